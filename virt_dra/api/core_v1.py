@@ -1,0 +1,176 @@
+"""core/v1: the part of Pod, Node, Namespace and friends that device allocation reads or writes. The rest is kept as given."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
+
+
+class NodeSelectorRequirement(Wire):
+    key: Str = ""
+    operator: Str = ""
+    values: List[Str] = ()
+
+
+class NodeSelectorTerm(Wire):
+    match_expressions: List[NodeSelectorRequirement] = ()
+    match_fields: List[NodeSelectorRequirement] = ()
+
+
+class NodeSelector(Wire):
+    node_selector_terms: List[NodeSelectorTerm] = ()
+
+
+class ObjectReference(Wire):
+    api_version: Str = ""
+    kind: Str = ""
+    namespace: Str = ""
+    name: Str = ""
+    uid: Str = ""
+    resource_version: Str = ""
+    field_path: Str = ""
+
+
+class ResourceClaimReference(Wire):
+    """``containers[].resources.claims[]``: one request (or all) of one pod-level claim."""
+
+    name: Str = ""
+    request: Str | None = None
+
+
+class ResourceRequirements(Wire):
+    limits: Map[Quantity] = {}
+    requests: Map[Quantity] = {}
+    claims: List[ResourceClaimReference] = ()
+
+
+class ObjectFieldSelector(Wire):
+    api_version: Str | None = None
+    field_path: Str = ""
+
+
+class EnvVar(Wire):
+    name: Str = ""
+    value: Str | None = None
+    value_from: Json | None = None
+
+
+class Container(Wire):
+    name: Str = ""
+    image: Str | None = None
+    command: List[Str] = ()
+    args: List[Str] = ()
+    env: List[EnvVar] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    security_context: Json | None = None
+
+
+class PodResourceClaim(Wire):
+    """``spec.resourceClaims[]`` of a Pod: an entry under a pod-local name, with exactly one source (K-3.1)."""
+
+    name: Str = ""
+    resource_claim_name: Str | None = None
+    resource_claim_template_name: Str | None = None
+
+
+class NodeAffinity(Wire):
+    required: NodeSelector | None = Field(default=None, alias="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class Affinity(Wire):
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(Wire):
+    key: Str = ""
+    operator: Str = ""
+    value: Str = ""
+    effect: Str = ""
+    toleration_seconds: Int | None = None
+
+
+class PodReadinessGate(Wire):
+    condition_type: Str = ""
+
+
+class PodSpec(Wire):
+    containers: List[Container] = ()
+    init_containers: List[Container] = ()
+    node_name: Str | None = None
+    node_selector: Map[Str] = {}
+    affinity: Affinity | None = None
+    tolerations: List[Toleration] = ()
+    resource_claims: List[PodResourceClaim] = ()
+    restart_policy: Str | None = None
+    enable_service_links: Bool | None = None
+    automount_service_account_token: Bool | None = None
+    readiness_gates: List[PodReadinessGate] = ()
+    hostname: Str | None = None
+
+
+class PodResourceClaimStatus(Wire):
+    name: Str = ""
+    resource_claim_name: Str | None = None
+
+
+class PodCondition(Wire):
+    type: Str = ""
+    status: Str = ""
+    reason: Str | None = None
+    message: Str | None = None
+    last_transition_time: Str | None = None
+
+
+class PodStatus(Wire):
+    phase: Str | None = None
+    conditions: List[PodCondition] = ()
+    resource_claim_statuses: List[PodResourceClaimStatus] = ()
+
+
+class Pod(TypedObject):
+    API_VERSION: ClassVar[str] = "v1"
+    KIND: ClassVar[str] = "Pod"
+    PLURAL: ClassVar[str] = "pods"
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(Wire):
+    key: Str = ""
+    value: Str = ""
+    effect: Str = ""
+    time_added: Str | None = None
+
+
+class NodeSpec(Wire):
+    unschedulable: Bool | None = None
+    taints: List[Taint] = ()
+
+
+class NodeStatus(Wire):
+    allocatable: Map[Quantity] = {}
+    capacity: Map[Quantity] = {}
+    declared_features: List[Str] = ()
+
+
+class Node(TypedObject):
+    API_VERSION: ClassVar[str] = "v1"
+    KIND: ClassVar[str] = "Node"
+    PLURAL: ClassVar[str] = "nodes"
+    NAMESPACED: ClassVar[bool] = False
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(TypedObject):
+    API_VERSION: ClassVar[str] = "v1"
+    KIND: ClassVar[str] = "Namespace"
+    PLURAL: ClassVar[str] = "namespaces"
+    NAMESPACED: ClassVar[bool] = False

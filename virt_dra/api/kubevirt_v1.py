@@ -1,0 +1,290 @@
+"""kubevirt.io/v1: the parts of VirtualMachine, VirtualMachineInstance and KubeVirt that devices touch (K-1). The rest is kept.
+
+Claim references are read in both spellings (K-1.7, K-1.8): the design's ``claim: {name, request}`` becomes
+``claimName``/``requestName``, which is what is written. Giving both with different values is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import AliasChoices, Field, model_validator
+
+from virt_dra.api.core_v1 import PodResourceClaim, Toleration
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
+
+GROUP = "kubevirt.io"
+API_VERSION = f"{GROUP}/v1"
+
+
+class RamFB(Wire):
+    enabled: Bool | None = None
+
+
+class VGPUDisplayOptions(Wire):
+    enabled: Bool | None = None
+    ram_fb: RamFB | None = Field(default=None, alias="ramFB")
+
+
+class VGPUOptions(Wire):
+    display: VGPUDisplayOptions | None = None
+
+
+class DeviceEntry(Wire):
+    """What a ``gpus[]`` and a ``hostDevices[]`` entry have in common: a name and where the device comes from.
+
+    ``claim_name`` names an entry of ``spec.resourceClaims``, not an object; ``request_name`` a request of that claim (K-1.4).
+    """
+
+    name: Str = ""
+    device_name: Str | None = None
+    claim_name: Str | None = None
+    request_name: Str | None = None
+    tag: Str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_the_designs_spelling(cls, raw: Any) -> Any:
+        if not isinstance(raw, Mapping) or "claim" not in raw:
+            return raw
+        claim = raw["claim"]
+        rest = {key: value for key, value in raw.items() if key != "claim"}
+        if claim is None:
+            return rest
+        if not isinstance(claim, Mapping):
+            raise ValueError("claim must be an object with name and request")
+        for spelling, upstream in (("name", "claimName"), ("request", "requestName")):
+            value = claim.get(spelling)
+            if rest.get(upstream) is None:
+                rest[upstream] = value
+            elif value is not None and rest[upstream] != value:
+                raise ValueError(f"claim.{spelling} {value!r} and {upstream} {rest[upstream]!r} differ; give only one of them")
+        return rest
+
+    @property
+    def is_plugin(self) -> bool:
+        """Served by a device plugin (K-1.3)."""
+        return bool(self.device_name)
+
+    @property
+    def is_dra(self) -> bool:
+        """Served by a ResourceClaim: no device name, and a claim or request key is present, even if empty (K-1.3)."""
+        return not self.is_plugin and self.names_claim
+
+    @property
+    def names_claim(self) -> bool:
+        """Whether a claim or request key is present, even if empty."""
+        return self.given("claim_name") or self.given("request_name")
+
+
+class GPU(DeviceEntry):
+    virtual_gpu_options: VGPUOptions | None = Field(default=None, alias="virtualGPUOptions")
+
+
+class HostDevice(DeviceEntry):
+    pass
+
+
+class Disk(Wire):
+    name: Str = ""
+
+
+class Interface(Wire):
+    name: Str = ""
+    sriov: Json | None = None
+    bridge: Json | None = None
+    masquerade: Json | None = None
+    binding: Json | None = None
+    mac_address: Str | None = None
+    pci_address: Str | None = None
+    boot_order: Int | None = None
+    tag: Str | None = None
+
+
+class Devices(Wire):
+    gpus: List[GPU] = ()
+    host_devices: List[HostDevice] = ()
+    interfaces: List[Interface] = ()
+    disks: List[Disk] = ()
+
+
+class NUMA(Wire):
+    guest_mapping_passthrough: Json | None = None
+
+
+class CPU(Wire):
+    cores: Int | None = None
+    sockets: Int | None = None
+    threads: Int | None = None
+    model: Str | None = None
+    dedicated_cpu_placement: Bool | None = None
+    numa: NUMA | None = None
+
+
+class ReservedOverhead(Wire):
+    mem_lock: Str | None = None
+    added_overhead: Quantity | None = None
+
+
+class Memory(Wire):
+    guest: Quantity | None = None
+    hugepages: Json | None = None
+    reserved_overhead: ReservedOverhead | None = None
+
+
+class Machine(Wire):
+    type: Str = ""
+
+
+class DomainResources(Wire):
+    requests: Map[Quantity] = {}
+    limits: Map[Quantity] = {}
+
+
+class DomainSpec(Wire):
+    devices: Devices = Devices()
+    cpu: CPU | None = None
+    memory: Memory | None = None
+    machine: Machine | None = None
+    resources: DomainResources = DomainResources()
+
+
+class ClaimRequest(Wire):
+    claim_name: Str | None = None
+    request_name: Str | None = None
+
+
+class Network(Wire):
+    name: Str = ""
+    pod: Json | None = None
+    multus: Json | None = None
+    resource_claim: ClaimRequest | None = None
+
+
+class DeviceAttributes(Wire):
+    """The resolved identity of a device (K-5.12). ``mdevUUID`` (the design) is read, ``mDevUUID`` (KubeVirt) is written."""
+
+    pci_address: Str | None = None
+    mdev_uuid: Str | None = Field(
+        default=None, validation_alias=AliasChoices("mDevUUID", "mdevUUID", "mdev_uuid"), serialization_alias="mDevUUID"
+    )
+
+
+class DeviceResourceClaimStatus(Wire):
+    name: Str | None = None
+    resource_claim_name: Str | None = None
+    attributes: DeviceAttributes | None = None
+
+
+class DeviceStatusInfo(Wire):
+    name: Str = ""
+    device_resource_claim_status: DeviceResourceClaimStatus | None = None
+
+
+class DeviceStatus(Wire):
+    gpu_statuses: List[DeviceStatusInfo] = ()
+    host_device_statuses: List[DeviceStatusInfo] = ()
+
+
+class VirtualMachineInstanceSpec(Wire):
+    domain: DomainSpec = DomainSpec()
+    resource_claims: List[PodResourceClaim] = ()
+    networks: List[Network] = ()
+    volumes: List[Json] = ()
+    architecture: Str | None = None
+    node_selector: Map[Str] = {}
+    affinity: Json | None = None
+    tolerations: List[Toleration] = ()
+
+
+class VirtualMachineInstanceStatus(Wire):
+    phase: Str | None = None
+    reason: Str | None = None
+    node_name: Str | None = None
+    conditions: List[Json] = ()
+    active_pods: Map[Str] = {}
+    device_status: DeviceStatus | None = None
+
+
+class VirtualMachineInstance(TypedObject):
+    API_VERSION: ClassVar[str] = API_VERSION
+    KIND: ClassVar[str] = "VirtualMachineInstance"
+    PLURAL: ClassVar[str] = "virtualmachineinstances"
+    HAS_STATUS: ClassVar[bool] = False
+
+    spec: VirtualMachineInstanceSpec = VirtualMachineInstanceSpec()
+    status: VirtualMachineInstanceStatus = VirtualMachineInstanceStatus()
+
+
+class VirtualMachineInstanceTemplate(Wire):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VirtualMachineInstanceSpec = VirtualMachineInstanceSpec()
+
+
+class VirtualMachineSpec(Wire):
+    running: Bool | None = None
+    run_strategy: Str | None = None
+    template: VirtualMachineInstanceTemplate = VirtualMachineInstanceTemplate()
+
+
+class VirtualMachine(TypedObject):
+    API_VERSION: ClassVar[str] = API_VERSION
+    KIND: ClassVar[str] = "VirtualMachine"
+    PLURAL: ClassVar[str] = "virtualmachines"
+
+    spec: VirtualMachineSpec = VirtualMachineSpec()
+    status: Json = {}
+
+
+class DeveloperConfiguration(Wire):
+    feature_gates: List[Str] = ()
+    disabled_feature_gates: List[Str] = ()
+
+
+class PciHostDevice(Wire):
+    pci_vendor_selector: Str = ""
+    resource_name: Str = ""
+    external_resource_provider: Bool | None = None
+
+
+class MediatedHostDevice(Wire):
+    mdev_name_selector: Str = ""
+    resource_name: Str = ""
+    external_resource_provider: Bool | None = None
+
+
+class USBHostDevice(Wire):
+    resource_name: Str = ""
+    selectors: List[Json] = ()
+    external_resource_provider: Bool | None = None
+
+
+class PermittedHostDevices(Wire):
+    pci_host_devices: List[PciHostDevice] = ()
+    mediated_devices: List[MediatedHostDevice] = ()
+    usb: List[USBHostDevice] = ()
+
+
+class KubeVirtConfiguration(Wire):
+    developer_configuration: DeveloperConfiguration = DeveloperConfiguration()
+    permitted_host_devices: PermittedHostDevices | None = None
+
+
+class KubeVirtSpec(Wire):
+    configuration: KubeVirtConfiguration = KubeVirtConfiguration()
+
+
+class KubeVirtStatus(Wire):
+    observed_kube_virt_version: Str | None = None
+
+
+class KubeVirt(TypedObject):
+    API_VERSION: ClassVar[str] = API_VERSION
+    KIND: ClassVar[str] = "KubeVirt"
+    PLURAL: ClassVar[str] = "kubevirts"
+
+    spec: KubeVirtSpec = KubeVirtSpec()
+    status: KubeVirtStatus = KubeVirtStatus()

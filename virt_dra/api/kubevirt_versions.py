@@ -1,0 +1,121 @@
+"""KubeVirt versions and feature gates: what a given KubeVirt does by default (K-1.11).
+
+A gate that GA'd is on whatever the configuration says; Beta means on by default since 1.9 and opt-in before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from virt_dra.api.kubevirt_v1 import DeveloperConfiguration
+
+GPUS_WITH_DRA = "GPUsWithDRA"
+HOST_DEVICES_WITH_DRA = "HostDevicesWithDRA"
+NETWORK_DEVICES_WITH_DRA = "NetworkDevicesWithDRA"
+HOST_DEVICES = "HostDevices"
+SIDECAR = "Sidecar"
+PCI_NUMA_AWARE_TOPOLOGY = "PCINUMAAwareTopology"
+RESERVED_OVERHEAD_MEMLOCK = "ReservedOverheadMemlock"
+VGPU_LIVE_MIGRATION = "VGPULiveMigration"
+PLUGINS = "Plugins"
+IOMMUFD = "IOMMUFD"
+GRACE_IO_VIRTUALIZATION = "GraceIOVirtualization"
+
+DESIGN_GATE = "DynamicResourceAllocation"
+"""The design's single gate; it stands for both DRA device gates (K-1.7)."""
+
+
+@dataclass(frozen=True, order=True)
+class KubeVirtVersion:
+    """A released KubeVirt. Compare with ``>=``; :data:`MAIN` is newer than every release."""
+
+    major: int
+    minor: int
+    patch: int
+
+    @classmethod
+    def parse(cls, text: str) -> KubeVirtVersion:
+        """``1.9``, ``v1.8.3``, ``1.9.0-rc.1`` or ``main``. Without a patch level the newest one is meant. Raises ValueError."""
+        if text.strip() == "main":
+            return MAIN
+        match = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[-+][0-9A-Za-z.+-]*)?", text.strip(), re.ASCII)
+        if match is None:
+            raise ValueError(f"{text!r} is no KubeVirt version; write for example 1.9, 1.8.3 or main")
+        major, minor, patch = match.groups()
+        return cls(int(major), int(minor), int(patch) if patch else NEWEST_PATCH)
+
+    def __str__(self) -> str:
+        if self == MAIN:
+            return "main"
+        return f"{self.major}.{self.minor}" if self.patch == NEWEST_PATCH else f"{self.major}.{self.minor}.{self.patch}"
+
+
+NEWEST_PATCH = 10_000
+MAIN = KubeVirtVersion(10_000, 0, 0)
+NEWEST = KubeVirtVersion(1, 9, NEWEST_PATCH)
+"""What is assumed where nothing says otherwise."""
+
+V1_6_0, V1_8_0, V1_8_3, V1_9_0 = (KubeVirtVersion(1, minor, patch) for minor, patch in ((6, 0), (8, 0), (8, 3), (9, 0)))
+
+
+@dataclass(frozen=True)
+class _Gate:
+    since: KubeVirtVersion
+    beta: KubeVirtVersion | None = None
+
+
+_GATES: Mapping[str, _Gate] = {
+    GPUS_WITH_DRA: _Gate(V1_6_0, beta=V1_9_0),
+    HOST_DEVICES_WITH_DRA: _Gate(V1_6_0, beta=V1_9_0),
+    NETWORK_DEVICES_WITH_DRA: _Gate(V1_9_0),
+    HOST_DEVICES: _Gate(V1_6_0),
+    SIDECAR: _Gate(V1_6_0),
+    PCI_NUMA_AWARE_TOPOLOGY: _Gate(V1_8_0),
+    RESERVED_OVERHEAD_MEMLOCK: _Gate(V1_8_0),
+    VGPU_LIVE_MIGRATION: _Gate(V1_9_0),
+    PLUGINS: _Gate(V1_9_0),
+    IOMMUFD: _Gate(V1_9_0),
+    GRACE_IO_VIRTUALIZATION: _Gate(V1_9_0),
+}
+KNOWN_GATES: tuple[str, ...] = (*_GATES, DESIGN_GATE)
+
+
+@dataclass(frozen=True)
+class Gates:
+    """The gates that are on, for one KubeVirt version."""
+
+    version: KubeVirtVersion
+    on: frozenset[str]
+
+    def __contains__(self, gate: str) -> bool:
+        return gate in self.on
+
+    @classmethod
+    def of(cls, version: KubeVirtVersion, choices: Mapping[str, bool] | None = None) -> Gates:
+        """The version's defaults, changed by explicit choices. A gate that this version doesn't have stays off."""
+        on = {gate for gate, stage in _GATES.items() if stage.beta is not None and version >= stage.beta}
+        for gate, enabled in _spelled_out(choices or {}).items():
+            known = _GATES.get(gate)
+            if known is None or version < known.since:
+                continue
+            (on.add if enabled else on.discard)(gate)
+        return cls(version, frozenset(on))
+
+    @classmethod
+    def configured(
+        cls, version: KubeVirtVersion, configuration: DeveloperConfiguration, choices: Mapping[str, bool] | None = None
+    ) -> Gates:
+        """What a KubeVirt object says: ``featureGates``, then (1.8+) ``disabledFeatureGates``; listed in both means on (K-1.11)."""
+        listed = dict.fromkeys(configuration.disabled_feature_gates, False) if version >= V1_8_0 else {}
+        listed |= dict.fromkeys(configuration.feature_gates, True)
+        return cls.of(version, listed | dict(choices or {}))
+
+
+def _spelled_out(choices: Mapping[str, bool]) -> dict[str, bool]:
+    """The design's single gate written as the two that replaced it; explicit choices of those win."""
+    if DESIGN_GATE not in choices:
+        return dict(choices)
+    both = dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA), choices[DESIGN_GATE])
+    return both | {gate: value for gate, value in choices.items() if gate != DESIGN_GATE}

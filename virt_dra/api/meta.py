@@ -1,0 +1,89 @@
+"""metav1: object metadata, references between objects, conditions, label selectors, time.
+
+Times stay text on the wire types (lossless); :func:`parse_time` and :func:`format_time` convert.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from virt_dra.api.wire import Bool, Int, List, Map, Object, Str, Wire
+
+
+class OwnerReference(Wire):
+    api_version: Str = ""
+    kind: Str = ""
+    name: Str = ""
+    uid: Str = ""
+    controller: Bool | None = None
+    block_owner_deletion: Bool | None = None
+
+
+class ObjectMeta(Wire):
+    name: Str = ""
+    generate_name: Str = ""
+    namespace: Str = ""
+    uid: Str = ""
+    resource_version: Str = ""
+    generation: Int | None = None
+    creation_timestamp: Str | None = None
+    deletion_timestamp: Str | None = None
+    deletion_grace_period_seconds: Int | None = None
+    labels: Map[Str] = {}
+    annotations: Map[Str] = {}
+    owner_references: List[OwnerReference] = ()
+    finalizers: List[Str] = ()
+
+    @property
+    def controller_owner(self) -> OwnerReference | None:
+        """The owner that manages this object, if any (C-3.2)."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class ListMeta(Wire):
+    resource_version: Str = ""
+
+
+class Condition(Wire):
+    type: Str = ""
+    status: Str = ""
+    observed_generation: Int | None = None
+    last_transition_time: Str | None = None
+    reason: Str = ""
+    message: Str = ""
+
+
+class TypedObject(Object):
+    """An object with metadata; the base of every kind we know."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or ``name`` for cluster-scoped objects."""
+        return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
+
+
+class UnknownObject(TypedObject):
+    """An object of a kind we have no type for. It is kept whole."""
+
+
+def parse_time(text: str) -> datetime:
+    """RFC 3339 -> aware datetime in UTC. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return moment.astimezone(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """Aware datetime -> RFC 3339 in UTC with whole seconds, as metav1.Time writes it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,144 @@
+"""The base of every wire type: an immutable, typed view of JSON that keeps what it does not know.
+
+Contract:
+* Field names in Python are snake_case, on the wire camelCase (explicit alias where the wire name is irregular).
+* Fields that an API version unknown to us carries survive: they are kept and written again by :meth:`Wire.to_wire`.
+* A field that was not given is not written; a field that was given is written, even when empty, so that
+  ``model_fields_set`` answers "was this key present" (several KubeVirt rules need that, K-1.3).
+* ``null`` for a list, a map or an object means "absent" as in Kubernetes; types are never coerced (``"1"`` is no integer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic.alias_generators import to_camel
+
+T = TypeVar("T")
+
+Str = StrictStr
+Bool = StrictBool
+Int = StrictInt
+Json = dict[str, Any]
+"""A JSON object as ``json.loads`` gives it. Values are arbitrary JSON, hence ``Any``."""
+
+
+def _empty_list_for_null(value: object) -> object:
+    return () if value is None else value
+
+
+def _empty_map_for_null(value: object) -> object:
+    return {} if value is None else value
+
+
+List = Annotated[tuple[T, ...], BeforeValidator(_empty_list_for_null)]
+"""An atomic list; ``null`` reads as empty."""
+Map = Annotated[dict[Str, T], BeforeValidator(_empty_map_for_null)]
+"""A map with string keys; ``null`` reads as empty."""
+
+
+class WireError(ValueError):
+    """JSON that does not have the shape of its kind.
+
+    ``problems`` holds one ``(path, message)`` per fault, the path in Kubernetes notation (``spec.devices[0].name``).
+    """
+
+    def __init__(self, kind: str, problems: tuple[tuple[str, str], ...]) -> None:
+        self.kind = kind
+        self.problems = problems
+        super().__init__("; ".join(f"{path}: {message}" if path else message for path, message in problems))
+
+
+class Wire(BaseModel):
+    """An immutable wire type. See the module's contract."""
+
+    model_config = ConfigDict(
+        extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, alias_generator=to_camel, defer_build=True
+    )
+
+    @classmethod
+    def from_wire(cls, raw: object) -> Self:
+        """Read one JSON value. Raises :class:`WireError` naming every faulty field."""
+        try:
+            return cls.model_validate(raw, by_alias=True, by_name=False)
+        except ValidationError as error:
+            raise WireError(cls.__name__, tuple((field_path(p["loc"]), describe(p)) for p in error.errors(include_url=False))) from None
+
+    def to_wire(self) -> Json:
+        """The JSON object, with exactly the fields that were given."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    def with_(self, **changes: object) -> Self:
+        """A copy in which the given fields (Python names) have new values. Values are not validated."""
+        return self.model_copy(update=changes)
+
+    def given(self, field: str) -> bool:
+        """Whether the key of this field (Python name) was present, whatever its value."""
+        return field in self.model_fields_set
+
+
+def field_path(location: tuple[int | str, ...]) -> str:
+    """``("spec", "devices", 0, "name")`` -> ``spec.devices[0].name``. Map keys that are no identifiers become ``[key]``."""
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part.replace("_", "").replace("-", "").isalnum():
+            path += f".{part}" if path else part
+        else:
+            path += f"[{part}]"
+    return path
+
+
+_EXPECTED: Mapping[str, str] = {
+    "string_type": "must be a string",
+    "int_type": "must be an integer",
+    "bool_type": "must be a boolean",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "missing": "is required",
+}
+
+
+def describe(problem: Mapping[str, Any]) -> str:
+    """One sentence for a pydantic error: what is wrong and what was found."""
+    expected = _EXPECTED.get(problem["type"])
+    if expected is None:
+        return str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        return expected
+    found = problem.get("input")
+    return f"{expected}, not {_FOUND.get(type(found), type(found).__name__)}"
+
+
+_FOUND: Mapping[type, str] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+class Object(Wire):
+    """A Kubernetes object: has a kind, a version and metadata. Subclasses set the class variables."""
+
+    API_VERSION: ClassVar[str] = ""
+    KIND: ClassVar[str] = ""
+    PLURAL: ClassVar[str] = ""
+    NAMESPACED: ClassVar[bool] = True
+    HAS_STATUS: ClassVar[bool] = True
+    """Whether ``status`` is a subresource of its own (KubeVirt's VMI has a status but no such subresource, K-9.1)."""
+
+    api_version: Str = ""
+    kind: Str = ""
+
+    def to_wire(self) -> Json:
+        head = {"apiVersion": self.api_version or self.API_VERSION, "kind": self.kind or self.KIND}
+        return {**head, **{k: v for k, v in super().to_wire().items() if k not in head}}

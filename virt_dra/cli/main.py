@@ -1,0 +1,71 @@
+"""``virt-dra``: the group of subcommands. A subcommand's module is imported only when it runs, so that ``--help`` is instant."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+
+@dataclass(frozen=True)
+class _Subcommand:
+    module: str
+    summary: str
+
+
+SUBCOMMANDS: Mapping[str, _Subcommand] = {
+    "run": _Subcommand("run", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
+    "admit": _Subcommand("admit", "Check VMIs against the admission rules (JSON lines)."),
+    "render": _Subcommand("render", "Render the device part of launcher pods (JSON lines)."),
+    "device-status": _Subcommand("device_status", "Resolve pod, claim and slice to device addresses (JSON lines)."),
+    "domain-xml": _Subcommand("domain_xml", "Turn device addresses into libvirt XML (JSON lines)."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = SUBCOMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = importlib.import_module(f"virt_dra.cli.{entry.module}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in SUBCOMMANDS.items()])
+
+
+EPILOG = """\b
+Examples:
+  virt-dra run examples/gpu-pci                 one VM, shown step by step
+  virt-dra run examples --out /tmp/out -o json  everything, written and as JSON
+  virt-dra admit --jsonl < requests.jsonl       admission verdicts, one per line
+\b
+Every command has its own --help with examples.
+"""
+
+
+@click.group(
+    cls=_LazyGroup, name="virt-dra", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
+@click.version_option(package_name="virt-dra", prog_name="virt-dra")
+def cli() -> None:
+    """Dynamic Resource Allocation for KubeVirt virtual machines: from a VM's YAML to a domain that libvirt accepts."""
+
+
+def main() -> None:
+    """Entry point of ``virt-dra`` and of ``kubectl virt-dra``."""
+    try:
+        cli()
+    except BrokenPipeError:
+        # The reader (head, less) went away: not our error, and nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

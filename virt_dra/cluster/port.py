@@ -1,0 +1,136 @@
+"""The ports: what a controller may ask of a cluster. ``memory`` and (later) ``kube`` implement them; one contract suite holds both.
+
+Everything is asynchronous because the real API is. Objects are the immutable types of :mod:`virt_dra.api`.
+Errors are the API server's: see the exceptions below; ``status`` is its HTTP code, ``reason`` its machine-readable word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+from virt_dra.api.meta import TypedObject
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, everywhere in this module
+
+
+class ApiError(Exception):
+    """A request that the cluster refused. ``str(error)`` is the API server's message."""
+
+    status: ClassVar[int] = 500
+    reason: ClassVar[str] = "InternalError"
+
+
+class NotFound(ApiError):
+    status = 404
+    reason = "NotFound"
+
+
+class AlreadyExists(ApiError):
+    status = 409
+    reason = "AlreadyExists"
+
+
+class Conflict(ApiError):
+    """The object changed since it was read (resourceVersion or uid precondition)."""
+
+    status = 409
+    reason = "Conflict"
+
+
+class Gone(ApiError):
+    """The resourceVersion to watch from is too old; list again."""
+
+    status = 410
+    reason = "Expired"
+
+
+class BadRequest(ApiError):
+    status = 400
+    reason = "BadRequest"
+
+
+class TooLarge(ApiError):
+    status = 413
+    reason = "RequestEntityTooLarge"
+
+
+class Forbidden(ApiError):
+    status = 403
+    reason = "Forbidden"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One fault of an object: where, which kind of fault, and the text without the path."""
+
+    field: str
+    reason: str
+    message: str
+
+
+class Invalid(ApiError):
+    """The object breaks rules of its kind. ``causes`` has every fault at once."""
+
+    status = 422
+    reason = "Invalid"
+
+    def __init__(self, message: str, causes: tuple[Cause, ...]) -> None:
+        super().__init__(message)
+        self.causes = causes
+
+
+@dataclass(frozen=True)
+class Listed(Generic[O]):
+    """One consistent list and the resourceVersion to watch from."""
+
+    items: tuple[O, ...]
+    resource_version: str
+
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
+@dataclass(frozen=True)
+class WatchEvent(Generic[O]):
+    type: EventType
+    object: O
+
+
+class Reader(Protocol):
+    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+        """Raises :class:`NotFound`."""
+
+    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+        """All objects of a kind, of one namespace if given, filtered by label and field selectors in kubectl's syntax."""
+
+
+class Writer(Protocol):
+    async def create(self, obj: O) -> O: ...
+
+    async def update(self, obj: O) -> O:
+        """Replace all but status. With a resourceVersion in ``obj`` a concurrent change raises :class:`Conflict`."""
+
+    async def update_status(self, obj: O) -> O:
+        """Replace only status. For kinds without the subresource this is :class:`NotFound`."""
+
+    async def patch(
+        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
+    ) -> O:  # fmt: skip
+        """Apply a merge patch (RFC 7396) or JSON patch operations (RFC 6902); exactly one of both."""
+
+    async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
+        """Delete, or mark for deletion while finalizers remain. Preconditions that don't hold raise :class:`Conflict`."""
+
+
+class Watcher(Protocol):
+    def watch(
+        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[O]]:
+        """Every change after ``resource_version``, in order. Raises :class:`Gone` when that is too old."""
+
+
+class Cluster(Reader, Writer, Watcher, Protocol):
+    """All three ports."""
