@@ -1,0 +1,32 @@
+# Two commands do all their set-up themselves: make run, make test. Both are quick the second time.
+BIN := .venv/bin
+# Every example that ends with all VMs ready. The others show refusals and contention: see examples/README.md.
+READY := $(filter-out examples/failing/ examples/contention/,$(wildcard examples/*/))
+
+.PHONY: run test lint bench clean setup setup-tests
+
+setup:
+	@tools/venv.sh
+
+setup-tests:
+	@tools/venv.sh dev
+	@tools/libvirt.sh
+
+run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/
+	$(BIN)/virt-dra run --separate $(READY) --out out
+
+test: setup-tests  ## Run the tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS='-k launcher -x'
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint:
+	@tools/venv.sh dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup-tests  ## Measure speed and memory against peers; prints tables
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

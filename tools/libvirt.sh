@@ -1,0 +1,32 @@
+#!/bin/sh
+# Gets what the libvirt tests need: daemon, tools, schemas, qemu, and the Python binding. With root and apt it installs them,
+# otherwise it says in one line what will be skipped and how to get it. Installed once, it does nothing.
+set -eu
+cd "$(dirname "$0")/.."
+packages="libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-clients libvirt-dev pkg-config gcc qemu-system-x86"
+
+tools_present() {
+  command -v virsh >/dev/null && command -v virt-xml-validate >/dev/null && command -v libvirtd >/dev/null &&
+    command -v qemu-system-x86_64 >/dev/null && pkg-config --exists libvirt 2>/dev/null
+}
+
+if ! tools_present; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "setup: installing libvirt, its headers and qemu for the tests"
+    # A service manager that refuses to start daemons in a container is no failure: the tests start libvirtd themselves.
+    log=$(mktemp)
+    if ! { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $packages python3-dev; } >"$log" 2>&1; then
+      tail -n 3 "$log" >&2
+    fi
+    rm -f "$log"
+  fi
+  if ! tools_present; then
+    echo "setup: libvirt tests will be skipped; to run them: apt-get install $packages, then make test" >&2
+    exit 0
+  fi
+fi
+if ! .venv/bin/python -c 'import libvirt' 2>/dev/null; then
+  echo "setup: building libvirt-python"
+  .venv/bin/python -m pip --quiet --disable-pip-version-check install --editable ".[libvirt]" ||
+    echo "setup: libvirt-python did not build; the tests that need it will be skipped (a C compiler and the Python headers are required)" >&2
+fi
