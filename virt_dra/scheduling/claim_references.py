@@ -1,0 +1,116 @@
+"""From a pod's claim entry to the ResourceClaim object behind it, and from a claim back to its pods (C-3.1 to C-3.5).
+
+Shared by the scheduler and the controllers, so that both read names, owners and reservations alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference
+
+PODS = "pods"
+POD_GROUPS = "podgroups"
+SCHEDULING_GROUP = "scheduling.k8s.io"
+
+
+class UnsupportedClaimSource(ValueError):
+    """A pod's claim entry has no source that we know: the API is newer than we are, or the object never passed validation."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The entry stands for the claim object of this name. ``must_check_owner``: :func:`is_for_pod` must hold before it is used."""
+
+    name: str
+    must_check_owner: bool
+
+
+@dataclass(frozen=True)
+class NotCreatedYet:
+    """The entry names a template and the claim controller has not recorded a claim for it."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class NotNeeded:
+    """The claim controller recorded that this entry needs no claim. Skip it everywhere."""
+
+
+@dataclass(frozen=True)
+class NotForPod:
+    """Why a claim found through a pod's status was not created for that pod."""
+
+    message: str
+
+
+def claim_name(pod: Pod, pod_claim: PodResourceClaim) -> Resolved | NotCreatedYet | NotNeeded:
+    """The name of the claim object in the pod's namespace that an entry of ``pod.spec.resourceClaims`` stands for (C-3.1).
+
+    Raises :class:`UnsupportedClaimSource` if the entry names neither a claim nor a template.
+    """
+    if pod_claim.resource_claim_name is not None:
+        return Resolved(pod_claim.resource_claim_name, must_check_owner=False)
+    if pod_claim.resource_claim_template_name is None:
+        raise UnsupportedClaimSource(
+            f'pod "{pod.namespace}/{pod.name}", spec.resourceClaim "{pod_claim.name}": none of the supported fields are set'
+        )
+    for status in pod.status.resource_claim_statuses:
+        if status.name == pod_claim.name:
+            return NotNeeded() if status.resource_claim_name is None else Resolved(status.resource_claim_name, must_check_owner=True)
+    return NotCreatedYet(f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet')
+
+
+def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> NotForPod | None:
+    """None if the claim was created for this pod, else why not (C-3.2).
+
+    ``workload_claims``: gate DRAWorkloadResourceClaims; then the controller owner may also be the pod's PodGroup, by name.
+    """
+    what, whose = f"ResourceClaim {claim.namespace}/{claim.name}", f"Pod {pod.namespace}/{pod.name}"
+    if claim.namespace != pod.namespace:
+        return NotForPod(f"{what} is not in the same namespace as {whose}")
+    owner = claim.metadata.controller_owner
+    if owner is not None and owner.uid == pod.metadata.uid:
+        return None
+    group = pod_group_name(pod) if workload_claims else None
+    if group is None:
+        return NotForPod(f"{what} was not created for {whose} (Pod is not owner)")
+    # The version of the owner's API may change, its group may not.
+    of_group = (
+        owner is not None and owner.api_version.startswith(f"{SCHEDULING_GROUP}/") and owner.kind == "PodGroup" and owner.name == group
+    )
+    return None if of_group else NotForPod(f"{what} was not created for {whose} (neither Pod nor PodGroup {group} is the owner)")
+
+
+def is_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> bool:
+    """Whether the claim was created for this pod (C-3.2); :func:`not_for_pod` says why not."""
+    return not_for_pod(claim, pod, workload_claims=workload_claims) is None
+
+
+def is_reserved_for(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> bool:
+    """Whether the pod (by UID), or with ``workload_claims`` its PodGroup (by name), is among the claim's consumers (C-3.3)."""
+    group = pod_group_name(pod) if workload_claims else None
+    return any(
+        consumer.uid == pod.metadata.uid
+        or (group is not None and consumer.api_group == SCHEDULING_GROUP and consumer.resource == POD_GROUPS and consumer.name == group)
+        for consumer in claim.status.reserved_for
+    )
+
+
+def can_be_reserved(claim: ResourceClaim) -> bool:
+    """Whether one more consumer may join. Every claim is shareable; the API server limits it to 256 consumers (C-3.4)."""
+    return True
+
+
+def consumer_reference(pod: Pod) -> ResourceClaimConsumerReference:
+    """The entry of ``claim.status.reservedFor`` that stands for a pod (C-3.5, without PodGroups)."""
+    return ResourceClaimConsumerReference(resource=PODS, name=pod.name, uid=pod.metadata.uid)
+
+
+def pod_group_name(pod: Pod) -> str | None:
+    """``spec.schedulingGroup.podGroupName``, or None for a pod that is in no PodGroup."""
+    group = (pod.spec.model_extra or {}).get("schedulingGroup")
+    name = group.get("podGroupName") if isinstance(group, dict) else None
+    return name if isinstance(name, str) else None
