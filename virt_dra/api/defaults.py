@@ -1,0 +1,136 @@
+"""What an API server fills in on every write (A-22.4, C-2.5). Pure: the clock comes in as text.
+
+Kinds that are not listed have no defaults here; a pod's own (restart policy and the like) are not this project's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import TypeVar
+
+from virt_dra.api.meta import TypedObject, format_time, parse_time
+from virt_dra.api.resource_v1 import (
+    EXACT_COUNT,
+    AllocationResult,
+    Device,
+    DeviceClaim,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+)
+from virt_dra.api.wire import Wire
+
+TOLERATION_OPERATOR = "Equal"
+POOL_REQUEST_LIMIT = 100
+
+W = TypeVar("W", bound=Wire)
+Tolerant = TypeVar("Tolerant", ExactDeviceRequest, DeviceSubRequest, DeviceRequestAllocationResult)
+
+
+def apply_defaults(obj: TypedObject, now: str) -> TypedObject:
+    """The object with its implied values written out. ``now`` is RFC 3339; times are truncated to whole seconds.
+
+    What is there already is kept, and an object without anything to fill in comes back as it is (the same one).
+    Raises ValueError if ``now`` is no time.
+    """
+    return _defaulted(obj, format_time(parse_time(now)))
+
+
+@singledispatch
+def _defaulted(obj: TypedObject, now: str) -> TypedObject:
+    return obj
+
+
+@_defaulted.register
+def _(obj: ResourceClaim, now: str) -> TypedObject:
+    spec = _with(obj.spec, devices=_device_claim(obj.spec.devices))
+    allocation = obj.status.allocation
+    status = obj.status if allocation is None else _with(obj.status, allocation=_allocation(allocation))
+    return _with(obj, spec=spec, status=status)
+
+
+@_defaulted.register
+def _(obj: ResourceClaimTemplate, now: str) -> TypedObject:
+    claim = _with(obj.spec.spec, devices=_device_claim(obj.spec.spec.devices))
+    return _with(obj, spec=_with(obj.spec, spec=claim))
+
+
+@_defaulted.register
+def _(obj: ResourceSlice, now: str) -> TypedObject:
+    def device(of: Device) -> Device:
+        return _with(of, taints=_each(of.taints, lambda taint: _taint(taint, now)))
+
+    return _with(obj, spec=_with(obj.spec, devices=_each(obj.spec.devices, device)))
+
+
+@_defaulted.register
+def _(obj: DeviceTaintRule, now: str) -> TypedObject:
+    return _with(obj, spec=_with(obj.spec, taint=_taint(obj.spec.taint, now)))
+
+
+@_defaulted.register
+def _(obj: ResourcePoolStatusRequest, now: str) -> TypedObject:
+    return obj if obj.spec.limit is not None else _with(obj, spec=_with(obj.spec, limit=POOL_REQUEST_LIMIT))
+
+
+def retimed_taint(new: DeviceTaintRule, old: DeviceTaintRule, now: str) -> DeviceTaintRule:
+    """A rule whose update changes the effect but keeps ``timeAdded`` starts its clock again (C-13.3)."""
+    taint, before = new.spec.taint, old.spec.taint
+    if taint.effect == before.effect or taint.time_added != before.time_added:
+        return new
+    return _with(new, spec=_with(new.spec, taint=_with(taint, time_added=format_time(parse_time(now)))))
+
+
+def _device_claim(claim: DeviceClaim) -> DeviceClaim:
+    return _with(claim, requests=_each(claim.requests, _request))
+
+
+def _request(request: DeviceRequest) -> DeviceRequest:
+    alternatives = _each(request.first_available, _counted)
+    exactly = None if request.exactly is None else _counted(request.exactly)
+    return _with(request, first_available=alternatives, exactly=exactly)
+
+
+def _counted(request: Tolerant) -> Tolerant:
+    """Mode and count of an exact request or an alternative. A count is implied only in the mode that has one."""
+    request = _tolerating(request)
+    if isinstance(request, DeviceRequestAllocationResult):
+        return request
+    mode = request.allocation_mode or EXACT_COUNT
+    return _with(request, allocation_mode=mode, count=1 if mode == EXACT_COUNT and request.count == 0 else request.count)
+
+
+def _allocation(allocation: AllocationResult) -> AllocationResult:
+    return _with(allocation, devices=_with(allocation.devices, results=_each(allocation.devices.results, _tolerating)))
+
+
+def _tolerating(owner: Tolerant) -> Tolerant:
+    return _with(owner, tolerations=_each(owner.tolerations, _toleration))
+
+
+def _toleration(toleration: DeviceToleration) -> DeviceToleration:
+    return _with(toleration, operator=toleration.operator or TOLERATION_OPERATOR)
+
+
+def _taint(taint: DeviceTaint, now: str) -> DeviceTaint:
+    return taint if taint.time_added is not None else _with(taint, time_added=now)
+
+
+def _with(value: W, **fields: object) -> W:
+    """A copy with the fields that differ, or the very same value: an absent field that keeps its default stays absent."""
+    changes = {name: new for name, new in fields.items() if getattr(value, name) is not new and getattr(value, name) != new}
+    return value.with_(**changes) if changes else value
+
+
+def _each(items: tuple[W, ...], change: Callable[[W], W]) -> tuple[W, ...]:
+    changed = tuple(change(item) for item in items)
+    return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed
