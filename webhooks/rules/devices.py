@@ -1,0 +1,185 @@
+"""``gpus`` and ``hostDevices``: where each device comes from, and that its claim is there (K-2.10 to K-2.17).
+
+The rule sets of the releases differ in few points, which are the fields of :class:`DeviceRules`; the oldest (1.6, 1.7) looks at
+GPUs alone and is a rule of its own, as is everything older, where devices can't name claims at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from virt_dra.api.kubevirt_v1 import DeviceEntry
+from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NETWORK_DEVICES_WITH_DRA
+from webhooks.rules.subject import GPUS, KINDS, Kind, Subject
+from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, Cause, quoted
+
+Indexed = tuple[int, DeviceEntry]
+
+
+@dataclass(frozen=True)
+class DeviceRules:
+    """One release's device rules, called as a rule.
+
+    * ``refuse_mixed_gpus``: K-2.10.
+    * ``original_indices``: causes carry the position in the spec; 1.8.0 to 1.8.2 count DRA devices only (K-2.29).
+    * ``across``: the kinds between which pairs must differ (K-2.16); none in 1.8.0 to 1.8.2.
+    """
+
+    refuse_mixed_gpus: bool = True
+    original_indices: bool = True
+    across: tuple[str, ...] = ("GPUs", "HostDevices", "Networks")
+
+    def __call__(self, subject: Subject) -> Iterator[Cause]:
+        complete: dict[str, list[Indexed]] = {}
+        for kind in KINDS:
+            usable: list[Indexed] = []
+            yield from self._kind(subject, kind, usable)
+            complete[kind.plural] = usable
+        yield from self._between_kinds(subject, complete)
+        yield from _coverage(subject, complete)
+
+    def _kind(self, subject: Subject, kind: Kind, usable: list[Indexed]) -> Iterator[Cause]:
+        """The rules within one list. Fills ``usable`` with the DRA devices that later rules look at."""
+        field = subject.path(kind.field)
+        devices = kind.devices(subject.spec)
+        dra = [(index, device) for index, device in enumerate(devices) if device.is_dra]
+        if self.refuse_mixed_gpus and kind is GPUS and 0 < len(dra) < len(devices):
+            yield _mixed(field, kind)
+            return
+        yield from _source(devices, field, kind)
+        if dra and kind.gate not in subject.gates:
+            yield _gate_off(field, kind)
+            return
+        shown = dra if self.original_indices else [(position, device) for position, (_, device) in enumerate(dra)]
+        yield from _missing_names(shown, field, kind)
+        usable.extend((index, device) for index, device in dra if device.claim_name and device.request_name)
+        shown = usable if self.original_indices else [(position, device) for position, (_, device) in enumerate(usable)]
+        yield from _duplicate_pairs(shown, field)
+
+    def _between_kinds(self, subject: Subject, complete: dict[str, list[Indexed]]) -> Iterator[Cause]:
+        """K-2.16. KubeVirt leaves the order of several open; ours is by kind, then by position of the later device."""
+        firsts = {name: _first_indices([(index, _pair(device)) for index, device in usable]) for name, usable in complete.items()}
+        firsts["Networks"] = _network_pairs(subject)
+        fields = {kind.plural: subject.path(kind.field) for kind in KINDS} | {"Networks": subject.path("networks")}
+        for earlier, later in combinations(self.across, 2):
+            for pair, index in firsts[later].items():
+                if pair in firsts[earlier]:
+                    places = f"{earlier}[{firsts[earlier][pair]}] and {later}[{index}]"
+                    text = f"duplicate claimName/requestName pair {quoted(pair)} between {places}"
+                    yield Cause(DUPLICATE, text, f"{fields[later]}[{index}]")
+
+
+def _mixed(field: str, kind: Kind) -> Cause:
+    """K-2.10."""
+    text = f"vmi.spec.{kind.field} contains both DRA and non-DRA {kind.plural}; each {kind.word} must be either DRA or non-DRA"
+    return Cause(INVALID, text, field)
+
+
+def _source(devices: Sequence[DeviceEntry], field: str, kind: Kind) -> Iterator[Cause]:
+    """K-2.11 neither source, K-2.12 both."""
+    for device in devices:
+        if not device.is_plugin and not device.is_dra:
+            text = (
+                f"vmi.spec.{kind.field} contains {kind.plural} without deviceName or claimRequest; "
+                f"each {kind.word} must specify either a deviceName or a claimRequest"
+            )
+            yield Cause(REQUIRED, text, field)
+        elif device.is_plugin and device.names_claim:
+            yield _both_sources(field, kind)
+
+
+def _both_sources(field: str, kind: Kind) -> Cause:
+    return Cause(INVALID, f"vmi.spec.{kind.field} contains {kind.plural} with both deviceName and claimRequest", field)
+
+
+def _gate_off(field: str, kind: Kind) -> Cause:
+    """K-2.13."""
+    return Cause(INVALID, f"vmi.spec.{kind.field} contains DRA enabled {kind.plural} but feature gate is not enabled", field)
+
+
+def _missing_names(dra: Sequence[Indexed], field: str, kind: Kind) -> Iterator[Cause]:
+    """K-2.14."""
+    for index, device in dra:
+        if not device.claim_name:
+            yield Cause(REQUIRED, f"claimName is required for DRA {kind.word}", f"{field}[{index}].claimName")
+        if not device.request_name:
+            yield Cause(REQUIRED, f"requestName is required for DRA {kind.word}", f"{field}[{index}].requestName")
+
+
+def _duplicate_pairs(usable: Sequence[Indexed], field: str) -> Iterator[Cause]:
+    """K-2.15."""
+    seen: set[str] = set()
+    for index, device in usable:
+        pair = _pair(device)
+        if pair in seen:
+            yield Cause(DUPLICATE, f"duplicate claimName/requestName pair {quoted(pair)}", f"{field}[{index}]")
+        seen.add(pair)
+
+
+def _coverage(subject: Subject, complete: dict[str, list[Indexed]]) -> Iterator[Cause]:
+    """K-2.17: at most one cause."""
+    listed = {entry.name for entry in subject.spec.resource_claims}
+    if any(device.claim_name not in listed for usable in complete.values() for _, device in usable):
+        text = (
+            "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus and vmi.spec.domain.devices.hostDevices"
+        )
+        yield Cause(INVALID, text, subject.path("resourceClaims"))
+
+
+def _pair(device: DeviceEntry) -> str:
+    return f"{device.claim_name}/{device.request_name}"
+
+
+def _first_indices(pairs: Sequence[tuple[int, str]]) -> dict[str, int]:
+    firsts: dict[str, int] = {}
+    for index, pair in pairs:
+        firsts.setdefault(pair, index)
+    return firsts
+
+
+def _network_pairs(subject: Subject) -> dict[str, int]:
+    if NETWORK_DEVICES_WITH_DRA not in subject.gates:
+        return {}
+    claims = [(index, network.resource_claim) for index, network in enumerate(subject.spec.networks)]
+    return _first_indices(
+        [(i, f"{claim.claim_name}/{claim.request_name}") for i, claim in claims if claim and claim.claim_name and claim.request_name]
+    )
+
+
+def gpus_of_1_6(subject: Subject) -> Iterator[Cause]:
+    """K-2.30: 1.6 and 1.7 check GPUs only, and write ``spec`` twice into the path.
+
+    A DRA GPU without the key ``claimName`` crashes that webhook, so that the API server refuses the VMI with an internal error.
+    Ours refuses it too, and says why.
+    """
+    field = f"{subject.root}.spec.{GPUS.field}"
+    gpus = subject.spec.domain.devices.gpus
+    for gpu in gpus:
+        if gpu.is_dra:
+            continue
+        if not gpu.is_plugin:
+            yield Cause(INVALID, f"vmi.spec.{GPUS.field} contains GPUs without deviceName", field)
+            return
+        if gpu.names_claim:
+            yield _both_sources(field, GPUS)
+    dra = [(index, gpu) for index, gpu in enumerate(gpus) if gpu.is_dra]
+    if dra and GPUS_WITH_DRA not in subject.gates:
+        yield _gate_off(field, GPUS)
+        return
+    for index, gpu in dra:
+        if gpu.claim_name is None:
+            yield Cause(REQUIRED, "claimName is required for DRA GPU", f"{subject.path(GPUS.field)}[{index}].claimName")
+    listed = {entry.name for entry in subject.spec.resource_claims}
+    if any(gpu.claim_name is not None and gpu.claim_name not in listed for _, gpu in dra):
+        text = f"vmi.spec.resourceClaims must specify all claims used in vmi.spec.{GPUS.field}"
+        yield Cause(INVALID, text, subject.path("resourceClaims"))
+
+
+def device_name_required(subject: Subject) -> Iterator[Cause]:
+    """K-2.31: up to 1.5 the schema knows no claims and requires ``deviceName``."""
+    for kind in KINDS:
+        for index, device in enumerate(kind.devices(subject.spec)):
+            if device.device_name is None:
+                yield Cause(REQUIRED, "Required value", f"{subject.path(kind.field)}[{index}].deviceName")

@@ -1,0 +1,69 @@
+"""Networks from claims (K-2.18 to K-2.20) and guest PCI addresses of interfaces (K-2.25).
+
+KubeVirt runs its network validator twice and reports each of these twice; ours reports each once (K-2.21).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from virt_dra.api.kubevirt_v1 import ClaimRequest
+from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA
+from webhooks.rules.subject import Subject
+from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, Cause, quoted
+
+_PCI_ADDRESS = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+"""As K-7.4: the slot may be anything up to ff."""
+
+
+def guest_addresses(subject: Subject) -> Iterator[Cause]:
+    """K-2.25."""
+    for index, interface in enumerate(subject.spec.domain.devices.interfaces):
+        address = interface.pci_address
+        if address and not _PCI_ADDRESS.fullmatch(address):
+            field = subject.path(f"domain.devices.interfaces[{index}]")
+            yield Cause(INVALID, f"interface {field}.name has malformed PCI address ({address}).", f"{field}.pciAddress")
+
+
+def claim_networks(subject: Subject) -> Iterator[Cause]:
+    """K-2.18 gate off, K-2.19 beside Multus (each ends the check), then K-2.20 per network."""
+    networks = subject.spec.networks
+    if not any(network.resource_claim is not None for network in networks):
+        return
+    if NETWORK_DEVICES_WITH_DRA not in subject.gates:
+        text = "vmi.spec.networks contains DRA networks but NetworkDevicesWithDRA feature gate is not enabled"
+        yield Cause(INVALID, text, subject.path("networks"))
+        return
+    if any(network.multus is not None for network in networks):
+        yield Cause(INVALID, "mixing Multus and DRA resourceClaim networks in the same VMI is not supported", subject.path("networks"))
+        return
+    seen: set[str] = set()
+    for index, network in enumerate(networks):
+        if network.resource_claim is not None:
+            yield from _binding(subject, network.name)
+            yield from _claim(subject, network.resource_claim, f"networks[{index}]", seen)
+
+
+def _binding(subject: Subject, network: str) -> Iterator[Cause]:
+    interface = next((one for one in subject.spec.domain.devices.interfaces if one.name == network), None)
+    if interface is not None and interface.sriov is None and interface.binding is None:
+        text = f"DRA network {quoted(network)} requires an SR-IOV or binding plugin interface"
+        yield Cause(INVALID, text, subject.path("domain.devices.interfaces"))
+
+
+def _claim(subject: Subject, claim: ClaimRequest, network: str, seen: set[str]) -> Iterator[Cause]:
+    field = subject.path(network)
+    if not claim.claim_name:
+        yield Cause(REQUIRED, "claimName is required for DRA network", f"{field}.resourceClaim.claimName")
+    if not claim.request_name:
+        yield Cause(REQUIRED, "requestName is required for DRA network", f"{field}.resourceClaim.requestName")
+    if not claim.claim_name or not claim.request_name:
+        return
+    if claim.claim_name not in {entry.name for entry in subject.spec.resource_claims}:
+        text = f"network references resourceClaim {quoted(claim.claim_name)} which is not defined in spec.resourceClaims"
+        yield Cause(NOT_FOUND, text, f"{field}.resourceClaim.claimName")
+    pair = f"{claim.claim_name}/{claim.request_name}"
+    if pair in seen:
+        yield Cause(DUPLICATE, f"duplicate claimName/requestName combination {quoted(pair)}", field)
+    seen.add(pair)

@@ -1,0 +1,64 @@
+"""What a rule looks at: the VMI spec, wherever it lives, and the gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, Gates
+from webhooks.verdict import Cause
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A VMI spec under review.
+
+    ``root`` is the path of the spec (``spec``, or ``spec.template.spec`` in a VM), ``metadata`` that of its metadata (K-2.1).
+    """
+
+    spec: VirtualMachineInstanceSpec
+    annotations: Mapping[str, str]
+    gates: Gates
+    root: str
+    metadata: str
+
+    @classmethod
+    def of(cls, obj: VirtualMachineInstance | VirtualMachine, gates: Gates) -> Subject:
+        if isinstance(obj, VirtualMachine):
+            template = obj.spec.template
+            return cls(template.spec, template.metadata.annotations, gates, "spec.template.spec", "spec.template.metadata")
+        return cls(obj.spec, obj.metadata.annotations, gates, "spec", "metadata")
+
+    def path(self, field: str) -> str:
+        """A path below the spec: ``resourceClaims[0]`` -> ``spec.resourceClaims[0]``."""
+        return f"{self.root}.{field}"
+
+
+Rule = Callable[[Subject], Iterator[Cause]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the two lists of devices, with the words its messages use."""
+
+    path: str
+    word: str
+    gate: str
+
+    @property
+    def plural(self) -> str:
+        return f"{self.word}s"
+
+    @property
+    def field(self) -> str:
+        return f"domain.devices.{self.path}"
+
+    def devices(self, spec: VirtualMachineInstanceSpec) -> tuple[DeviceEntry, ...]:
+        devices = spec.domain.devices
+        return devices.gpus if self is GPUS else devices.host_devices
+
+
+GPUS = Kind("gpus", "GPU", GPUS_WITH_DRA)
+HOST_DEVICES = Kind("hostDevices", "HostDevice", HOST_DEVICES_WITH_DRA)
+KINDS = (GPUS, HOST_DEVICES)

@@ -1,0 +1,145 @@
+"""What KubeVirt admits although it won't work, as far as the VMI and the gates tell (K-2.27, K-12.3). One sentence each.
+
+Whether claims, templates, classes and requests exist needs the cluster and is not said here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_8_3, V1_9_0
+from virt_dra.api.names import dns1123_label
+from webhooks.rules.subject import GPUS, KINDS, Subject
+from webhooks.verdict import quoted
+
+Warner = Callable[[Subject], Iterator[str]]
+
+
+def unknown_to_this_version(subject: Subject) -> Iterator[str]:
+    """K-2.31, K-1.2: fields that the API server of this KubeVirt prunes."""
+    version = subject.gates.version
+    if version < V1_6_0 and subject.spec.resource_claims:
+        yield _pruned(subject, "resourceClaims", "1.6")
+    if version < V1_6_0:
+        for kind in KINDS:
+            for index, device in enumerate(kind.devices(subject.spec)):
+                if device.names_claim:
+                    yield _pruned(subject, f"{kind.field}[{index}]", "1.6", part="claim reference")
+    if version < V1_9_0:
+        for index, network in enumerate(subject.spec.networks):
+            if network.resource_claim is not None:
+                yield _pruned(subject, f"networks[{index}].resourceClaim", "1.9")
+    memory = subject.spec.domain.memory
+    if version < V1_8_0 and memory is not None and memory.reserved_overhead is not None:
+        yield _pruned(subject, "domain.memory.reservedOverhead", "1.8")
+
+
+def _pruned(subject: Subject, field: str, since: str, part: str = "field") -> str:
+    return (
+        f"{subject.path(field)}: KubeVirt {subject.gates.version} does not know this {part} and drops it; it exists since KubeVirt {since}"
+    )
+
+
+def unchecked_host_devices(subject: Subject) -> Iterator[str]:
+    """K-2.30: 1.6 and 1.7 admit DRA host devices without looking at them."""
+    version = subject.gates.version
+    if not V1_6_0 <= version < V1_8_0:
+        return
+    for index, device in enumerate(subject.spec.domain.devices.host_devices):
+        if device.is_dra:
+            yield (
+                f"{subject.path('domain.devices.hostDevices')}[{index}]: KubeVirt {version} does not check the claim of a host device; "
+                "a missing claim or feature gate shows only when the VM does not start"
+            )
+
+
+def missing_names(subject: Subject) -> Iterator[str]:
+    """K-2.2: the schema requires a name; the API server refuses the object before any webhook sees it."""
+    for kind in KINDS:
+        for index, device in enumerate(kind.devices(subject.spec)):
+            if not device.name:
+                yield f"{subject.path(kind.field)}[{index}].name: the API server requires a name"
+
+
+def duplicate_device_names(subject: Subject) -> Iterator[str]:
+    """K-7.17: libvirt's aliases are made of the kind, the source and the name."""
+    for kind in KINDS:
+        names = Counter((device.is_dra, device.name) for device in kind.devices(subject.spec) if device.name)
+        for (_, name), count in names.items():
+            if count > 1:
+                yield (
+                    f"{subject.path(kind.field)}: {count} devices are named {quoted(name)}; "
+                    "libvirt refuses a domain with the same device alias twice"
+                )
+
+
+def request_names(subject: Subject) -> Iterator[str]:
+    """K-3.2: the API server checks the launcher pod, which is created later, more strictly than KubeVirt checks the VMI."""
+    for field, request in _requests(subject):
+        details = dns1123_label(request)
+        if details:
+            yield (
+                f"{field}: {quoted(request)} is no DNS label, so the API server will refuse the launcher pod: {', '.join(details)}"
+                + ("; name the request itself, not one of its alternatives" if "/" in request else "")
+            )
+
+
+def _requests(subject: Subject) -> Iterator[tuple[str, str]]:
+    for kind in KINDS:
+        for index, device in enumerate(kind.devices(subject.spec)):
+            if device.is_dra and device.request_name:
+                yield f"{subject.path(kind.field)}[{index}].requestName", device.request_name
+    for index, network in enumerate(subject.spec.networks):
+        if network.resource_claim is not None and network.resource_claim.request_name:
+            yield f"{subject.path('networks')}[{index}].resourceClaim.requestName", network.resource_claim.request_name
+
+
+def unused_claims(subject: Subject) -> Iterator[str]:
+    """A claim is allocated, and its devices are taken, even when no device of the VM uses it (K-4.4)."""
+    used = {device.claim_name for kind in KINDS for device in kind.devices(subject.spec) if device.is_dra}
+    used |= {network.resource_claim.claim_name for network in subject.spec.networks if network.resource_claim is not None}
+    for index, entry in enumerate(subject.spec.resource_claims):
+        if entry.name and entry.name not in used:
+            yield (
+                f"{subject.path('resourceClaims')}[{index}]: no gpu, hostDevice or network uses the claim {quoted(entry.name)}; "
+                "its devices are allocated, but not given to the VM"
+            )
+
+
+def several_requests_of_a_claim(subject: Subject) -> Iterator[str]:
+    """K-4.5: 1.6 to 1.8.2 keep one request per claim name."""
+    if not V1_6_0 <= subject.gates.version < V1_8_3:
+        return
+    requests: dict[str, set[str]] = {}
+    for kind in KINDS:
+        for device in kind.devices(subject.spec):
+            if device.is_dra and device.claim_name:
+                requests.setdefault(device.claim_name, set()).add(device.request_name or "")
+    for claim, names in requests.items():
+        if len(names) > 1:
+            yield (
+                f"{subject.path('resourceClaims')}: KubeVirt {subject.gates.version} gives the VM only one request per claim; "
+                f"the further requests of {quoted(claim)} are lost. Use one claim per device, or KubeVirt 1.8.3 or newer"
+            )
+
+
+def tags_without_effect(subject: Subject) -> Iterator[str]:
+    """K-7.24: tags reach the guest for interfaces and plugin host devices only."""
+    for kind in KINDS:
+        for index, device in enumerate(kind.devices(subject.spec)):
+            if device.tag and (kind is GPUS or device.is_dra):
+                what = "a GPU" if kind is GPUS else "a host device from a claim"
+                yield f"{subject.path(kind.field)}[{index}].tag: KubeVirt does not show the tag of {what} to the guest"
+
+
+WARNERS: tuple[Warner, ...] = (
+    unknown_to_this_version,
+    missing_names,
+    unchecked_host_devices,
+    several_requests_of_a_claim,
+    request_names,
+    duplicate_device_names,
+    unused_claims,
+    tags_without_effect,
+)

@@ -1,0 +1,100 @@
+"""Admission of VirtualMachineInstances and VirtualMachines: KubeVirt's rules K-2, as pure functions.
+
+    >>> from virt_dra.api.kubevirt_versions import NEWEST, Gates
+    >>> from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+    >>> review(VirtualMachineInstance(), Gates.of(NEWEST)).allowed
+    True
+
+Which rules apply, and in which order, is the table :data:`RULE_SETS`; decisions are in docs/decisions/0006-admission.md.
+This module reads no cluster: whether a claim, template or request exists is for ``webhooks.claims`` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_8_3, V1_9_0, Gates, KubeVirtVersion
+from webhooks.rules import features, networks, resource_claims
+from webhooks.rules.devices import DeviceRules, device_name_required, gpus_of_1_6
+from webhooks.rules.subject import Rule, Subject
+from webhooks.rules.updates import changed_devices
+from webhooks.rules.warnings import WARNERS
+from webhooks.verdict import REQUIRED, Cause, CauseType, Verdict
+
+__all__ = ["Cause", "CauseType", "Verdict", "review"]
+
+_AROUND_DRA: tuple[Rule, ...] = (features.one_ramfb, features.host_devices_gate, features.sidecars)
+
+RULE_SETS: tuple[tuple[KubeVirtVersion, tuple[Rule, ...]], ...] = (
+    (
+        V1_9_0,  # K-2.3 to K-2.26; networks come first
+        (
+            networks.claim_networks,
+            networks.guest_addresses,
+            resource_claims.entries,
+            DeviceRules(),
+            features.reserved_overhead,
+            *_AROUND_DRA,
+        ),
+    ),
+    (
+        V1_8_3,  # K-2.28
+        (
+            networks.guest_addresses,
+            resource_claims.unique_names,
+            DeviceRules(across=("GPUs", "HostDevices")),
+            features.reserved_overhead,
+            *_AROUND_DRA,
+        ),
+    ),
+    (
+        V1_8_0,  # K-2.29
+        (
+            networks.guest_addresses,
+            resource_claims.unique_names,
+            DeviceRules(refuse_mixed_gpus=False, original_indices=False, across=()),
+            features.reserved_overhead,
+            *_AROUND_DRA,
+        ),
+    ),
+    (V1_6_0, (networks.guest_addresses, gpus_of_1_6, *_AROUND_DRA)),  # K-2.30
+    (KubeVirtVersion(0, 0, 0), (device_name_required, networks.guest_addresses, *_AROUND_DRA)),  # K-2.31
+)
+"""The rules of each release, newest first: a version has those of the first row that is not newer."""
+
+
+def rules_for(version: KubeVirtVersion) -> tuple[Rule, ...]:
+    """The rules that the given KubeVirt applies, in its order."""
+    return next(rules for since, rules in RULE_SETS if version >= since)
+
+
+def review(
+    subject: VirtualMachineInstance | VirtualMachine,
+    gates: Gates,
+    old: VirtualMachineInstance | VirtualMachine | None = None,
+) -> Verdict:
+    """Whether KubeVirt of ``gates.version`` with these gates admits an object; every cause at once, in KubeVirt's order.
+
+    ``old`` makes it an update. Of a VMI the claims and devices must then be as they were (K-9.3), and nothing else is
+    checked: gates switched off meanwhile must not block changes of a running VMI's metadata. A VM's template may change
+    and is checked as on creation. A VM that is being deleted always passes, as in KubeVirt.
+
+    Raises ``TypeError`` when ``old`` is of another kind.
+    """
+    if old is not None and isinstance(old, VirtualMachine) is not isinstance(subject, VirtualMachine):
+        raise TypeError(f"a {type(old).__name__} cannot become a {type(subject).__name__}")
+    if isinstance(subject, VirtualMachineInstance) and isinstance(old, VirtualMachineInstance):
+        return _verdict(changed_devices(subject, old))
+    if old is not None and subject.metadata.deletion_timestamp is not None:
+        return Verdict(allowed=True)
+    if isinstance(subject, VirtualMachine) and not subject.spec.given("template"):
+        return _verdict(iter((Cause(REQUIRED, "missing virtual machine template.", "spec.template"),)))
+    reviewed = Subject.of(subject, gates)
+    causes = (cause for rule in rules_for(gates.version) for cause in rule(reviewed))
+    return _verdict(causes, tuple(text for warn in WARNERS for text in warn(reviewed)))
+
+
+def _verdict(causes: Iterator[Cause], warnings: tuple[str, ...] = ()) -> Verdict:
+    found = tuple(causes)
+    return Verdict(allowed=not found, causes=found, warnings=warnings)
