@@ -1,0 +1,117 @@
+"""What became of a VM: how far it came through the hand-overs, with what, and why no further. Data; the command line renders it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from virt_dra.api.wire import Json
+
+
+class Step(StrEnum):
+    """The hand-overs, in order."""
+
+    ADMISSION = "admission"
+    LAUNCHER_POD = "launcher pod"
+    CLAIMS = "claims"
+    PLACEMENT = "placement"
+    DEVICE_STATUS = "deviceStatus"
+    DOMAIN_XML = "domain XML"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a VM came no further. ``details`` are further lines, one fact each; ``advice`` says what to do."""
+
+    step: Step
+    reason: str
+    message: str
+    advice: str
+    details: tuple[str, ...] = ()
+
+    def to_json(self) -> Json:
+        return {
+            "step": str(self.step),
+            "reason": self.reason,
+            "message": self.message,
+            "details": list(self.details),
+            "advice": self.advice,
+        }
+
+
+@dataclass(frozen=True)
+class ClaimOutcome:
+    """One claim entry of the VMI and the object behind it; ``template`` if it was generated."""
+
+    entry: str
+    claim: str
+    template: str | None
+
+    def to_json(self) -> Json:
+        return {"entry": self.entry, "claim": self.claim, "template": self.template}
+
+
+@dataclass(frozen=True)
+class DeviceOutcome:
+    """One device entry (``gpus/NAME`` or ``hostDevices/NAME``) and what serves it, as far as known."""
+
+    device: str
+    claim: str | None = None
+    request: str | None = None
+    allocated: str | None = None
+    """``driver/pool/device``"""
+    pci_address: str | None = None
+    mdev_uuid: str | None = None
+    source: str | None = None
+    """Where the launcher found the address: ``status`` or ``environment``."""
+    xml: str | None = None
+
+    def to_json(self) -> Json:
+        return {
+            "device": self.device,
+            "claim": self.claim,
+            "request": self.request,
+            "allocated": self.allocated,
+            "pciAddress": self.pci_address,
+            "mdevUUID": self.mdev_uuid,
+            "source": self.source,
+            "xml": self.xml,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One VM's way. Ready means: libvirt could start it (the domain is written)."""
+
+    kind: str
+    namespace: str
+    name: str
+    source: str
+    """The file (and line) that the VM came from."""
+    warnings: tuple[str, ...] = ()
+    pod: str | None = None
+    claims: tuple[ClaimOutcome, ...] = ()
+    node: str | None = None
+    devices: tuple[DeviceOutcome, ...] = ()
+    domain: str | None = None
+    failure: Failure | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.failure is None and self.domain is not None
+
+    def to_json(self) -> Json:
+        return {
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "source": self.source,
+            "ready": self.ready,
+            "warnings": list(self.warnings),
+            "pod": self.pod,
+            "claims": [claim.to_json() for claim in self.claims],
+            "node": self.node,
+            "devices": [device.to_json() for device in self.devices],
+            "domain": self.domain,
+            "failure": self.failure.to_json() if self.failure else None,
+        }
