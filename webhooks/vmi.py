@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_8_3, V1_9_0, Gates, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import BEFORE_DRA, V1_6_0, V1_8_0, V1_8_3, V1_9_0, Gates, KubeVirtVersion
 from webhooks.rules import features, networks, resource_claims
 from webhooks.rules.devices import DeviceRules, device_name_required, gpus_of_1_6
 from webhooks.rules.subject import Rule, Subject
@@ -59,7 +59,7 @@ RULE_SETS: tuple[tuple[KubeVirtVersion, tuple[Rule, ...]], ...] = (
         ),
     ),
     (V1_6_0, (networks.guest_addresses, gpus_of_1_6, *_AROUND_DRA)),  # K-2.30
-    (KubeVirtVersion(0, 0, 0), (device_name_required, networks.guest_addresses, *_AROUND_DRA)),  # K-2.31
+    (BEFORE_DRA, (device_name_required, networks.guest_addresses, *_AROUND_DRA)),  # K-2.31
 )
 """The rules of each release, newest first: a version has those of the first row that is not newer."""
 

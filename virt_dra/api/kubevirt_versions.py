@@ -58,6 +58,8 @@ NEWEST = KubeVirtVersion(1, 9, NEWEST_PATCH)
 """What is assumed where nothing says otherwise."""
 
 V1_6_0, V1_8_0, V1_8_3, V1_9_0 = (KubeVirtVersion(1, minor, patch) for minor, patch in ((6, 0), (8, 0), (8, 3), (9, 0)))
+BEFORE_DRA = KubeVirtVersion(0, 0, 0)
+"""Gates that are older than every rule here: KubeVirt 1.5 and older have them too (K-2.31)."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ _GATES: Mapping[str, _Gate] = {
     GPUS_WITH_DRA: _Gate(V1_6_0, beta=V1_9_0),
     HOST_DEVICES_WITH_DRA: _Gate(V1_6_0, beta=V1_9_0),
     NETWORK_DEVICES_WITH_DRA: _Gate(V1_9_0),
-    HOST_DEVICES: _Gate(V1_6_0),
-    SIDECAR: _Gate(V1_6_0),
+    HOST_DEVICES: _Gate(BEFORE_DRA),
+    SIDECAR: _Gate(BEFORE_DRA),
     PCI_NUMA_AWARE_TOPOLOGY: _Gate(V1_8_0),
     RESERVED_OVERHEAD_MEMLOCK: _Gate(V1_8_0),
     VGPU_LIVE_MIGRATION: _Gate(V1_9_0),

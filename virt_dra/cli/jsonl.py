@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import IO, Any
+import math
+from collections.abc import Callable, Iterable
+from typing import IO, Any, NoReturn
 
 import click
 
@@ -21,31 +22,70 @@ class BadLine(ValueError):
 
 
 def answer_lines(lines: Iterable[bytes], out: IO[str], answer: Answer, refusal: Json) -> None:
-    """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is read."""
+    """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is read.
+
+    Each answer is written and flushed before the next line is read, so that a program at the other end can wait for it.
+    """
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        out.write(json.dumps(_answer_line(number, line, answer, refusal), ensure_ascii=False) + "\n")
+        out.write(_answer_line(number, line, answer, refusal) + "\n")
         out.flush()
 
 
-def _answer_line(number: int, line: bytes, answer: Answer, refusal: Json) -> Json:
+def _answer_line(number: int, line: bytes, answer: Answer, refusal: Json) -> str:
     identity: object = None
     try:
-        request = json.loads(line)
-        if not isinstance(request, dict):
-            raise BadLine(f"a request must be a JSON object, not {type(request).__name__}")
+        request = parse_request(line)
         identity = request.get("id")
-        return {"id": identity, **answer(request)}
+        return _dump({"id": identity, **answer(request)})
     except RecursionError:
-        reason = "the JSON is nested too deeply"
-    except UnicodeDecodeError as error:
-        reason = f"not UTF-8: {error}"
-    except json.JSONDecodeError as error:
-        reason = f"not JSON: {error}"
+        reason, identity = "the JSON is nested too deeply", identity if isinstance(identity, str | int | float) else None
     except (BadLine, WireError) as error:
         reason = str(error)
-    return {"id": identity, **refusal, "error": f"line {number}: {reason}"}
+    return _dump({"id": identity, **refusal, "error": f"line {number}: {reason}"})
+
+
+def parse_request(line: bytes) -> Json:
+    """One line of UTF-8 (a byte order mark is fine) -> its JSON object. Raises :class:`BadLine`; RecursionError if too deep."""
+    try:
+        request: object = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant, parse_float=_finite)
+    except UnicodeDecodeError as error:
+        raise BadLine(f"not UTF-8: {error}") from None
+    except json.JSONDecodeError as error:
+        raise BadLine(f"not JSON: {error}") from None
+    except BadLine:
+        raise
+    except ValueError as error:  # Python limits the digits of an integer
+        raise BadLine(f"not JSON: {error}") from None
+    if not isinstance(request, dict):
+        raise BadLine(f"a request must be a JSON object, not {_found(request)}")
+    return request
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise BadLine(f"not JSON: {name} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise BadLine(f"not JSON: the number {text} is too large")
+    return value
+
+
+def _dump(answer: Json) -> str:
+    """Readable JSON; escaped where a text holds a lone surrogate, which UTF-8 can't carry."""
+    text = json.dumps(answer, ensure_ascii=False)
+    return text if _encodes(text) else json.dumps(answer)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def member(request: Json, name: str, kind: type, default: Any = None) -> Any:
@@ -54,47 +94,79 @@ def member(request: Json, name: str, kind: type, default: Any = None) -> Any:
     if value is None:
         return default
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise BadLine(f"{name}: must be {_NAMES[kind]}")
+        raise BadLine(f"{name}: must be {_name(kind)}, not {_found(value)}")
     return value
 
 
-_NAMES: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "an integer"}
+def _name(kind: type) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
+    return names.get(kind, kind.__name__)
+
+
+def _found(value: object) -> str:
+    return "null" if value is None else _name(type(value))
 
 
 def gates_of(request: Json) -> Gates:
     """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent: the version's default)."""
     text = member(request, "kubevirt", str)
     try:
-        version = KubeVirtVersion.parse(text) if text else NEWEST
+        version = NEWEST if text is None else KubeVirtVersion.parse(text)
     except ValueError as error:
         raise BadLine(f"kubevirt: {error}") from None
-    choices = member(request, "gates", dict, {})
+    choices: dict[str, object] = member(request, "gates", dict, {})
     for gate, value in choices.items():
         if not isinstance(value, bool):
-            raise BadLine(f"gates.{gate}: must be a boolean")
-    return Gates.of(version, choices)
+            raise BadLine(f"gates.{gate}: must be a boolean, not {_found(value)}")
+    return Gates.of(version, {gate: value is True for gate, value in choices.items()})
 
 
 def vmi_of(request: Json, name: str = "vmi") -> VirtualMachineInstance | VirtualMachine | None:
-    """The VMI (or VM, told by its kind) in a member of the request. Raises WireError with the member's name in the path."""
+    """The VMI (or VM, told by its kind) in a member of the request; None when absent.
+
+    Raises :class:`BadLine`, or WireError with the member's name in the path.
+    """
     raw = member(request, name, dict)
     if raw is None:
         return None
-    kind: type[VirtualMachineInstance | VirtualMachine]
-    kind = VirtualMachine if raw.get("kind") == VirtualMachine.KIND else VirtualMachineInstance
     try:
-        return kind.from_wire(raw)
+        return read_vmi(raw)
     except WireError as error:
-        raise WireError(error.kind, tuple((f"{name}.{path}", message) for path, message in error.problems)) from None
+        raise under(name, error) from None
+
+
+def spec_of(request: Json, name: str = "spec") -> VirtualMachineInstance | None:
+    """A bare VMI spec in a member of the request, as a VMI; None when absent. Raises as :func:`vmi_of`."""
+    raw = member(request, name, dict)
+    if raw is None:
+        return None
+    try:
+        return VirtualMachineInstance.from_wire({"spec": raw})
+    except WireError as error:
+        raise WireError(error.kind, tuple((name + path.removeprefix("spec"), message) for path, message in error.problems)) from None
+
+
+def read_vmi(raw: Json) -> VirtualMachineInstance | VirtualMachine:
+    """A VMI, or a VM if its kind says so. Without a kind it is a VMI. Raises WireError."""
+    kind = raw.get("kind") or VirtualMachineInstance.KIND
+    if kind == VirtualMachine.KIND:
+        return VirtualMachine.from_wire(raw)
+    if kind == VirtualMachineInstance.KIND:
+        return VirtualMachineInstance.from_wire(raw)
+    raise WireError("VirtualMachineInstance", (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),))
+
+
+def under(name: str, error: WireError) -> WireError:
+    """The same faults with the paths below a member of the request."""
+    return WireError(error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems))
 
 
 def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epilog: str) -> click.Command:
     """A subcommand ``NAME --jsonl [FILE]`` around one answer function."""
 
-    @click.command(name=name, help=help_text, epilog=epilog)
-    @click.option("--jsonl", is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line.")
-    @click.argument("requests", type=click.File("rb"), default="-")
-    def command(jsonl: bool, requests: IO[bytes]) -> None:
+    def run(jsonl: bool, requests: IO[bytes]) -> None:
         answer_lines(requests, click.get_text_stream("stdout", encoding="utf-8"), answer, refusal)
 
-    return command
+    flag = click.Option(["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line.")
+    source = click.Argument(["requests"], type=click.File("rb"), default="-")
+    return click.Command(name, callback=run, params=[flag, source], help=help_text, epilog=epilog)
