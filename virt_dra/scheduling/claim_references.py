@@ -1,4 +1,4 @@
-"""From a pod's claim entry to the ResourceClaim object behind it, and from a claim back to its pods (C-3.1 to C-3.5).
+"""From a pod's claim entry to the ResourceClaim object behind it, and from a claim back to its pods (C-3).
 
 Shared by the scheduler and the controllers, so that both read names, owners and reservations alike.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference
+from virt_dra.api.resource_v1 import DeviceTaint, DeviceToleration, ResourceClaim, ResourceClaimConsumerReference
 
 PODS = "pods"
 POD_GROUPS = "podgroups"
@@ -114,3 +114,14 @@ def pod_group_name(pod: Pod) -> str | None:
     group = (pod.spec.model_extra or {}).get("schedulingGroup")
     name = group.get("podGroupName") if isinstance(group, dict) else None
     return name if isinstance(name, str) else None
+
+
+def tolerates_taint(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    """Whether a toleration covers a taint, whatever the taint's effect means to the caller (C-3.6)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"

@@ -1,0 +1,209 @@
+"""Which attribute of a published device is its address: the keys, in order of preference, and how a value is read (K-6).
+
+The keys are data: the standard ones, the driver's own, those of :data:`DRIVERS`, then configured ones. A key without a domain
+means ``<driver>/<key>`` (K-6.1). Keys are case-sensitive (K-6.6).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from virt_dra.api.resource_v1 import DeviceAttribute
+from virt_dra.api.wire import Json
+
+NO_ADDRESS = "NoAddress"
+"""No attribute that can carry an address has a usable value (K-5.11, K-5.22)."""
+CONFLICTING_ATTRIBUTES = "ConflictingAttributes"
+"""An address key is published bare and with the driver's domain, with different values (K-6.1)."""
+
+PCI_ADDRESS = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+"""What the launcher accepts as a PCI address (K-7.4)."""
+MDEV_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+STANDARD_DOMAIN = "resource.kubernetes.io"
+
+_OWN = "<driver>/"
+MDEV_KEYS = (f"{STANDARD_DOMAIN}/mdevUUID", f"{_OWN}mdevUUID", f"{STANDARD_DOMAIN}/mDevUUID", f"{_OWN}mDevUUID")
+"""K-6.3. Plain ``uuid`` is a product's identity and never an mdev."""
+PCI_KEYS = (f"{STANDARD_DOMAIN}/pciBusID", f"{_OWN}pciBusID", f"{_OWN}pciAddress", f"{STANDARD_DOMAIN}/pciAddress")
+"""K-6.4. ``pcieRoot`` names the root complex and never the device."""
+
+NEVER_PCI = frozenset({"pcieroot", "pfpciaddress", "parentpciaddress"})
+NEVER_MDEV = frozenset({"uuid", "parentuuid"})
+"""Identifiers (lower-case) of attributes that look like an address of the device and are another's (K-6.7)."""
+
+
+class InvalidKeys(ValueError):
+    """Configured keys that can't be used. The message starts with the path inside the configuration."""
+
+
+@dataclass(frozen=True)
+class DriverKeys:
+    """Attribute keys that carry addresses of one driver's devices, besides the standard ones. Bare keys are the driver's own."""
+
+    driver: str
+    pci: tuple[str, ...] = ()
+    mdev: tuple[str, ...] = ()
+
+
+DRIVERS: Mapping[str, DriverKeys] = {
+    keys.driver: keys
+    for keys in (
+        DriverKeys("gpu.amd.com", pci=("pciAddr",)),
+        DriverKeys("sriovnetwork.k8snetworkplumbingwg.io", pci=("k8s.cni.cncf.io/deviceID",)),
+    )
+}
+"""The vendor keys of K-6.7's table. Drivers that need no more than the standard and own keys are not listed."""
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The addresses of one device; at least one is set. An mdev wins over the PCI address, its parent's (K-6.5).
+
+    ``ignored``: why a parent's address that is published beside an mdev was left out, or "".
+    """
+
+    pci: str | None = None
+    mdev: str | None = None
+    ignored: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What no other device may have: the mdev UUID, else the PCI address; case folded."""
+        return f"mdev {self.mdev.lower()}" if self.mdev is not None else f"PCI {(self.pci or '').lower()}"
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """Why a device's attributes give no address: one of the reasons of this module, and what was found."""
+
+    reason: str
+    message: str
+
+
+def read_keys(raw: object, path: str) -> tuple[DriverKeys, ...]:
+    """Extra keys from configuration: a list of ``{driver, pci: [keys], mdev: [keys]}`` (K-6.6). Raises :class:`InvalidKeys`."""
+    if not isinstance(raw, list):
+        raise InvalidKeys(f"{path}: must be a list of objects {{driver, pci: [keys], mdev: [keys]}}")
+    return tuple(_read_driver(entry, f"{path}[{position}]") for position, entry in enumerate(raw))
+
+
+def _read_driver(raw: object, path: str) -> DriverKeys:
+    if not isinstance(raw, dict):
+        raise InvalidKeys(f"{path}: must be an object with driver, and pci or mdev")
+    unknown = sorted(set(raw) - {"driver", "pci", "mdev"})
+    if unknown:
+        raise InvalidKeys(f"{path}.{unknown[0]}: is unknown; an entry has driver, pci and mdev")
+    driver = raw.get("driver")
+    if not isinstance(driver, str) or not driver:
+        raise InvalidKeys(f"{path}.driver: must be the name of a DRA driver, such as gpu.example.com")
+    pci, mdev = _read_list(raw, "pci", path, NEVER_PCI), _read_list(raw, "mdev", path, NEVER_MDEV)
+    return DriverKeys(driver, pci, mdev)
+
+
+def _read_list(raw: Json, member: str, path: str, never: frozenset[str]) -> tuple[str, ...]:
+    keys = raw.get(member)
+    if keys is None:
+        return ()
+    if not isinstance(keys, list):
+        raise InvalidKeys(f"{path}.{member}: must be a list of attribute keys")
+    for position, key in enumerate(keys):
+        if not isinstance(key, str) or not key:
+            raise InvalidKeys(f"{path}.{member}[{position}]: must be an attribute key, such as vendorAddress or example.com/vendorAddress")
+        if key.rpartition("/")[2].lower() in never:
+            raise InvalidKeys(f"{path}.{member}[{position}]: {key} is never an address of the device itself; name the key that has it")
+    return tuple(keys)
+
+
+def pci_keys(driver: str, extra: Iterable[DriverKeys] = ()) -> tuple[str, ...]:
+    """The qualified keys of a driver's PCI addresses, best first (K-6.4)."""
+    vendor = DRIVERS.get(driver, DriverKeys(driver)).pci
+    return _ordered(driver, PCI_KEYS, vendor, *(keys.pci for keys in extra if keys.driver == driver))
+
+
+def mdev_keys(driver: str, extra: Iterable[DriverKeys] = ()) -> tuple[str, ...]:
+    """The qualified keys of a driver's mdev UUIDs, best first (K-6.3)."""
+    vendor = DRIVERS.get(driver, DriverKeys(driver)).mdev
+    return _ordered(driver, MDEV_KEYS, vendor, *(keys.mdev for keys in extra if keys.driver == driver))
+
+
+def _ordered(driver: str, *groups: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_qualified(driver, key.removeprefix(_OWN)) for group in groups for key in group))
+
+
+def _qualified(driver: str, key: str) -> str:
+    return key if "/" in key else f"{driver}/{key}"
+
+
+def addresses(driver: str, attributes: Mapping[str, DeviceAttribute], extra: Iterable[DriverKeys] = ()) -> Addresses | Unusable:
+    """The addresses among a device's attributes, as published, or why there are none (K-5.11, K-6.1 to K-6.5).
+
+    A key of a wrong type or with an empty value is passed over. A value that is no address is not: the driver meant it, so
+    another key must not stand in for it (K-5.22). Only a malformed PCI address beside a good mdev is left out.
+    """
+    extra = tuple(extra)
+    of_mdev, of_pci = mdev_keys(driver, extra), pci_keys(driver, extra)
+    for key in (*of_mdev, *of_pci):
+        own, bare = attributes.get(key), attributes.get(key.removeprefix(f"{driver}/"))
+        if own is not None and bare is not None and own.to_wire() != bare.to_wire():
+            bare_key = key.removeprefix(f"{driver}/")
+            return Unusable(
+                CONFLICTING_ATTRIBUTES,
+                f"attributes {bare_key} ({_show(bare)}) and {key} ({_show(own)}) mean the same key and differ; the driver must publish one",
+            )
+    mdev = _first(driver, attributes, of_mdev)
+    if mdev is not None and not MDEV_UUID.fullmatch(mdev[1]):
+        return Unusable(NO_ADDRESS, f"attribute {mdev[0]} is {mdev[1]!r}, which is no mdev UUID; the driver must publish one like {_UUID}")
+    pci = _first(driver, attributes, of_pci)
+    fault = ""
+    if pci is not None and not PCI_ADDRESS.fullmatch(pci[1]):
+        fault = f"attribute {pci[0]} is {pci[1]!r}, which is no PCI address like 0000:01:00.0"
+        pci = None
+    if mdev is not None:
+        return Addresses(pci[1] if pci else None, mdev[1], ignored=fault)
+    if fault:
+        return Unusable(NO_ADDRESS, f"{fault}; the driver must publish domain, bus, slot and function in hex, without blanks")
+    if pci is not None:
+        return Addresses(pci=pci[1])
+    return Unusable(NO_ADDRESS, _nothing_found(driver, attributes, (*of_mdev, *of_pci)))
+
+
+_UUID = "12345678-9abc-def0-1234-56789abcdef0"
+
+
+def _first(driver: str, attributes: Mapping[str, DeviceAttribute], keys: tuple[str, ...]) -> tuple[str, str] | None:
+    """The first key, as published, with a text that isn't empty (K-6.2)."""
+    for key in keys:
+        for published in (key, key.removeprefix(f"{driver}/")):
+            text = _text(attributes.get(published))
+            if text:
+                return published, text
+    return None
+
+
+def _text(attribute: DeviceAttribute | None) -> str:
+    if attribute is None:
+        return ""
+    if attribute.string is not None:
+        return attribute.string
+    if attribute.strings is not None and len(attribute.strings) == 1:
+        return attribute.strings[0]
+    return ""
+
+
+def _nothing_found(driver: str, attributes: Mapping[str, DeviceAttribute], keys: tuple[str, ...]) -> str:
+    passed_over = [
+        f"{published} ({_show(attributes[published])}) is passed over, it must be one non-empty text"
+        for key in keys
+        for published in dict.fromkeys((key, key.removeprefix(f"{driver}/")))
+        if published in attributes
+    ]
+    present = f"attributes present: {', '.join(sorted(attributes))}" if attributes else "it has no attributes"
+    advice = f"the driver must publish {PCI_KEYS[0]} or {MDEV_KEYS[0]}, or its own key must be configured"
+    return "; ".join(("none of the attributes is a usable address", *passed_over, present, advice))
+
+
+def _show(attribute: DeviceAttribute) -> str:
+    return ", ".join(f"{kind} {value!r}" for kind, value in attribute.to_wire().items()) or "no value"

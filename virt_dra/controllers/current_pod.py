@@ -1,0 +1,60 @@
+"""Which pod is a VMI's current launcher pod (K-5.1, K-10.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+
+CREATED_BY_LABEL = "kubevirt.io/created-by"
+"""On a launcher pod: the UID of its VMI (K-4.2)."""
+MIGRATION_LABEL = "kubevirt.io/migrationJobUID"
+"""On a migration's target pod; it stays there when the pod becomes the current one."""
+EPHEMERAL_ANNOTATION = "kubevirt.io/ephemeral-provisioning"
+"""On pods that only provision storage and never run the VM."""
+
+
+def launcher_pods_of(vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """The pods that a VMI with a UID owns, finished ones and migration targets too."""
+    uid = vmi.metadata.uid
+    return tuple(pod for pod in pods if uid and pod.namespace == vmi.namespace and _owner_uid(pod) == uid)
+
+
+def current_pod(vmi: VirtualMachineInstance, pods: Iterable[Pod], *, migration_target: bool = False) -> Pod | None:
+    """The current one among a VMI's pods: not ruled out by :func:`not_current`; of several the one on the VMI's node, then the newest."""
+    candidates = [pod for pod in pods if not not_current(vmi, pod, migration_target=migration_target)]
+    return max(candidates, key=lambda pod: _preference(vmi, pod, migration_target), default=None)
+
+
+def _preference(vmi: VirtualMachineInstance, pod: Pod, migration_target: bool) -> tuple[bool, bool, str, str, str]:
+    on_node = bool(vmi.status.node_name) and pod.spec.node_name == vmi.status.node_name
+    asked_for = migration_target and MIGRATION_LABEL in pod.metadata.labels and not on_node
+    return asked_for, on_node, pod.metadata.creation_timestamp or "", pod.name, pod.metadata.uid
+
+
+def not_current(vmi: VirtualMachineInstance, pod: Pod, *, migration_target: bool = False) -> str:
+    """Why a pod is not the VMI's current launcher pod, or "". Only what the objects say counts: a missing label is no objection."""
+    uid = vmi.metadata.uid
+    if vmi.namespace and pod.namespace and vmi.namespace != pod.namespace:
+        return f"it is in namespace {pod.namespace}, the VMI in {vmi.namespace}"
+    owner = _owner_uid(pod)
+    if uid and owner and owner != uid:
+        return f"its owner has UID {owner}, the VMI {uid}"
+    created_by = pod.metadata.labels.get(CREATED_BY_LABEL)
+    if uid and created_by is not None and created_by != uid:
+        return f"its label {CREATED_BY_LABEL} is {created_by}, the VMI's UID {uid}"
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return f"it has finished (phase {pod.status.phase})"
+    if EPHEMERAL_ANNOTATION in pod.metadata.annotations:
+        return f"it only provisions storage (annotation {EPHEMERAL_ANNOTATION})"
+    # A migration that is over leaves the label on what is now the current pod; the VMI's node tells (as KubeVirt decides it).
+    arrived = bool(vmi.status.node_name) and vmi.status.node_name == pod.spec.node_name
+    if MIGRATION_LABEL in pod.metadata.labels and not arrived and not migration_target:
+        return f"it is the target of a migration (label {MIGRATION_LABEL})"
+    return ""
+
+
+def _owner_uid(pod: Pod) -> str:
+    owner = pod.metadata.controller_owner
+    return owner.uid if owner is not None else ""

@@ -1,0 +1,103 @@
+"""From an allocation result to the published device: driver, pool and name, in the pool's newest generation (K-5.9, K-5.10).
+
+This is the view of a reader who asks for one allocated device. The allocator has its own, stricter view of a pool, which
+decides whether its devices may be handed out at all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import Device, ResourceSlice
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
+
+
+@dataclass(frozen=True)
+class Published:
+    """A device and the slice that publishes it."""
+
+    device: Device
+    slice: ResourceSlice
+
+    @property
+    def node(self) -> str:
+        """The only node that has the device, or "" if the slice doesn't name one."""
+        return self.slice.spec.node_name or self.device.node_name or ""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The slices of a pool's highest generation."""
+
+    generation: int
+    slices: tuple[ResourceSlice, ...]
+
+    @property
+    def announced(self) -> tuple[int, ...]:
+        """The numbers of slices that the slices announce, ascending. A slice that announces none (in hand-made input) has no say."""
+        return tuple(sorted({s.spec.pool.resource_slice_count for s in self.slices if s.spec.pool.given("resource_slice_count")}))
+
+    @property
+    def complete(self) -> bool:
+        return all(count == len(self.slices) for count in self.announced)
+
+    @cached_property
+    def _devices(self) -> Mapping[str, tuple[Published, ...]]:
+        found: dict[str, tuple[Published, ...]] = {}
+        for published in (Published(device, s) for s in self.slices for device in s.spec.devices):
+            found[published.device.name] = (*found.get(published.device.name, ()), published)
+        return found
+
+    def devices(self, name: str) -> tuple[Published, ...]:
+        """Every device of that name: one, unless it is not published (none) or the driver published it twice."""
+        return self._devices.get(name, ())
+
+
+@dataclass(frozen=True)
+class PublishedDevices:
+    """All slices, by driver and pool. Built once, asked often."""
+
+    pools: Mapping[tuple[str, str], Pool]
+
+    @classmethod
+    def of(cls, slices: Iterable[ResourceSlice]) -> PublishedDevices:
+        """From slices in any order; of several versions of one slice the newest counts."""
+        by_pool: dict[tuple[str, str], list[ResourceSlice]] = defaultdict(list)
+        for s in newest(slices):
+            by_pool[s.spec.driver, s.spec.pool.name].append(s)
+        return cls({key: _newest_generation(members) for key, members in by_pool.items()})
+
+    def pool(self, driver: str, name: str) -> Pool | None:
+        return self.pools.get((driver, name))
+
+
+def _newest_generation(members: list[ResourceSlice]) -> Pool:
+    generation = max(s.spec.pool.generation for s in members)
+    current = [s for s in members if s.spec.pool.generation == generation]
+    return Pool(generation, tuple(sorted(current, key=lambda s: (s.name, "" if s.name else repr(s.to_wire())))))
+
+
+def newest(objects: Iterable[O]) -> tuple[O, ...]:
+    """Each object once, in its newest version (by resourceVersion). Objects without a name are all kept: nothing tells them apart."""
+    nameless: list[O] = []
+    named: dict[str, O] = {}
+    for obj in objects:
+        if not obj.name:
+            nameless.append(obj)
+            continue
+        known = named.get(obj.key)
+        if known is None or _age(obj) > _age(known):
+            named[obj.key] = obj
+    return (*named.values(), *nameless)
+
+
+def _age(obj: TypedObject) -> tuple[int, str]:
+    version = obj.metadata.resource_version
+    # The text only decides between versions that say nothing, so that the answer doesn't depend on the order.
+    return (int(version) if version.isascii() and version.isdigit() and len(version) < 40 else -1), repr(obj.to_wire())
