@@ -1,44 +1,324 @@
-"""resource.Quantity: exact numbers with a unit suffix, as Kubernetes reads, computes and writes them. (Skeleton: being written.)"""
+"""resource.Quantity: exact numbers with a unit suffix, as Kubernetes reads, computes and writes them.
+
+Grammar (L-2.12), no spaces anywhere::
+
+    quantity  = number [ suffix ]
+    number    = [ "+" | "-" ] digits [ "." digits ]       ; digits may be missing on either side: "1.", ".5", and even "k" is 0
+    suffix    = "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E"           ; DecimalSI, powers of 1000
+              | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei"                       ; BinarySI, powers of 1024
+              | ( "e" | "E" ) [ "+" | "-" ] digits                            ; DecimalExponent
+
+Values are exact integers of nano-units; what is finer is rounded away from zero, as upstream does when parsing. Unlike upstream
+nothing saturates at 2^63-1 and every value has its right text (AC-22): ``10Ei`` stays ``10Ei``, ``1000E`` stays ``1000E``. Also unlike
+upstream the text is always canonical: upstream repeats the spelling of some inputs (``1.001``, ``+5``, ``1E3``), here these
+are ``1001m``, ``5``, ``1e3``.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache, total_ordering
-from typing import Any
+import re
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, NoReturn
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+MAX_DIGITS = 4000
+"""Longer numbers are refused: they are attacks, not amounts (and ``1e999999999`` would fill the memory)."""
 
-@total_ordering
+
+class Format(StrEnum):
+    """Which family of suffixes a quantity is written with. It is remembered from the text that was read."""
+
+    DECIMAL_SI = "DecimalSI"
+    BINARY_SI = "BinarySI"
+    DECIMAL_EXPONENT = "DecimalExponent"
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity. ``upstream`` is the message of Kubernetes' own parser (CEL shows that one)."""
+
+    def __init__(self, text: str, upstream: str, advice: str) -> None:
+        self.text = text
+        self.upstream = upstream
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        super().__init__(f'"{shown}" is not a quantity: {advice}')
+
+
+UPSTREAM_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+UPSTREAM_NUMERIC = "unable to parse numeric part of quantity"
+UPSTREAM_SUFFIX = "unable to parse quantity's suffix"
+
+_PARTS = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[+-]?[0-9]*+)")
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
+_DECIMAL_SUFFIXES: Final = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_BY_POWER: Final = {power // 3: suffix for suffix, power in _DECIMAL_SUFFIXES.items()}
+_BINARY_NAMES: Final = ("", *_BINARY_SUFFIXES)
+
+_NANO: Final = 10**9
+_TOO_LONG: Final = 10**MAX_DIGITS * _NANO
+_INT64: Final = 2**63
+
+
 class Quantity:
-    __slots__ = ("_text",)
+    """An immutable exact amount. Equality, order and hash go by value: ``Quantity("1Ki") == Quantity("1024")``.
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    ``Quantity(text)`` raises :class:`QuantityError`. ``str()`` gives the canonical text (A-17.8).
+    """
 
-    def __str__(self) -> str:
-        return self._text
+    __slots__ = ("_nano", "_text", "format")
 
-    def __hash__(self) -> int:
-        return hash(self._text)
+    _nano: int
+    _text: str | None
+    format: Format
+
+    def __new__(cls, text: str) -> Quantity:
+        return _parsed(text)
+
+    @classmethod
+    def of(cls, number: int | Fraction, format: Format | str = Format.DECIMAL_SI) -> Quantity:
+        """A number of whole units. What is finer than nano is rounded away from zero. Raises :class:`QuantityError` beyond 4000 digits."""
+        if isinstance(number, int):
+            return _make(number * _NANO, Format(format))
+        scaled = number * _NANO
+        return _make(_div_away(scaled.numerator, scaled.denominator), Format(format))
+
+    # --- values ---
+
+    def as_fraction(self) -> Fraction:
+        """The exact value."""
+        return Fraction(self._nano, _NANO)
+
+    def value(self) -> int:
+        """Whole units, rounded away from zero, as upstream's ``Value()`` (but never saturated)."""
+        return _div_away(self._nano, _NANO)
+
+    def milli_value(self) -> int:
+        """Thousandths, rounded away from zero, as upstream's ``MilliValue()`` (but never saturated)."""
+        return _div_away(self._nano, 1_000_000)
+
+    def is_integer(self) -> bool:
+        """Whether this is a whole number."""
+        return self._nano % _NANO == 0
+
+    def fits_int64(self) -> bool:
+        """Whether this is a whole number in [-2^63, 2^63)."""
+        return self._nano % _NANO == 0 and -_INT64 <= self._nano // _NANO < _INT64
+
+    def sign(self) -> int:
+        """-1, 0 or 1."""
+        return (self._nano > 0) - (self._nano < 0)
+
+    def with_format(self, format: Format | str) -> Quantity:
+        """The same value, written with another family of suffixes."""
+        return _make(self._nano, Format(format))
+
+    # --- arithmetic: the result is written as the left operand is, unless that is zero (as upstream) ---
+
+    def __add__(self, other: Quantity) -> Quantity:
+        if not isinstance(other, Quantity):
+            return NotImplemented
+        return _make(self._nano + other._nano, self.format if self._nano else other.format)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        if not isinstance(other, Quantity):
+            return NotImplemented
+        return _make(self._nano - other._nano, self.format if self._nano else other.format)
+
+    def __neg__(self) -> Quantity:
+        return _make(-self._nano, self.format)
+
+    def __mul__(self, factor: int) -> Quantity:
+        if not isinstance(factor, int):
+            return NotImplemented
+        return _make(self._nano * factor, self.format)
+
+    __rmul__ = __mul__
+
+    def __bool__(self) -> bool:
+        """Whether the amount is not zero."""
+        return self._nano != 0
+
+    # --- order ---
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quantity) and self._text == other._text
+        return self._nano == other._nano if isinstance(other, Quantity) else NotImplemented
 
     def __lt__(self, other: Quantity) -> bool:
-        return self._text < other._text
+        return self._nano < other._nano if isinstance(other, Quantity) else NotImplemented
+
+    def __le__(self, other: Quantity) -> bool:
+        return self._nano <= other._nano if isinstance(other, Quantity) else NotImplemented
+
+    def __gt__(self, other: Quantity) -> bool:
+        return self._nano > other._nano if isinstance(other, Quantity) else NotImplemented
+
+    def __ge__(self, other: Quantity) -> bool:
+        return self._nano >= other._nano if isinstance(other, Quantity) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._nano)
+
+    # --- text ---
+
+    def __str__(self) -> str:
+        if self._text is None:
+            object.__setattr__(self, "_text", _canonical(self._nano, self.format))
+        return self._text or "0"
+
+    def __repr__(self) -> str:
+        return f"Quantity({str(self)!r})"
+
+    # --- immutability, also when copied or pickled ---
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a Quantity can't be changed")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a Quantity can't be changed")
+
+    def __copy__(self) -> Quantity:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Quantity:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make, (self._nano, self.format)
+
+    # --- pydantic ---
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
+            cls.from_json, serialization=core_schema.plain_serializer_function_ser_schema(str)
         )
 
     @classmethod
-    def _validate(cls, value: object) -> Quantity:
-        return value if isinstance(value, Quantity) else _parsed(str(value))
+    def from_json(cls, value: object) -> Quantity:
+        """A JSON string or number, with white space around a string allowed and ``null`` read as 0, as upstream.
+
+        Raises ValueError (:class:`QuantityError` where it is a text).
+        """
+        if isinstance(value, Quantity):
+            return value
+        if isinstance(value, str):
+            return _parsed(value.strip())
+        if value is None:
+            return _parsed("0")
+        if isinstance(value, int) and not isinstance(value, bool):
+            if abs(value) >= _TOO_LONG:
+                raise QuantityError("...", UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
+            return _parsed(str(value))
+        if isinstance(value, float):
+            return _parsed(_float_text(value))
+        found = {bool: "a boolean", list: "a list", dict: "an object"}.get(type(value), type(value).__name__)
+        raise ValueError(f'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not {found}')
+
+
+def _make(nano: int, format: Format) -> Quantity:
+    if not -_TOO_LONG < nano < _TOO_LONG:
+        raise QuantityError("...", UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
+    quantity = object.__new__(Quantity)
+    object.__setattr__(quantity, "_nano", nano)
+    object.__setattr__(quantity, "_text", None)
+    object.__setattr__(quantity, "format", format)
+    return quantity
 
 
 @lru_cache(maxsize=65536)
 def _parsed(text: str) -> Quantity:
-    return Quantity(text)
+    parts = _PARTS.fullmatch(text) if text else None
+    if parts is None:
+        raise QuantityError(text, UPSTREAM_FORMAT, _advice(text))
+    sign, whole, decimals, suffix = parts.groups(default="")
+    digits = (whole + decimals).lstrip("0")
+    power, binary, format = _suffix(text, suffix)
+    places = power - len(decimals)
+    if digits and (len(digits) > MAX_DIGITS or len(digits) + places > MAX_DIGITS):
+        raise QuantityError(text, UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
+    nano = _scaled(digits, places + 9, binary) if digits else 0
+    if binary and 0 < nano < _NANO:
+        format = Format.DECIMAL_SI  # a fraction of one unit can't be written in powers of 1024
+    return _make(-nano if sign == "-" else nano, format)
+
+
+def _suffix(text: str, suffix: str) -> tuple[int, int, Format]:
+    """(power of ten, power of two, format)."""
+    if suffix in _DECIMAL_SUFFIXES:
+        return _DECIMAL_SUFFIXES[suffix], 0, Format.DECIMAL_SI
+    if suffix in _BINARY_SUFFIXES:
+        return 0, _BINARY_SUFFIXES[suffix], Format.BINARY_SI
+    exponent = _EXPONENT.fullmatch(suffix)
+    if exponent is None or len(exponent[1]) > 4000 or not -_INT64 <= int(exponent[1]) < _INT64:
+        raise QuantityError(text, UPSTREAM_SUFFIX, _suffix_advice(suffix))
+    return int(exponent[1]), 0, Format.DECIMAL_EXPONENT
+
+
+def _scaled(digits: str, places: int, binary: int) -> int:
+    """digits · 10^places · 2^binary, rounded up to a whole number. Never builds a power of ten larger than the number of digits."""
+    number = int(digits) << binary
+    if places >= 0:
+        return number * int("1" + "0" * places)
+    if -places > len(digits) + 20:  # far below one: 2^60 has 19 digits
+        return 1
+    return _div_away(number, int("1" + "0" * -places))
+
+
+def _div_away(number: int, divisor: int) -> int:
+    return -(-number // divisor) if number > 0 else number // divisor
+
+
+def _canonical(nano: int, format: Format) -> str:
+    """No fraction, and the largest suffix that leaves a whole number (A-17.8)."""
+    if nano == 0:
+        return "0"
+    if format is Format.BINARY_SI:
+        units, rest = divmod(nano, _NANO)
+        if rest == 0 and not -1024 < units < 1024:
+            power = 0
+            while power < 6 and units % 1024 == 0:
+                units //= 1024
+                power += 1
+            return f"{units}{_BINARY_NAMES[power]}"
+        format = Format.DECIMAL_SI
+    number, power = nano, -3
+    while number % 1000 == 0 and not (power == 6 and format is Format.DECIMAL_SI):
+        number //= 1000
+        power += 1
+    if format is Format.DECIMAL_SI:
+        return f"{number}{_DECIMAL_BY_POWER[power]}"
+    return f"{number}e{power * 3}" if power else str(number)
+
+
+def _float_text(value: float) -> str:
+    """The text Go gives a JSON number: shortest digits that read back as the same value, written out below 10^21."""
+    text = repr(value)
+    if "n" in text:  # inf, nan
+        raise QuantityError(text, UPSTREAM_FORMAT, "it must be a finite number")
+    mantissa, _, exponent = text.partition("e")
+    if exponent and (0 < int(exponent) < 21 or int(exponent) == -5 or int(exponent) == -6):
+        sign, mantissa = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
+        whole, _, decimals = mantissa.partition(".")
+        shift = int(exponent)
+        digits = whole + decimals
+        text = f"{sign}{digits.ljust(shift + 1, '0')}" if shift > 0 else f"{sign}0.{'0' * (-shift - 1)}{digits}"
+    return text.removesuffix(".0")
+
+
+def _advice(text: str) -> str:
+    if not text:
+        return 'it is empty; write a number with an optional unit such as "500m", "2" or "10Gi"'
+    if text != text.strip() or " " in text:
+        return 'it must not contain white space: write "10Gi", not "10 Gi"'
+    if text.lower().endswith(("b", "bytes", "bit")):
+        return 'units have no "B": write "10Gi" for 10·2^30 bytes or "10G" for 10·10^9 bytes'
+    return 'write a number with an optional unit such as "500m", "2", "1.5" or "10Gi"'
+
+
+def _suffix_advice(suffix: str) -> str:
+    hint = {"K": ' (write "k" for 1000 or "Ki" for 1024)', "ki": ' (write "Ki")', "g": ' (write "G" or "Gi")'}.get(suffix, "")
+    return f'unknown suffix "{suffix[:20]}"{hint}; known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents such as e3'
