@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable
 from typing import IO, Any, NoReturn
 
@@ -165,7 +167,14 @@ def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epil
     """A subcommand ``NAME --jsonl [FILE]`` around one answer function."""
 
     def run(jsonl: bool, requests: IO[bytes]) -> None:
-        answer_lines(requests, click.get_text_stream("stdout", encoding="utf-8"), answer, refusal)
+        out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+        try:
+            answer_lines(requests, out, answer, refusal)
+            out.detach()  # so that standard output stays open
+        except BrokenPipeError:
+            raise  # the reader went away; the main program knows what to do
+        except OSError as error:
+            raise click.ClickException(f"cannot go on: {error.strerror}") from None
 
     flag = click.Option(["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line.")
     source = click.Argument(["requests"], type=click.File("rb"), default="-")

@@ -1,0 +1,65 @@
+"""The VMI of a VirtualMachine: what its template says, under the VM's name (K-1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from virt_dra.api.kubevirt_v1 import API_VERSION, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import ObjectMeta, OwnerReference
+from virt_dra.cluster.port import Reader, Writer
+
+_STOPPED = ("Halted", "Manual", "WaitAsReceiver")
+"""Run strategies that make no VMI by themselves."""
+
+
+def instance_of(vm: VirtualMachine) -> VirtualMachineInstance:
+    """The VMI that KubeVirt makes of a VM: same name and namespace, the template's labels, annotations and spec, owned by the VM."""
+    template = vm.spec.template
+    owner = OwnerReference(
+        api_version=API_VERSION, kind=VirtualMachine.KIND, name=vm.name, uid=vm.metadata.uid, controller=True, block_owner_deletion=True
+    )
+    metadata = ObjectMeta(
+        name=vm.name,
+        namespace=vm.namespace,
+        labels=template.metadata.labels,
+        annotations=template.metadata.annotations,
+        owner_references=(owner,),
+    )
+    return VirtualMachineInstance(metadata=metadata, spec=template.spec)
+
+
+def wants_instance(vm: VirtualMachine) -> bool:
+    """Whether the VM is to run now. One that says neither ``running`` nor ``runStrategy`` (KubeVirt refuses it) counts as running."""
+    if vm.metadata.deletion_timestamp is not None or vm.spec.running is False:
+        return False
+    return vm.spec.run_strategy not in _STOPPED
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that a pass looks at."""
+
+    vms: tuple[VirtualMachine, ...]
+    vmis: tuple[VirtualMachineInstance, ...]
+
+
+async def gather(reader: Reader, *, namespace: str = "") -> Inputs:
+    """Read the VMs and VMIs of one namespace, or of all."""
+    vms = await reader.list(VirtualMachine, namespace)
+    vmis = await reader.list(VirtualMachineInstance, namespace)
+    return Inputs(vms.items, vmis.items)
+
+
+def plan(inputs: Inputs) -> tuple[VirtualMachineInstance, ...]:
+    """The VMIs to create: one per VM that is to run and whose name no VMI has.
+
+    A VMI of that name that another owns is left alone, as KubeVirt leaves it.
+    """
+    taken = {vmi.key for vmi in inputs.vmis}
+    return tuple(instance_of(vm) for vm in inputs.vms if wants_instance(vm) and vm.key not in taken)
+
+
+async def apply(writer: Writer, instances: Iterable[VirtualMachineInstance]) -> tuple[VirtualMachineInstance, ...]:
+    """Create the planned VMIs; the VMIs as stored. Raises what the cluster raises."""
+    return tuple([await writer.create(instance) for instance in instances])
