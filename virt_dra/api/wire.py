@@ -10,7 +10,8 @@ Contract:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr, ValidationError
@@ -62,9 +63,21 @@ class Wire(BaseModel):
     def from_wire(cls, raw: object) -> Self:
         """Read one JSON value. Raises :class:`WireError` naming every faulty field."""
         try:
-            return cls.model_validate(raw, by_alias=True, by_name=False)
+            return cls._read(raw)
         except ValidationError as error:
-            raise WireError(cls.__name__, tuple((field_path(p["loc"]), describe(p)) for p in error.errors(include_url=False))) from None
+            # Looked for only now, so that reading the usual object costs nothing.
+            nulls = [problem["loc"] for problem in error.errors(include_url=False) if problem["input"] is None]
+            first = error
+        try:
+            if nulls:
+                return cls._read(_without(raw, nulls))
+        except ValidationError as error:
+            first = error
+        raise WireError(cls.__name__, tuple((field_path(p["loc"]), describe(p)) for p in first.errors(include_url=False)))
+
+    @classmethod
+    def _read(cls, raw: object) -> Self:
+        return cls.model_validate(raw, by_alias=True, by_name=False)
 
     def to_wire(self) -> Json:
         """The JSON object, with exactly the fields that were given."""
@@ -77,6 +90,19 @@ class Wire(BaseModel):
     def given(self, field: str) -> bool:
         """Whether the key of this field (Python name) was present, whatever its value."""
         return field in self.model_fields_set
+
+
+def _without(raw: object, members: Iterable[tuple[int | str, ...]]) -> object:
+    """A copy of a JSON value without the named members of objects; ``null`` there means absent, as it does to Kubernetes."""
+    copy = deepcopy(raw)
+    for *path, last in members:
+        owner: Any = copy
+        for part in path:
+            inside = part in owner if isinstance(owner, dict) else isinstance(owner, list) and isinstance(part, int) and part < len(owner)
+            owner = owner[part] if inside else None
+        if isinstance(owner, dict):
+            owner.pop(last, None)
+    return copy
 
 
 def field_path(location: tuple[int | str, ...]) -> str:

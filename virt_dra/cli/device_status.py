@@ -10,7 +10,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.scheme import read_object
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.jsonl import BadLine, jsonl_command, member, under, vmi_of
+from virt_dra.cli.jsonl import BadLine, jsonl_command, member, under
 from virt_dra.controllers.attribute_keys import InvalidKeys, read_keys
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.device_resolution import Options, resolve
@@ -43,16 +43,15 @@ def answer(request: Json) -> Json:
 
 
 def _vmi(request: Json) -> VirtualMachineInstance:
-    vmi = vmi_of(request)
-    if vmi is None:
+    raw = member(request, "vmi", dict)
+    if raw is None:
         raise BadLine("vmi: is required, a VirtualMachineInstance")
-    if isinstance(vmi, VirtualMachine):
+    if raw.get("kind") == VirtualMachine.KIND:
         # The VMI of a VM has the VM's name and its template's spec, and a UID of its own.
-        template, metadata = vmi.spec.template, vmi.metadata
-        return VirtualMachineInstance(
-            metadata=template.metadata.with_(name=metadata.name, namespace=metadata.namespace), spec=template.spec
-        )
-    return vmi
+        vm = _object(raw, "vmi", VirtualMachine)
+        template = vm.spec.template
+        return VirtualMachineInstance(metadata=template.metadata.with_(name=vm.name, namespace=vm.namespace), spec=template.spec)
+    return _object(raw, "vmi", VirtualMachineInstance)
 
 
 def _pod(vmi: VirtualMachineInstance, pods: tuple[Pod, ...], options: Options) -> Pod | None:
@@ -97,7 +96,7 @@ def _object(raw: object, path: str, kind: type[O]) -> O:
     if not isinstance(raw, dict):
         raise BadLine(f"{path}: must be a {kind.KIND} object")
     head = {"apiVersion": _implied_version(raw, kind), "kind": kind.KIND}
-    told = {key: value for key, value in raw.items() if key not in head or value is not None}
+    told = {key: value for key, value in raw.items() if key not in head or value not in (None, "")}
     try:
         obj = read_object({**head, **told})
     except WireError as error:
@@ -143,7 +142,7 @@ One JSON request per line, from a file or standard input:
            keys: more address attributes, a list of {driver, pci: [keys], mdev: [keys]}
            migrationTarget: true resolves for the target pod of a migration
 
-Objects may have any API version that Kubernetes ever served for them; without apiVersion and kind they are read as v1.
+Objects may have any version of their API from v1alpha3 to v1; without apiVersion and kind they are read as v1.
 
 The answer: id, deviceStatus (null when the VMI has no DRA device; keys pciAddress and mDevUUID), and unresolved: per device
 without an address (gpus/NAME or hostDevices/NAME) a reason and a message. Entries of a running VMI are not changed any more.
