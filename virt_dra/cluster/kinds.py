@@ -1,0 +1,120 @@
+"""What an API server knows of a kind before it sees an object: its resource name, its scope and how it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.meta import TypedObject, UnknownObject
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest, ResourceSlice
+from virt_dra.api.scheme import KINDS
+
+Generation = Literal["none", "content"]
+"""Whether ``metadata.generation`` counts the changes of everything but metadata and status."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind as the API server serves it."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    has_status: bool
+    generation: Generation
+    keeps_status_on_create: bool
+    """Nodes and kinds without the subresource may be created with a status."""
+    unconditional_update: bool
+    """Whether an update without resourceVersion is accepted (C-13.2)."""
+    native: bool
+    """Built into Kubernetes: stored without empty fields. False for custom resources, which are stored as given."""
+
+    @property
+    def group(self) -> str:
+        return _group(self.api_version)
+
+    @property
+    def group_kind(self) -> str:
+        """As in ``ResourceClaim.resource.k8s.io "x" is invalid``."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    def __str__(self) -> str:
+        """As in ``resourceclaims.resource.k8s.io "x" not found``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def resource_of(subject: TypedObject | type[TypedObject]) -> Resource:
+    """The resource of an object or of a kind.
+
+    An :class:`UnknownObject` is told by its own ``apiVersion`` and ``kind``; to ask for objects of an unknown kind take the class that
+    :func:`unknown_kind` makes. Raises ValueError for the bare class UnknownObject and for an object that names no kind.
+    """
+    kind = subject if isinstance(subject, type) else type(subject)
+    if kind.KIND:
+        return _known(kind)
+    if isinstance(subject, UnknownObject) and subject.api_version and subject.kind:
+        return _known(unknown_kind(subject.api_version, subject.kind))
+    raise ValueError("an object without a type of its own must name its apiVersion and kind; see unknown_kind()")
+
+
+@lru_cache(maxsize=1024)
+def unknown_kind(api_version: str, kind: str, *, namespaced: bool | None = None, has_status: bool = True) -> type[UnknownObject]:
+    """A class that stands for a kind we have no type for, to be handed to ``get``, ``list``, ``patch``, ``delete`` and ``watch``.
+
+    ``namespaced=None`` means: namespaced, unless the kind is one of Kubernetes' own cluster-scoped kinds.
+    """
+    scope = kind not in _CLUSTER_SCOPED if namespaced is None else namespaced
+    attributes = {"API_VERSION": api_version, "KIND": kind, "PLURAL": _plural(kind), "NAMESPACED": scope, "HAS_STATUS": has_status}
+    return type(kind, (UnknownObject,), {**attributes, "__module__": __name__})
+
+
+@lru_cache(maxsize=1024)
+def _known(kind: type[TypedObject]) -> Resource:
+    group = _group(kind.API_VERSION)
+    native = "." not in group or group.endswith(".k8s.io")
+    return Resource(
+        api_version=kind.API_VERSION,
+        kind=kind.KIND,
+        plural=kind.PLURAL,
+        namespaced=kind.NAMESPACED,
+        has_status=kind.HAS_STATUS,
+        generation="content" if _counts_generation(kind, native) else "none",
+        keeps_status_on_create=not kind.HAS_STATUS or issubclass(kind, Node),
+        unconditional_update=native and not issubclass(kind, (DeviceTaintRule, ResourcePoolStatusRequest)),
+        native=native,
+    )
+
+
+def _counts_generation(kind: type[TypedObject], native: bool) -> bool:
+    """C-13.1 for resource.k8s.io; pods and every custom resource count, other core kinds don't."""
+    if kind in KINDS:
+        return not native or issubclass(kind, (Pod, ResourceSlice, DeviceClass, DeviceTaintRule))
+    return not native or _group(kind.API_VERSION) in ("apps", "batch", "policy")
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _plural(kind: str) -> str:
+    """The usual resource name of a kind, as apimachinery guesses it."""
+    word = kind.lower()
+    if word == "endpoints":
+        return word
+    if word.endswith("s"):
+        return f"{word}es"
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+
+
+_CLUSTER_SCOPED = frozenset({
+    "APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ComponentStatus",
+    "CustomResourceDefinition", "DeviceClass", "FlowSchema", "IngressClass", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume", "PriorityClass", "PriorityLevelConfiguration", "RuntimeClass",
+    "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment",
+    "VolumeAttributesClass", "VirtualMachineClusterInstancetype", "VirtualMachineClusterPreference",
+})  # fmt: skip
+
+NAMESPACE = resource_of(Namespace)

@@ -1,0 +1,102 @@
+"""The API server's refusals, worded as it words them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from virt_dra.api.wire import WireError
+from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.port import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooLarge
+
+SIZE_LIMIT = 3 * 1024 * 1024
+"""Bytes of a request's body."""
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def not_found(resource: Resource, name: str) -> NotFound:
+    return NotFound(f'{resource} "{name}" not found')
+
+
+def no_such_subresource() -> NotFound:
+    return NotFound("the server could not find the requested resource")
+
+
+def already_exists(resource: Resource, name: str) -> AlreadyExists:
+    return AlreadyExists(f'{resource} "{name}" already exists')
+
+
+def no_unique_name(resource: Resource, name: str) -> AlreadyExists:
+    """Every name made of generateName was taken."""
+    return AlreadyExists(f'{resource} "{name}" already exists, the server was not able to generate a unique name for the object')
+
+
+def conflict(resource: Resource, name: str, why: str = STALE) -> Conflict:
+    return Conflict(f'Operation cannot be fulfilled on {resource} "{name}": {why}')
+
+
+def uid_differs(resource: Resource, name: str, wanted: str, found: str) -> Conflict:
+    """An update of an object that was deleted and created anew meanwhile."""
+    return conflict(resource, name, f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}")
+
+
+def deletion_precondition(resource: Resource, name: str, what: str, wanted: str, found: str, hint: str) -> Conflict:
+    """``what`` is ``UID`` or ``ResourceVersion``. (Here the API server names the kind, not the resource.)"""
+    return Conflict(
+        f'Operation cannot be fulfilled on {resource.group_kind} "{name}": the {what} in the precondition ({wanted}) '
+        f"does not match the {what} in record ({found}). The object might have been {hint}"
+    )
+
+
+def invalid(subject: str, name: str, causes: Iterable[Cause]) -> Invalid:
+    """``subject`` is a group kind. Equal faults are named once in the message."""
+    found = tuple(causes)
+    texts = tuple(dict.fromkeys(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in found))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return Invalid(f'{subject} "{name}" is invalid: {listed}', found)
+
+
+def version_required(resource: Resource, name: str) -> Invalid:
+    """C-13.2. (Here the API server names the resource, not the kind.)"""
+    fault = Cause("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
+    return invalid(str(resource), name, (fault,))
+
+
+def forbidden(resource: Resource, name: str, why: str) -> Forbidden:
+    return Forbidden(f'{resource} "{name}" is forbidden: {why}')
+
+
+def too_large(size: int) -> TooLarge:
+    return TooLarge(f"Request entity too large: limit is {SIZE_LIMIT}, the object has {size} bytes")
+
+
+def too_old(version: int, oldest: int) -> Gone:
+    return Gone(f"too old resource version: {version} ({oldest})")
+
+
+def bad_version(text: str) -> BadRequest:
+    return BadRequest(f'invalid resource version: "{text}" is not a number')
+
+
+def bad_patch(detail: str) -> Invalid:
+    """Operations that can't be applied to the object. The API server tells no details; we do."""
+    cause = Cause("", "UnexpectedServerResponse", detail)
+    return Invalid(f"the server rejected our request due to an error in our request: {detail}", (cause,))
+
+
+def patched_shape(resource: Resource, name: str, error: WireError) -> Invalid:
+    """A patch whose result no longer has the shape of the kind."""
+    return invalid(resource.group_kind, name, (Cause(path, "FieldValueTypeInvalid", text) for path, text in error.problems))
+
+
+def nameless(resource: Resource) -> Invalid:
+    return invalid(
+        resource.group_kind, "", (Cause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),)
+    )
+
+
+def renamed(resource: Resource, name: str) -> Invalid:
+    """A patch that changes the name."""
+    return invalid(
+        resource.group_kind, name, (Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": field is immutable'),)
+    )

@@ -1,0 +1,323 @@
+"""Label and field selectors in kubectl's syntax.
+
+Label selectors (k8s.io/apimachinery/pkg/labels)::
+
+    selector    = [ requirement { "," requirement } ]
+    requirement = "!" KEY | KEY [ ("=" | "==" | "!=" | ">" | "<") VALUE | ("in" | "notin") "(" [ VALUE ] { "," [ VALUE ] } ")" ]
+
+Field selectors (k8s.io/apimachinery/pkg/fields)::
+
+    selector    = [ term { "," term } ]
+    term        = PATH ("=" | "==" | "!=") VALUE          in VALUE the characters , = and \\ are escaped by \\
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from virt_dra.api import names
+from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.port import BadRequest
+
+Operator = Literal["in", "notin", "exists", "!", ">", "<"]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One condition on one label. ``=`` is ``in`` with one value; ``notin`` and ``!`` hold where the label is absent."""
+
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        if self.operator == "notin":
+            return value not in self.values
+        if self.operator == "!":
+            return value is None
+        if value is None:
+            return False
+        if self.operator == "exists":
+            return True
+        if self.operator == "in":
+            return value in self.values
+        number = _integer(value)
+        if number is None:
+            return False
+        (bound,) = (int(text) for text in self.values)
+        return number > bound if self.operator == ">" else number < bound
+
+
+@dataclass(frozen=True)
+class FieldTerm:
+    """One condition on one field; an absent field reads as empty text."""
+
+    value_of: Callable[[TypedObject], str]
+    value: str
+    equal: bool
+
+    def matches(self, obj: TypedObject) -> bool:
+        return (self.value_of(obj) == self.value) is self.equal
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Namespace, label and field conditions, all of which must hold."""
+
+    namespace: str
+    requirements: tuple[Requirement, ...]
+    terms: tuple[FieldTerm, ...]
+
+    def matches(self, obj: TypedObject) -> bool:
+        if self.namespace and obj.metadata.namespace != self.namespace:
+            return False
+        labels = obj.metadata.labels
+        return all(requirement.matches(labels) for requirement in self.requirements) and all(term.matches(obj) for term in self.terms)
+
+    @property
+    def everything(self) -> bool:
+        return not (self.namespace or self.requirements or self.terms)
+
+
+def parse_selector(resource: Resource, namespace: str, labels: str, fields: str) -> Selector:
+    """Raises :class:`BadRequest` in the API server's words."""
+    scope = namespace if resource.namespaced else ""
+    return Selector(scope, parse_labels(labels), parse_fields(resource, fields))
+
+
+# --- labels -------------------------------------------------------------------------------------------------------
+
+_SPECIAL = ("==", "!=", "=", "!", "(", ")", ",", ">", "<")
+_TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n]+))")
+_BINARY = "!=, <, =, ==, >, in, notin"
+
+
+def parse_labels(text: str) -> tuple[Requirement, ...]:
+    """Raises :class:`BadRequest`."""
+    return _LabelParser(text).parse()
+
+
+class _LabelParser:
+    """One pass over the tokens; ``""`` is the end of the text."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [*_label_tokens(text), ""]
+        self._next = 0
+
+    def parse(self) -> tuple[Requirement, ...]:
+        requirements: list[Requirement] = []
+        if not self._peek():
+            return ()
+        while True:
+            if self._peek() != "!" and not _is_identifier(self._peek()):
+                raise BadRequest(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
+            requirements.append(self._requirement())
+            token = self._take()
+            if not token:
+                return tuple(requirements)
+            if token != ",":
+                raise BadRequest(f"found '{token}', expected: ',' or 'end of string'")
+            if self._peek() != "!" and not _is_identifier(self._peek()):
+                raise BadRequest(f"found '{self._peek()}', expected: identifier after ','")
+
+    def _requirement(self) -> Requirement:
+        absent = self._peek() == "!"
+        if absent:
+            self._take()
+        key = self._take()
+        if not _is_identifier(key):
+            raise _unparsable(f"found '{key}', expected: identifier")
+        if faults := names.label_key(key):
+            raise _unparsable(f'key: Invalid value: "{key}": {"; ".join(faults)}')
+        if absent:
+            return Requirement(key, "!")
+        if self._peek() in ("", ","):
+            return Requirement(key, "exists")
+        operator = self._take()
+        if operator in ("in", "notin"):
+            return self._checked(Requirement(key, "in" if operator == "in" else "notin", self._value_set()))
+        if operator in ("=", "==", "!="):
+            return self._checked(Requirement(key, "notin" if operator == "!=" else "in", frozenset((self._value(),))))
+        if operator in (">", "<"):
+            return self._checked(Requirement(key, ">" if operator == ">" else "<", frozenset((self._value(),))))
+        raise _unparsable(f"found '{operator}', expected: {_BINARY}")
+
+    def _value(self) -> str:
+        if self._peek() in ("", ","):
+            return ""
+        token = self._take()
+        if token in _SPECIAL:
+            raise _unparsable(f"found '{token}', expected: identifier")
+        return token
+
+    def _value_set(self) -> frozenset[str]:
+        if (token := self._take()) != "(":
+            raise _unparsable(f"found '{token}' expected: '('")
+        values: set[str] = set()
+        wanted = True  # a value is due, and an absent one is the empty text
+        while True:
+            token = self._take()
+            if token in (",", ")"):
+                if wanted:
+                    values.add("")
+                if token == ")":
+                    return frozenset(values)
+                wanted = True
+            elif token in _SPECIAL or not token or not wanted:
+                raise _unparsable(f"found '{token}', expected: ',', ')' or identifier")
+            else:
+                values.add(token)
+                wanted = False
+
+    def _checked(self, requirement: Requirement) -> Requirement:
+        faults: list[str] = []
+        for index, value in enumerate(sorted(requirement.values)):
+            if requirement.operator in (">", "<") and _integer(value) is None:
+                faults.append(f"values[{index}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer")
+            if broken := names.label_value(value):
+                faults.append(f'values[{index}][{requirement.key}]: Invalid value: "{value}": {"; ".join(broken)}')
+        if faults:
+            raise _unparsable(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
+        return requirement
+
+    def _peek(self) -> str:
+        return self._tokens[self._next]
+
+    def _take(self) -> str:
+        token = self._tokens[self._next]
+        self._next = min(self._next + 1, len(self._tokens) - 1)
+        return token
+
+
+def _label_tokens(text: str) -> Iterator[str]:
+    position, end = 0, len(text.rstrip(" \t\r\n"))
+    while position < end:
+        found = _TOKEN.match(text, position)
+        if found is None:  # the pattern covers every character
+            raise BadRequest(f"unable to parse requirement: found '{text[position:]}'")
+        yield found.group(1) or found.group(2)
+        position = found.end()
+
+
+def _is_identifier(token: str) -> bool:
+    return bool(token) and token not in _SPECIAL and token not in ("in", "notin")
+
+
+def _unparsable(why: str) -> BadRequest:
+    return BadRequest(f"unable to parse requirement: {why}")
+
+
+def _integer(text: str) -> int | None:
+    """As strconv.ParseInt(text, 10, 64)."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,64}", text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+# --- fields -------------------------------------------------------------------------------------------------------
+
+_FieldTable = Mapping[str, Callable[[TypedObject], str]]
+
+
+def parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
+    """Raises :class:`BadRequest`, also for a field by which this resource can't be selected."""
+    table, refusal = _selectable(resource)
+    terms: list[FieldTerm] = []
+    for part in sorted(filter(None, _split_terms(text))):
+        found = re.search(r"!=|==|=", part)
+        if found is None:
+            raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
+        path, value = part[: found.start()], _unescaped(part[found.end() :])
+        if path not in table:
+            raise BadRequest(refusal(path))
+        terms.append(FieldTerm(table[path], value, equal=found.group() != "!="))
+    return tuple(terms)
+
+
+def _split_terms(text: str) -> list[str]:
+    """Split at commas that no backslash escapes."""
+    return [part for part in re.findall(r"((?:\\.|\\$|[^,\\])*)(?:,|$)", text, re.DOTALL) if part]
+
+
+def _unescaped(value: str) -> str:
+    result = ""
+    characters = iter(value)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, "")
+            if escaped not in ("\\", ",", "=") or not escaped:
+                raise BadRequest(f"invalid field selector: invalid escape sequence: \\{escaped}")
+            result += escaped
+        elif character in ",=":
+            raise BadRequest(f"invalid field selector: unescaped character in value: {ord(character)}")
+        else:
+            result += character
+    return result
+
+
+def _name(obj: TypedObject) -> str:
+    return obj.metadata.name
+
+
+def _namespace(obj: TypedObject) -> str:
+    return obj.metadata.namespace
+
+
+def _at(*path: str) -> Callable[[TypedObject], str]:
+    """The text at a path of Python names (in what we have no type for: wire names); booleans as Go writes them."""
+
+    def value_of(obj: TypedObject) -> str:
+        value: object = obj
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else getattr(value, step, None)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return value if isinstance(value, str) else ""
+
+    return value_of
+
+
+def _flag(*path: str) -> Callable[[TypedObject], str]:
+    text = _at(*path)
+    return lambda obj: text(obj) or "false"
+
+
+_METADATA: _FieldTable = {"metadata.name": _name, "metadata.namespace": _namespace}
+_POD: _FieldTable = {
+    **_METADATA,
+    "spec.nodeName": _at("spec", "node_name"),
+    "spec.restartPolicy": _at("spec", "restart_policy"),
+    "spec.schedulerName": _at("spec", "schedulerName"),
+    "spec.serviceAccountName": _at("spec", "serviceAccountName"),
+    "spec.hostNetwork": _flag("spec", "hostNetwork"),
+    "status.phase": _at("status", "phase"),
+    "status.podIP": _at("status", "podIP"),
+    "status.nominatedNodeName": _at("status", "nominatedNodeName"),
+}
+_NODE: _FieldTable = {"metadata.name": _name, "spec.unschedulable": _flag("spec", "unschedulable")}
+_NAMESPACES: _FieldTable = {"metadata.name": _name, "name": _name, "status.phase": _at("status", "phase")}
+_SLICE: _FieldTable = {
+    "metadata.name": _name,
+    "spec.nodeName": _at("spec", "node_name"),
+    "spec.driver": _at("spec", "driver"),
+    "spec.pool.name": _at("spec", "pool", "name"),
+}
+
+
+def _selectable(resource: Resource) -> tuple[_FieldTable, Callable[[str], str]]:
+    """The fields of a resource and how a request for another one is refused; both differ by resource (C-2.4)."""
+    own = {(k.API_VERSION, k.KIND): table for k, table in ((Pod, _POD), (Node, _NODE), (Namespace, _NAMESPACES), (ResourceSlice, _SLICE))}
+    table = own.get((resource.api_version, resource.kind))
+    if table is None:
+        return _METADATA, lambda path: f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    if resource.kind == ResourceSlice.KIND:
+        return table, lambda path: f"field label not supported for {resource.api_version}, Kind={resource.kind}: {path}"
+    return table, lambda path: f"field label not supported: {path}"

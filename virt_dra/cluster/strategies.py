@@ -1,0 +1,117 @@
+"""What the API server does to an object between the request and the store: status kept apart, generation counted, leftovers removed.
+
+Pure functions of the submitted and the stored object. Defaults and validation are ``admission``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from virt_dra.api.core_v1 import Pod, PodStatus
+from virt_dra.api.defaults import retimed_taint
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim
+from virt_dra.api.wire import Wire
+from virt_dra.cluster.kinds import Resource
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+W = TypeVar("W", bound=Wire)
+
+
+def for_create(resource: Resource, obj: O) -> O:
+    """Without the status that only the subresource may set; a pod starts Pending (C-13.1)."""
+    if resource.keeps_status_on_create:
+        return obj
+    bare = without(obj, "status")
+    return bare.with_(status=PodStatus(phase="Pending")) if isinstance(bare, Pod) else bare
+
+
+def for_update(resource: Resource, submitted: O, stored: O, now: str) -> O:
+    """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3)."""
+    kept = as_in(submitted, stored, "status") if resource.has_status else submitted
+    meta = submitted.metadata
+    owned = as_in(meta, stored.metadata, "generation", "creation_timestamp", "deletion_grace_period_seconds").with_(
+        uid=stored.metadata.uid,
+        namespace=stored.metadata.namespace,
+        resource_version=stored.metadata.resource_version,
+        deletion_timestamp=stored.metadata.deletion_timestamp or meta.deletion_timestamp,
+    )
+    if owned.deletion_timestamp is None:
+        owned = without(owned, "deletion_timestamp")
+    updated = kept.with_(metadata=owned)
+    if isinstance(updated, DeviceTaintRule) and isinstance(stored, DeviceTaintRule):
+        updated = updated.with_(spec=retimed_taint(updated, stored, now).spec)
+    if resource.generation == "content" and content(resource, updated) != content(resource, stored):
+        updated = updated.with_(metadata=next_generation(updated.metadata))
+    return updated
+
+
+def for_status_update(submitted: O, stored: O) -> O:
+    """Only status from the request (C-13.1, C-13.5)."""
+    updated = as_in(stored, submitted, "status")
+    if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim):
+        return updated.with_(status=_without_stale_devices(updated, stored).status) if updated.status.devices else updated
+    return updated
+
+
+def next_generation(meta: ObjectMeta) -> ObjectMeta:
+    return meta.with_(generation=(meta.generation or 0) + 1)
+
+
+def unchanged(resource: Resource, new: TypedObject, old: TypedObject) -> bool:
+    """Whether writing ``new`` would store what is stored already; then the resourceVersion stays.
+
+    Kubernetes' own kinds are stored without empty fields, so an empty field equals an absent one; custom resources as given.
+    """
+    return new == old and (resource.native or new.to_wire() == old.to_wire())
+
+
+def content(resource: Resource, obj: TypedObject) -> Mapping[str, object]:
+    """What ``metadata.generation`` counts the changes of."""
+    outside = {"metadata", "api_version", "kind", *(("status",) if resource.has_status else ())}
+    fields = {name: getattr(obj, name) for name in type(obj).model_fields if name not in outside}
+    extra = {name: value for name, value in (obj.model_extra or {}).items() if name not in outside}
+    return {**fields, **extra}
+
+
+def as_in(obj: W, source: W, *fields: str) -> W:
+    """A copy of ``obj`` whose fields (Python names) are as in ``source``, absence included."""
+    for field in fields:
+        if field in type(obj).model_fields:
+            obj = obj.with_(**{field: getattr(source, field)}) if source.given(field) else without(obj, field)
+        elif field in (extra := source.model_extra or {}):
+            obj = obj.with_(**{field: extra[field]})
+        else:
+            obj = without(obj, field)
+    return obj
+
+
+def without(obj: W, field: str) -> W:
+    """A copy in which the field (Python name) is absent."""
+    if not obj.given(field) and field not in (obj.model_extra or {}):
+        return obj
+    bare = obj.model_copy()
+    info = type(obj).model_fields.get(field)
+    if info is not None:
+        bare.__dict__[field] = info.get_default(call_default_factory=True)
+    elif bare.model_extra is not None:
+        bare.model_extra.pop(field, None)
+    bare.model_fields_set.discard(field)
+    return bare
+
+
+def _without_stale_devices(new: ResourceClaim, old: ResourceClaim) -> ResourceClaim:
+    """Device data goes with the allocation of its device; data of devices that never were allocated is left to validation (C-13.5)."""
+    allocated, before = _allocated(new), _allocated(old)
+    kept = tuple(device for device in new.status.devices if _identity(device) in allocated or _identity(device) not in before)
+    return new if len(kept) == len(new.status.devices) else new.with_(status=new.status.with_(devices=kept))
+
+
+def _allocated(claim: ResourceClaim) -> set[tuple[str, ...]]:
+    allocation = claim.status.allocation
+    return set() if allocation is None else {_identity(result) for result in allocation.devices.results}
+
+
+def _identity(device: AllocatedDeviceStatus | DeviceRequestAllocationResult) -> tuple[str, ...]:
+    return device.driver, device.pool, device.device, device.share_id or ""
