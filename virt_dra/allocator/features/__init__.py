@@ -1,0 +1,57 @@
+"""One file a feature, and the two ordered tables that put them together (A-7.2, A-8, A-10).
+
+Filters have no memory and come first; checks remember what was added and are undone in reverse. Off selects another row, never an
+`if` in the search. Prioritized list and allocation mode are not here: they shape the search (requests.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
+from virt_dra.allocator.features.in_use import InUse
+from virt_dra.allocator.features.match_attribute import MatchAttribute
+from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
+from virt_dra.allocator.features.selectors import SelectorFilter
+from virt_dra.allocator.features.taints import Taints
+from virt_dra.allocator.features.unsupported import BindingConditions, Unsupported
+from virt_dra.allocator.gates import Features
+from virt_dra.allocator.model import Check, Device, Filter, Request
+from virt_dra.allocator.pools import Pools
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.resource_v1 import ResourceClaim
+
+if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
+    from virt_dra.allocator.snapshot import Snapshot
+
+
+class FeatureTable:
+    """The features of one attempt on one node, in the order in which they are asked."""
+
+    def __init__(self, snapshot: Snapshot, pools: Pools, node: Node, features: Features) -> None:
+        selectors = SelectorFilter(snapshot.inventory.selectors)
+        in_use = InUse(snapshot, features, selectors.matches)
+        unsupported = Unsupported(features)
+        self._features = features
+        self._in_use = in_use
+        self._selectable: tuple[Filter, ...] = (BindingConditions(features), selectors, PerDeviceNodes(pools, node))
+        self.filters: tuple[Filter, ...] = (in_use, *self._selectable, unsupported)
+        """Asked of every candidate of an ExactCount request; "in use" first because it is cheap (A-7.2)."""
+        self.fixed: tuple[Filter, ...] = (unsupported,)
+        """Asked of the devices of an All request, which are selectable already (A-9.4)."""
+
+    def selectable(self, request: Request, device: Device) -> bool:
+        """Whether the device matches the request, whatever is in use (A-8). Raises FatalError."""
+        return all(each.admits(request, device) for each in self._selectable)
+
+    def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
+        """The stateful part for one claim, in the order of A-10. Constraints with both kinds apply both (AC-5)."""
+        checks: list[Check] = [self._in_use]
+        if self._features.device_taints:
+            checks.append(Taints())
+        for constraint in claim.spec.devices.constraints:
+            if constraint.match_attribute is not None:
+                checks.append(MatchAttribute(constraint.match_attribute, constraint.requests, self._features))
+            if constraint.distinct_attribute is not None:
+                checks.append(DistinctAttribute(constraint.distinct_attribute, constraint.requests, self._features))
+        return tuple(checks)

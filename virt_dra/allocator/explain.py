@@ -1,0 +1,159 @@
+"""Why nothing was found: the refusals of a watched second run as data, and their texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from virt_dra.allocator.features.attributes import MISSING
+from virt_dra.allocator.features.distinct_attribute import REPEATED
+from virt_dra.allocator.features.in_use import IN_USE, TAKEN
+from virt_dra.allocator.features.match_attribute import DIFFERS
+from virt_dra.allocator.features.per_device_nodes import NOT_ON_NODE
+from virt_dra.allocator.features.selectors import MISMATCH
+from virt_dra.allocator.features.taints import TAINTED
+from virt_dra.allocator.features.unsupported import FEATURE_OFF
+from virt_dra.allocator.model import RESULT_LIMIT, Device, Refuses, Rejection, Request, Slots
+from virt_dra.allocator.pools import PoolProblem
+
+NO_DEVICES = "NoDevices"
+"""The node reaches no device at all."""
+TOO_FEW = "TooFewDevices"
+"""Devices suit, but fewer than the request (and the others of the pod) need."""
+TOO_MANY = "TooManyDevices"
+"""The request fits only with more devices than a claim may hold."""
+
+_TELLING = (DIFFERS, REPEATED, MISSING, TAINTED, FEATURE_OFF, IN_USE, TAKEN, TOO_FEW)
+"""Reasons of devices that passed the selectors, the one that came furthest in the order of checks first."""
+
+
+@dataclass(frozen=True)
+class RequestExplanation:
+    """One request (or alternative) that was tried. ``wanted`` devices, at best ``placed`` at the same time.
+
+    ``rejections`` has, per device and reason, the first refusal, in the order of the search. ``over_limit``: given up because the claim
+    would have held more than 32 devices.
+    """
+
+    claim: str
+    request: str
+    wanted: int
+    placed: int
+    rejections: tuple[Rejection, ...]
+    over_limit: bool = False
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether at some time the request had all its devices, so that something after it must have failed."""
+        return self.placed >= self.wanted and not self.over_limit and (self.wanted > 0)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why the claims don't fit on a node. ``requests`` in the order in which the search first came to them."""
+
+    node: str
+    requests: tuple[RequestExplanation, ...]
+    pools: tuple[PoolProblem, ...]
+    devices: int
+
+    @property
+    def blocking(self) -> RequestExplanation | None:
+        """The request that the search never got past: the last one it came to."""
+        return self.requests[-1] if self.requests else None
+
+    @property
+    def reason(self) -> str:
+        return self._verdict()[0]
+
+    @property
+    def summary(self) -> str:
+        """A few words for the histogram over nodes, e.g. ``device in use``."""
+        return self._verdict()[1]
+
+    def _verdict(self) -> tuple[str, str]:
+        blocking = self.blocking
+        if blocking is not None and blocking.over_limit:
+            return TOO_MANY, f"more than {RESULT_LIMIT} devices in a claim"
+        rejections = blocking.rejections if blocking is not None else ()
+        for reason in _TELLING:
+            suiting = [each.summary for each in rejections if each.reason == reason]
+            if suiting:
+                return reason, Counter(suiting).most_common(1)[0][0]
+        if self.pools:
+            problem = self.pools[0]
+            return problem.reason, "pool incomplete" if problem.reason == "PoolIncomplete" else "pool invalid"
+        if blocking is not None and blocking.placed:
+            return TOO_FEW, "too few devices"
+        for reason in (NOT_ON_NODE, MISMATCH):
+            suiting = [each.summary for each in rejections if each.reason == reason]
+            if suiting:
+                return reason, suiting[0]
+        return NO_DEVICES, "no device on the node"
+
+
+def lines(explanation: Explanation) -> list[str]:
+    """The explanation as text, one line per fact, indented by level."""
+    text = [f"node {explanation.node}: {explanation.summary} ({explanation.devices} devices reachable)"]
+    text += [f"  pool {problem.pool}: {problem.reason}: {problem.detail}" for problem in explanation.pools]
+    for request in explanation.requests:
+        limit = f", over the limit of {RESULT_LIMIT} devices a claim" if request.over_limit else ""
+        text.append(f"  claim {request.claim}, request {request.request}: {request.placed} of {request.wanted} devices at best{limit}")
+        text += [f"    {each.device}: {each.reason}: {each.detail}" for each in request.rejections]
+    return text
+
+
+def histogram(total: int, summaries: Iterable[str]) -> str:
+    """The one line of the scheduler (FitError): ``0/3 nodes can allocate: 2 device in use, 1 selector does not match``."""
+    counts = sorted(Counter(summaries).items(), key=lambda item: (-item[1], item[0]))
+    return f"0/{total} nodes can allocate: " + ", ".join(f"{count} {words}" for words, count in counts)
+
+
+@dataclass
+class _Tried:
+    slots: Slots
+    held: int = 0
+    placed: int = 0
+    over_limit: bool = False
+    rejections: dict[tuple[Device, str], Rejection] = field(default_factory=dict)
+
+
+class Collector:
+    """The observer that remembers refusals."""
+
+    def __init__(self) -> None:
+        self._tried: dict[Request, _Tried] = {}
+
+    def entered(self, slots: Slots) -> None:
+        self._tried.setdefault(slots.request, _Tried(slots))
+
+    def picked(self, request: Request, device: Device) -> None:
+        tried = self._tried[request]
+        tried.held += 1
+        tried.placed = max(tried.placed, tried.held)
+
+    def rejected(self, request: Request, device: Device, by: Refuses) -> None:
+        known = self._tried[request].rejections
+        rejection = by.explain(request, device)
+        known.setdefault((device, rejection.reason), rejection)
+
+    def backtracked(self, request: Request, device: Device) -> None:
+        self._tried[request].held -= 1
+
+    def over_limit(self, request: Request) -> None:
+        self._tried[request].over_limit = True
+
+    def explanation(self, node: str, pools: Sequence[PoolProblem], devices: int) -> Explanation:
+        requests = tuple(
+            RequestExplanation(
+                claim=request.claim.key,
+                request=request.full_name,
+                wanted=tried.slots.count,
+                placed=tried.placed,
+                rejections=tuple(tried.rejections.values()),
+                over_limit=tried.over_limit,
+            )
+            for request, tried in self._tried.items()
+        )
+        return Explanation(node, requests, tuple(pools), devices)

@@ -1,0 +1,29 @@
+"""ExactCount or All: how many slots a request has, and for All which device goes into each (A-9). It shapes the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from virt_dra.allocator.errors import FatalError, NodeError
+from virt_dra.allocator.model import Device, Request, Slots
+from virt_dra.allocator.pools import INCOMPLETE, Reachable
+from virt_dra.api.resource_v1 import ALL, EXACT_COUNT
+
+Selectable = Callable[[Request, Device], bool]
+"""Whether a device matches a request whatever is in use (A-8). Raises FatalError for broken selectors."""
+
+
+def slots(request: Request, reachable: Reachable, selectable: Selectable) -> Slots:
+    """Raises NodeError when All meets a pool that can't be counted (AC-9), FatalError for an unknown mode (E8)."""
+    if request.mode == EXACT_COUNT:
+        return Slots(request, request.count)
+    subject = f"claim {request.claim.key}, request {request.name}"
+    if request.mode != ALL:
+        raise FatalError(f"{subject}: unsupported count mode {request.mode}")
+    found: list[Device] = []
+    for pool in reachable.pools:
+        if pool.problem is not None:
+            state = "being updated" if pool.problem.reason == INCOMPLETE else "invalid"
+            raise NodeError(f"{subject}: asks for all devices, but resource pool {pool.id} is currently {state}")
+        found.extend(device for device in pool.devices if selectable(request, device))
+    return Slots(request, len(found), tuple(found))

@@ -1,0 +1,77 @@
+"""A device that is allocated, here or elsewhere, can't be allocated again (A-11, with AC-1 and AC-7).
+
+What exists already: exclusive allocations of the snapshot, and shares of a device that can't be shared (any more). What this attempt
+adds: devices taken by normal requests block every normal request; devices of admin requests block admin requests of the same claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from virt_dra.allocator.gates import Features
+from virt_dra.allocator.model import Device, Rejection, Request
+
+if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
+    from virt_dra.allocator.snapshot import Snapshot
+
+IN_USE = "DeviceInUse"
+"""Allocated to some claim already."""
+TAKEN = "DeviceTaken"
+"""Chosen in this attempt for another request."""
+
+
+class InUse:
+    """Filter and check in one: the filter is the cheap first question of the search, the check keeps the marks."""
+
+    constraint = False
+
+    def __init__(self, snapshot: Snapshot, features: Features, matches: Callable[[Request, Device], bool | None]) -> None:
+        """``matches``: what the selectors say, None when they fail; only used to word a refusal."""
+        self._used = snapshot.used
+        self._features = features
+        self._matches = matches
+        self._taken: dict[Device, Request] = {}
+        self._of_claim: dict[tuple[int, Device], Request] = {}
+
+    def admits(self, request: Request, device: Device) -> bool:
+        if request.admin_access:
+            return (request.claim_index, device) not in self._of_claim
+        return device not in self._taken and not self._allocated(device)
+
+    def _allocated(self, device: Device) -> bool:
+        use = self._used.get(device.pool)
+        if use is None:
+            return False
+        if device.id.device in use.exclusive:
+            return True
+        sharable = self._features.consumable_capacity and device.published.allow_multiple_allocations
+        return not sharable and device.id.device in use.shared
+
+    def add(self, request: Request, device: Device) -> bool:
+        if not self.admits(request, device):
+            return False
+        if not request.admin_access:
+            self._taken[device] = request
+            # An admin request of this claim may hold the same device: the mark below must not replace its mark.
+            self._of_claim.setdefault((request.claim_index, device), request)
+        else:
+            self._of_claim[request.claim_index, device] = request
+        return True
+
+    def remove(self, request: Request, device: Device) -> None:
+        if not request.admin_access:
+            del self._taken[device]
+        if self._of_claim.get((request.claim_index, device)) is request:
+            del self._of_claim[request.claim_index, device]
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        holder = self._taken.get(device) or self._of_claim.get((request.claim_index, device))
+        if holder is not None:
+            detail = f"already chosen for claim {holder.claim.key}, request {holder.full_name}"
+            return Rejection(TAKEN, "too few devices", device.id, detail)
+        use = self._used[device.pool]
+        detail = "allocated to another claim" if device.id.device in use.exclusive else "shares of it are allocated to other claims"
+        if self._matches(request, device) is False:
+            detail += "; the selectors don't match it anyway"
+        return Rejection(IN_USE, "device in use", device.id, detail)

@@ -1,0 +1,55 @@
+"""`matchAttribute`: all devices of the constrained requests have a value of the attribute in common (A-15.3, A-15.4).
+
+The common values so far are a stack with one entry per device, so that undo restores exactly what was there.
+"""
+
+from __future__ import annotations
+
+from virt_dra.allocator.features.attributes import MISSING, Values, applies, find, values_of
+from virt_dra.allocator.gates import Features
+from virt_dra.allocator.model import Device, Rejection, Request
+
+DIFFERS = "AttributeDiffers"
+"""The device's value is not the one that the devices chosen before have in common."""
+
+
+class MatchAttribute:
+    constraint = True
+
+    def __init__(self, name: str, requests: tuple[str, ...], features: Features) -> None:
+        self._name = name
+        self._requests = requests
+        self._lists = features.list_type_attributes
+        self._common: list[Values] = []
+
+    def add(self, request: Request, device: Device) -> bool:
+        if not applies(self._requests, request):
+            return True
+        values = self._values(device)
+        if values is None:
+            return False
+        if self._common:
+            before = self._common[-1]
+            shared = before.values & values.values if before.type == values.type else frozenset()
+            if not shared:
+                return False
+            values = Values(values.type, shared)
+        self._common.append(values)
+        return True
+
+    def remove(self, request: Request, device: Device) -> None:
+        if applies(self._requests, request):
+            self._common.pop()
+
+    def _values(self, device: Device) -> Values | None:
+        attribute = find(device, self._name)
+        return None if attribute is None else values_of(attribute, lists=self._lists)
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        values = self._values(device)
+        if values is None:
+            return Rejection(MISSING, f"attribute {self._name} missing", device.id, f"matchAttribute {self._name}: no comparable value")
+        wanted = self._common[-1]
+        return Rejection(
+            DIFFERS, f"attribute {self._name} differs", device.id, f"matchAttribute {self._name}: is {values}, must be {wanted}"
+        )

@@ -1,0 +1,154 @@
+"""CEL selectors of the class, then of the request (A-8.2). The first false one ends the evaluation, an error ends everything (E12, E13).
+
+An outcome depends on the published device and the selectors' texts only: it is kept per (class selectors, request selectors) and device,
+for every pod and node, as long as the inventory lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.model import Device, Rejection, Request
+
+MISMATCH = "SelectorMismatch"
+"""A selector of the class or of the request is false for the device."""
+
+_REMEMBERED_PAIRS = 4096
+"""Selector lists whose outcomes are kept; the oldest goes first. A cluster has few; only generated texts reach this."""
+
+
+class SelectorError(Exception):
+    """The engine's refusal. ``compile`` tells a text that isn't an expression from an expression that failed on a device."""
+
+    def __init__(self, message: str, *, compile: bool) -> None:
+        self.compile = compile
+        super().__init__(message)
+
+
+class Selector(Protocol):
+    def matches(self, device: Device) -> bool:
+        """Raises :class:`SelectorError`."""
+
+
+CompileSelector = Callable[[str], Selector]
+"""Expression -> selector. Raises :class:`SelectorError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Which selector said no, or failed with ``error``."""
+
+    of_class: bool
+    index: int
+    expression: str
+    error: SelectorError | None = None
+
+
+Outcome = Refused | None
+"""None: every selector is true."""
+
+
+class SelectorOutcomes:
+    """Compiled selectors and their outcomes. Holds no errors of compilation back: they are outcomes too (A-8.2)."""
+
+    def __init__(self, compile_selector: CompileSelector) -> None:
+        self._compile = compile_selector
+        self._compiled: dict[str, Selector | SelectorError] = {}
+        self._outcomes: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[Device, Outcome]] = {}
+
+    def of(self, of_class: tuple[str, ...], of_request: tuple[str, ...]) -> dict[Device, Outcome]:
+        """What is known so far for these selectors; :meth:`evaluate` adds to it."""
+        key = (of_class, of_request)
+        known = self._outcomes.get(key)
+        if known is None:
+            if len(self._outcomes) >= _REMEMBERED_PAIRS:
+                del self._outcomes[next(iter(self._outcomes))]
+            known = self._outcomes[key] = {}
+        return known
+
+    def evaluate(self, of_class: tuple[str, ...], of_request: tuple[str, ...], device: Device) -> Outcome:
+        for from_class, expressions in ((True, of_class), (False, of_request)):
+            for i, expression in enumerate(expressions):
+                try:
+                    if not self._selector(expression).matches(device):
+                        return Refused(from_class, i, expression)
+                except SelectorError as error:
+                    return Refused(from_class, i, expression, error)
+        return None
+
+    def _selector(self, expression: str) -> Selector:
+        known = self._compiled.get(expression)
+        if known is None:
+            if len(self._compiled) >= _REMEMBERED_PAIRS:
+                del self._compiled[next(iter(self._compiled))]
+            try:
+                known = self._compile(expression)
+            except SelectorError as error:
+                known = error
+            self._compiled[expression] = known
+        if isinstance(known, SelectorError):
+            raise known
+        return known
+
+
+class SelectorFilter:
+    """The selectors of the requests of one attempt."""
+
+    def __init__(self, outcomes: SelectorOutcomes) -> None:
+        self._outcomes = outcomes
+        self._texts: dict[Request, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._known: dict[Request, dict[Device, Outcome]] = {}
+
+    def admits(self, request: Request, device: Device) -> bool:
+        """Raises :class:`FatalError` if a selector can't be compiled or evaluated."""
+        outcome = self._outcome(request, device)
+        if outcome is None:
+            return True
+        if outcome.error is None:
+            return False
+        raise FatalError(self._text(request, device, outcome, outcome.error))
+
+    def matches(self, request: Request, device: Device) -> bool | None:
+        """As `admits`, but None instead of an error."""
+        outcome = self._outcome(request, device)
+        if outcome is None:
+            return True
+        return False if outcome.error is None else None
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        outcome = self._outcome(request, device)
+        if outcome is None:
+            raise AssertionError(f"asked why selectors refused {device.id}, which they accept")
+        owner = f"class {request.device_class.name}" if outcome.of_class else f"request {request.full_name}"
+        return Rejection(MISMATCH, "selector does not match", device.id, f"{owner}, selector #{outcome.index}: {outcome.expression}")
+
+    def _outcome(self, request: Request, device: Device) -> Outcome:
+        known = self._known.get(request)
+        if known is None:
+            texts = (self._class_selectors(request), request.selectors)
+            self._texts[request] = texts
+            known = self._known[request] = self._outcomes.of(*texts)
+        try:
+            return known[device]
+        except KeyError:
+            outcome = known[device] = self._outcomes.evaluate(*self._texts[request], device)
+            return outcome
+
+    @staticmethod
+    def _class_selectors(request: Request) -> tuple[str, ...]:
+        expressions: list[str] = []
+        for i, selector in enumerate(request.device_class.spec.selectors):
+            if selector.cel is None:
+                raise FatalError(f"class {request.device_class.name}: selector #{i}: CEL expression empty (unsupported selector type?)")
+            expressions.append(selector.cel.expression)
+        return tuple(expressions)
+
+    @staticmethod
+    def _text(request: Request, device: Device, refused: Refused, error: SelectorError) -> str:
+        owner = f"class {request.device_class.name}" if refused.of_class else f"claim {request.claim.key}"
+        if error.compile:
+            return f"{owner}: selector #{refused.index}: CEL compile error: {error}"
+        return f"{owner}: selector #{refused.index} on device {device.id}: CEL runtime error: {error}"

@@ -1,0 +1,81 @@
+"""KEP-5055: a tainted device needs a request that tolerates the taint (A-14); rules add taints to published devices (A-24).
+
+Off: taints are ignored; tolerations still appear in results. Existing allocations are not affected by taints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.api import resource_v1
+from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, DeviceToleration, ResourceSlice
+
+TAINTED = "DeviceTainted"
+"""The device has a taint that the request doesn't tolerate."""
+
+_PREVENTING = ("NoSchedule", "NoExecute")
+
+
+class Taints:
+    constraint = False
+
+    def add(self, request: Request, device: Device) -> bool:
+        taints = device.published.taints
+        return not taints or _untolerated(request, taints) is None
+
+    def remove(self, request: Request, device: Device) -> None:
+        """Taints keep no state."""
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        taint = _untolerated(request, device.published.taints)
+        if taint is None:
+            raise AssertionError(f"asked why taints refused {device.id}, which they accept")
+        return Rejection(TAINTED, "untolerated device taint", device.id, f"taint {taint.key}={taint.value}:{taint.effect}")
+
+
+def _untolerated(request: Request, taints: Iterable[DeviceTaint]) -> DeviceTaint | None:
+    for taint in taints:
+        if taint.effect in _PREVENTING and not any(tolerates(toleration, taint) for toleration in request.tolerations):
+            return taint
+    return None
+
+
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    """A-14.2, C-3.6."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def with_rules(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> list[ResourceSlice]:
+    """The slices with the taints of the rules appended, rules in order of their names (A-24, AC-20)."""
+    ordered = sorted(rules, key=lambda rule: rule.name)
+    return [_tainted(slice_, ordered) for slice_ in slices] if ordered else list(slices)
+
+
+def _tainted(slice_: ResourceSlice, rules: list[DeviceTaintRule]) -> ResourceSlice:
+    devices = tuple(_with_taints(slice_, device, rules) for device in slice_.spec.devices)
+    if all(after is before for after, before in zip(devices, slice_.spec.devices, strict=True)):
+        return slice_
+    return slice_.with_(spec=slice_.spec.with_(devices=devices))
+
+
+def _with_taints(slice_: ResourceSlice, device: resource_v1.Device, rules: list[DeviceTaintRule]) -> resource_v1.Device:
+    added = tuple(rule.spec.taint for rule in rules if _selects(rule, slice_, device))
+    return device.with_(taints=device.taints + added) if added else device
+
+
+def _selects(rule: DeviceTaintRule, slice_: ResourceSlice, device: resource_v1.Device) -> bool:
+    """An absent selector selects nothing, an empty one everything (A-24.2)."""
+    selector = rule.spec.device_selector
+    return (
+        selector is not None
+        and selector.driver in (None, slice_.spec.driver)
+        and selector.pool in (None, slice_.spec.pool.name)
+        and selector.device in (None, device.name)
+    )

@@ -1,0 +1,135 @@
+"""The nouns of the search: a device, a request, what was chosen, why something was refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from virt_dra.api import resource_v1
+from virt_dra.api.resource_v1 import DeviceClass, DeviceToleration, ResourceClaim, ResourceSliceSpec
+
+RESULT_LIMIT = 32
+"""Devices a claim may hold (A-6.4)."""
+
+
+class PoolId(NamedTuple):
+    driver: str
+    pool: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}"
+
+
+class DeviceId(NamedTuple):
+    """Identifies a device in a cluster; compared byte by byte (A-1.5)."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """One published device together with its slice. One object per device and slice version, shared by all nodes: identity compares."""
+
+    id: DeviceId
+    pool: PoolId
+    published: resource_v1.Device
+    slice_name: str
+    slice: ResourceSliceSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """An exact request, or one alternative of ``firstAvailable``: the one shape that every feature sees.
+
+    ``name`` is the request's own name, ``parent`` the name of the request with the alternatives (None for exact requests).
+    """
+
+    claim_index: int
+    claim: ResourceClaim
+    name: str
+    parent: str | None
+    device_class: DeviceClass
+    selectors: tuple[str, ...]
+    mode: str
+    count: int
+    admin_access: bool
+    tolerations: tuple[DeviceToleration, ...]
+
+    @property
+    def full_name(self) -> str:
+        """``request`` or ``request/subrequest``, as results name it (A-18.1)."""
+        return self.name if self.parent is None else f"{self.parent}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How many devices a request needs; for mode All also which ones, in which order (A-9)."""
+
+    request: Request
+    count: int
+    fixed: tuple[Device, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPlan:
+    """One entry of ``spec.devices.requests``: its slots, or one set of slots per alternative in order of preference."""
+
+    name: str
+    alternatives: tuple[Slots, ...]
+    prioritized: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPlan:
+    claim: ResourceClaim
+    requests: tuple[RequestPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One device for one request."""
+
+    request: Request
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a device can't serve a request. ``reason`` is a constant of the refusing feature, ``summary`` the words for a histogram
+    over nodes, ``detail`` the facts (a value, a selector, a taint)."""
+
+    reason: str
+    summary: str
+    device: DeviceId
+    detail: str
+
+
+class Refuses(Protocol):
+    """What observers may ask of a feature that just refused. Called before anything else changes, so the state is as it was."""
+
+    def explain(self, request: Request, device: Device) -> Rejection: ...
+
+
+class Filter(Refuses, Protocol):
+    """A test without memory: its answer depends on the request, the device and what is chosen already."""
+
+    def admits(self, request: Request, device: Device) -> bool: ...
+
+
+class Check(Refuses, Protocol):
+    """A test that remembers what was added. A refusing ``add`` has changed nothing; ``remove`` undoes the last ``add`` (A-10.5).
+
+    ``add`` answers bool and not a :class:`Rejection` because nearly all answers are thrown away; ``explain`` has the reason.
+    """
+
+    constraint: bool
+    """Whether this is one of the claim's constraints: mode All words that refusal specially (E18)."""
+
+    def add(self, request: Request, device: Device) -> bool: ...
+
+    def remove(self, request: Request, device: Device) -> None: ...

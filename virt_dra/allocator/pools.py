@@ -1,0 +1,231 @@
+"""ResourceSlices -> pools: generation, completeness, validity (A-4.7, A-5), and which devices a node can reach (A-4.4, A-5.6).
+
+A pool is judged over *all* its slices in the cluster, not over those a node can see (AC-4, AC-15, AC-16): so the judgement is the
+same for every node and made once; only reachability depends on the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.gates import Features
+from virt_dra.allocator.model import Device, DeviceId, PoolId
+from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, describe_selector
+from virt_dra.api.core_v1 import Node, NodeSelector
+from virt_dra.api.resource_v1 import ResourceSlice
+
+INCOMPLETE = "PoolIncomplete"
+"""The highest generation does not have exactly `resourceSliceCount` slices (A-5.2, AC-4, AC-15)."""
+INVALID = "PoolInvalid"
+"""The slices contradict each other, e.g. two devices with one name (A-5.4, AC-16)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolProblem:
+    """Why no device of a pool may be allocated. ``reason`` is INCOMPLETE or INVALID."""
+
+    pool: PoolId
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolSlice:
+    """A slice and its devices (none for a slice that only declares counters)."""
+
+    slice: ResourceSlice
+    pool: PoolId
+    devices: tuple[Device, ...]
+    has_binding_conditions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The newest generation of a pool, slices sorted by name (A-5.3)."""
+
+    id: PoolId
+    slices: tuple[PoolSlice, ...]
+    problem: PoolProblem | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReachablePool:
+    """What one node sees of a pool. A pool with a problem has no devices."""
+
+    id: PoolId
+    devices: tuple[Device, ...]
+    problem: PoolProblem | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """Everything one node can reach, in search order (A-5.6, A-5.7)."""
+
+    pools: tuple[ReachablePool, ...]
+    devices: tuple[Device, ...]
+
+    @property
+    def problems(self) -> tuple[PoolProblem, ...]:
+        return tuple(pool.problem for pool in self.pools if pool.problem)
+
+
+class Pools:
+    """All pools of a cluster for one feature set. Built once; `reachable` remembers its answer per node."""
+
+    def __init__(self, slices: Iterable[ResourceSlice], features: Features) -> None:
+        ordered = sorted((s for s in slices), key=lambda s: s.name)
+        self._features = features
+        self._pools = _gather(ordered, features)
+        current = {id(part.slice): part for pool in self._pools.values() for part in pool.slices}
+        self._local: dict[str, list[PoolSlice]] = {}
+        self._shared: list[tuple[ResourceSlice, PoolSlice | None]] = []
+        for slice_ in ordered:
+            if not _usable(slice_, features):
+                continue
+            part = current.get(id(slice_))
+            if not slice_.spec.node_name:
+                # Obsolete slices stay in this list: an unreadable node selector is fatal in any generation (A-4.6).
+                self._shared.append((slice_, part))
+            elif part is not None:
+                self._local.setdefault(slice_.spec.node_name, []).append(part)
+        self._matchers: dict[int, NodeMatcher] = {}
+        self._reachable: dict[str, tuple[Mapping[str, str], Reachable]] = {}
+
+    @property
+    def all(self) -> tuple[Pool, ...]:
+        """Every pool, sorted by driver and name."""
+        return tuple(self._pools[key] for key in sorted(self._pools))
+
+    def reachable(self, node: Node) -> Reachable:
+        """Raises :class:`FatalError` if a slice's node selector can't be read."""
+        known = self._reachable.get(node.name)
+        if known is not None and known[0] == node.metadata.labels:
+            return known[1]
+        found = self._reach(node)
+        self._reachable[node.name] = (node.metadata.labels, found)
+        return found
+
+    def _reach(self, node: Node) -> Reachable:
+        parts: dict[PoolId, list[PoolSlice]] = {}
+        for part in self._local.get(node.name, ()):
+            parts.setdefault(part.pool, []).append(part)
+        for slice_, current in self._shared:
+            if self._selects(slice_, node) and current is not None:
+                parts.setdefault(current.pool, []).append(current)
+        first: list[ReachablePool] = []
+        last: list[ReachablePool] = []
+        for key in sorted(parts):
+            problem = self._pools[key].problem
+            if problem is not None:
+                first.append(ReachablePool(key, (), problem))
+                continue
+            in_order = sorted(parts[key], key=lambda part: part.slice.name)
+            pool = ReachablePool(key, tuple(device for part in in_order for device in part.devices), None)
+            (last if any(part.has_binding_conditions for part in in_order) else first).append(pool)
+        pools = (*first, *last)
+        return Reachable(pools, tuple(device for pool in pools for device in pool.devices))
+
+    def _selects(self, slice_: ResourceSlice, node: Node) -> bool:
+        spec = slice_.spec
+        if spec.all_nodes:
+            return True
+        if spec.node_selector is not None:
+            return self._matcher(spec.node_selector, f"slice {slice_.name}").matches(node)
+        if spec.per_device_node_selection:
+            return any(self.selects_device(device.node_name, device.all_nodes, device.node_selector, device.name, slice_.name, node)
+                       for device in spec.devices)  # fmt: skip
+        return False
+
+    def selects_device(
+        self, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None, device: str, slice_name: str, node: Node
+    ) -> bool:
+        """Per-device node selection: nodeName, else allNodes, else nodeSelector, else nothing (A-4.5). Raises :class:`FatalError`."""
+        if node_name:
+            return node.name == node_name
+        if all_nodes:
+            return True
+        if selector is None:
+            return False
+        return self._matcher(selector, f"device {device} in slice {slice_name}").matches(node)
+
+    def _matcher(self, selector: NodeSelector, subject: str) -> NodeMatcher:
+        matcher = self._matchers.get(id(selector))
+        if matcher is None:
+            try:
+                matcher = NodeMatcher(selector)
+            except NodeSelectorError as error:
+                raise FatalError(
+                    f"gather pool information: failed to perform node selection for {subject}: "
+                    f"failed to parse node selector {describe_selector(selector)}: {error}"
+                ) from None
+            self._matchers[id(selector)] = matcher
+        return matcher
+
+
+def _usable(slice_: ResourceSlice, features: Features) -> bool:
+    """A-4.2, A-4.3: what a feature that is off can't judge is not looked at."""
+    spec = slice_.spec
+    if not features.partitionable_devices and (spec.per_device_node_selection is not None or spec.shared_counters):
+        return False
+    return features.compatibility_groups or not _has_groups(slice_)
+
+
+def _has_groups(slice_: ResourceSlice) -> bool:
+    return any(consumption.compatibility_groups for device in slice_.spec.devices for consumption in device.consumes_counters)
+
+
+def _gather(slices: list[ResourceSlice], features: Features) -> dict[PoolId, Pool]:
+    by_pool: dict[PoolId, list[ResourceSlice]] = {}
+    for slice_ in slices:
+        by_pool.setdefault(PoolId(slice_.spec.driver, slice_.spec.pool.name), []).append(slice_)
+    return {key: _pool(key, members, features) for key, members in by_pool.items()}
+
+
+def _pool(key: PoolId, slices: list[ResourceSlice], features: Features) -> Pool:
+    newest = max(slice_.spec.pool.generation for slice_ in slices)
+    current = [slice_ for slice_ in slices if slice_.spec.pool.generation == newest]
+    counted = current if features.compatibility_groups else [slice_ for slice_ in current if not _has_groups(slice_)]
+    parts = tuple(_part(key, slice_, features) for slice_ in counted)
+    wanted = sorted({slice_.spec.pool.resource_slice_count for slice_ in current})
+    if len(wanted) > 1:
+        detail = f"slices of generation {newest} disagree about their number: {', '.join(map(str, wanted))}"
+        return Pool(key, parts, PoolProblem(key, INCOMPLETE, detail))
+    if wanted != [len(counted)]:
+        return Pool(key, parts, PoolProblem(key, INCOMPLETE, f"{len(counted)} of {wanted[0]} slices of generation {newest}"))
+    fault = _fault(counted, features)
+    return Pool(key, parts, PoolProblem(key, INVALID, fault) if fault else None)
+
+
+def _part(key: PoolId, slice_: ResourceSlice, features: Features) -> PoolSlice:
+    spec = slice_.spec
+    published = () if features.partitionable_devices and spec.shared_counters else spec.devices
+    devices = tuple(Device(DeviceId(key.driver, key.pool, device.name), key, device, slice_.name, spec) for device in published)
+    return PoolSlice(slice_, key, devices, any(device.given("binding_conditions") for device in published))
+
+
+def _fault(slices: list[ResourceSlice], features: Features) -> str | None:
+    """The first contradiction between a pool's slices, in the reference's words (A-5.4)."""
+    counter_slices = [s for s in slices if features.partitionable_devices and s.spec.shared_counters]
+    device_slices = [s for s in slices if not (features.partitionable_devices and s.spec.shared_counters)]
+    names: set[str] = set()
+    for device in (device for slice_ in device_slices for device in slice_.spec.devices):
+        if device.name in names:
+            return f"duplicate device name {device.name}"
+        names.add(device.name)
+    if not features.partitionable_devices:
+        return None
+    sets: dict[str, frozenset[str]] = {}
+    for counter_set in (counter_set for slice_ in counter_slices for counter_set in slice_.spec.shared_counters):
+        if counter_set.name in sets:
+            return f"duplicate counter set name {counter_set.name}"
+        sets[counter_set.name] = frozenset(counter_set.counters)
+    for device in (device for slice_ in device_slices for device in slice_.spec.devices):
+        for consumption in device.consumes_counters:
+            if consumption.counter_set not in sets:
+                return f"counter set {consumption.counter_set} not found"
+            for counter in sorted(consumption.counters):
+                if counter not in sets[consumption.counter_set]:
+                    return f"counter {counter} not found in counter set {consumption.counter_set}"
+    return None

@@ -1,0 +1,243 @@
+"""The scheduler: pending pods to nodes, claims to devices (C-5). `gather` reads, `plan` decides, `apply` writes in the order of C-21.1-2.
+
+The decision itself is virt_dra.scheduling; here it meets a cluster. Only pods that use resource claims, or any pending pod, may be
+given: a pod without claims is placed by its node filters alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Snapshot
+from virt_dra.api.core_v1 import Node, Pod, PodCondition
+from virt_dra.api.meta import format_time
+from virt_dra.api.resource_v1 import (
+    FINALIZER,
+    AllocationResult,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceSlice,
+)
+from virt_dra.cluster.port import ApiError, Cluster, Conflict, NotFound, Reader
+from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
+from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
+from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
+
+_log = logging.getLogger(__name__)
+
+POD_SCHEDULED = "PodScheduled"
+BIND_ATTEMPTS = 5
+"""How often a claim is written again after a conflict (C-21.1)."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One consistent look at the cluster. ``pods``: the pending ones in the order in which they are scheduled."""
+
+    pods: tuple[Pod, ...]
+    nodes: tuple[Node, ...]
+    claims: tuple[ResourceClaim, ...]
+    slices: tuple[ResourceSlice, ...]
+    classes: tuple[DeviceClass, ...]
+    taint_rules: tuple[DeviceTaintRule, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What happens to one pod."""
+
+    pod: Pod
+    outcome: Placement | Unplaced
+
+
+async def gather(reader: Reader, namespace: str = "") -> Inputs:
+    """Everything the decision needs; pending pods of one namespace if given, oldest first, then by namespace and name."""
+    pods = (await reader.list(Pod, namespace)).items
+    pending = sorted(filter(is_pending, pods), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.namespace, pod.name))
+    return Inputs(
+        pods=tuple(pending),
+        nodes=tuple(sorted((await reader.list(Node)).items, key=lambda node: node.name)),
+        claims=(await reader.list(ResourceClaim)).items,
+        slices=(await reader.list(ResourceSlice)).items,
+        classes=(await reader.list(DeviceClass)).items,
+        taint_rules=(await reader.list(DeviceTaintRule)).items,
+    )
+
+
+def is_pending(pod: Pod) -> bool:
+    """Whether the pod waits for a node: none set (C-5.17), not finished, not being deleted."""
+    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
+
+
+def plan(
+    inputs: Inputs, features: Features = DEFAULT, *, only_node: str | None = None, step_limit: int = DEFAULT_STEP_LIMIT
+) -> tuple[Decision, ...]:
+    """Decide pod by pod; what one gets is in use for the next, and a claim that two pods share goes with its first pod's node."""
+    view = ClusterView(
+        nodes=inputs.nodes,
+        claims={claim.key: claim for claim in inputs.claims},
+        snapshot=Snapshot.build(inputs.slices, inputs.classes, inputs.claims, inputs.taint_rules if features.device_taints else ()),
+    )
+    decisions: list[Decision] = []
+    for pod in inputs.pods:
+        outcome = place(pod, view, features, only_node=only_node, step_limit=step_limit)
+        decisions.append(Decision(pod, outcome))
+        if isinstance(outcome, Placement):
+            view = _as_if_written(view.reserve(outcome), outcome, pod)
+    return tuple(decisions)
+
+
+def _as_if_written(view: ClusterView, placement: Placement, pod: Pod) -> ClusterView:
+    """Later pods of the same plan see the claims as `apply` will leave them (the assume cache, C-4.1), so nothing stays in flight."""
+    claims = dict(view.claims)
+    for allocation in placement.allocations:
+        claims[allocation.claim.key] = allocation.claim.with_(status=allocation.claim.status.with_(allocation=allocation.result))
+    for claim in placement.claims:
+        known = claims[claim.key]
+        if not is_reserved_for(known, pod):
+            reserved = (*known.status.reserved_for, consumer_reference(pod))
+            claims[claim.key] = known.with_(status=known.status.with_(reserved_for=reserved))
+    return ClusterView(view.nodes, claims, view.snapshot)
+
+
+class BindError(Exception):
+    """A claim or pod could not be written as decided; the text is the scheduler's (C-5.11)."""
+
+
+async def apply(cluster: Cluster, decisions: Sequence[Decision], now: datetime) -> tuple[Decision, ...]:
+    """Write the decisions. Where the cluster refuses, the decision comes back as Unplaced with reason SchedulerError, and the pod's
+    condition says so; other pods go on. ``now`` becomes allocationTimestamp and lastTransitionTime."""
+    return tuple([await _apply_one(cluster, decision, now) for decision in decisions])
+
+
+async def schedule(
+    cluster: Cluster,
+    now: datetime,
+    features: Features = DEFAULT,
+    *,
+    namespace: str = "",
+    only_node: str | None = None,
+    step_limit: int = DEFAULT_STEP_LIMIT,
+) -> tuple[Decision, ...]:
+    """gather, plan, apply: one round over all pending pods."""
+    inputs = await gather(cluster, namespace)
+    return await apply(cluster, plan(inputs, features, only_node=only_node, step_limit=step_limit), now)
+
+
+async def _apply_one(cluster: Cluster, decision: Decision, now: datetime) -> Decision:
+    pod, outcome = decision.pod, decision.outcome
+    if isinstance(outcome, Placement):
+        try:
+            await _bind(cluster, pod, outcome, now)
+        except (BindError, ApiError) as error:
+            outcome = Unplaced(SCHEDULER_ERROR, str(error), pod.key)
+    elif outcome.deallocate is not None:
+        await _deallocate(cluster, outcome.deallocate)
+    await _write_condition(cluster, pod, outcome, now)
+    return Decision(pod, outcome)
+
+
+async def _bind(cluster: Cluster, pod: Pod, placement: Placement, now: datetime) -> None:
+    """PreBind claim by claim, then the pod (C-5.11). On a failure the reservations made here are released, allocations stay (C-5.15)."""
+    allocations = {allocation.claim.key: allocation.result for allocation in placement.allocations}
+    reserved: list[ResourceClaim] = []
+    try:
+        for claim in placement.claims:
+            if not is_reserved_for(claim, pod):
+                await _bind_claim(cluster, claim, pod, allocations.get(claim.key), now)
+                reserved.append(claim)
+        await cluster.patch(
+            Pod, pod.name, pod.namespace, merge={"metadata": {"uid": pod.metadata.uid}, "spec": {"nodeName": placement.node}}
+        )
+    except (BindError, ApiError):
+        for claim in reserved:
+            await _release(cluster, claim, pod)
+        raise
+
+
+async def _bind_claim(cluster: Cluster, claim: ResourceClaim, pod: Pod, allocation: AllocationResult | None, now: datetime) -> None:
+    """Finalizer first, then allocation and reservation in one status write (C-21.1, C-21.2); a conflict starts over with a fresh read."""
+    for attempt in range(1, BIND_ATTEMPTS + 1):
+        try:
+            current = await cluster.get(ResourceClaim, claim.name, claim.namespace)
+            _check_unchanged(claim, current, allocation)
+            if allocation is not None and FINALIZER not in current.metadata.finalizers:
+                finalizers = (*current.metadata.finalizers, FINALIZER)
+                current = await cluster.update(current.with_(metadata=current.metadata.with_(finalizers=finalizers)))
+            await cluster.update_status(current.with_(status=_bound_status(current, pod, allocation, now)))
+        except Conflict:
+            if attempt == BIND_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def _check_unchanged(decided: ResourceClaim, current: ResourceClaim, allocation: AllocationResult | None) -> None:
+    """Raises :class:`BindError` if the claim is no longer the one that was decided about (C-5.11 items 3, 4, 6; C-22.4)."""
+    if current.metadata.uid != decided.metadata.uid:
+        raise BindError(f"claim {decided.key} got deleted and created again in the meantime")
+    if current.metadata.deletion_timestamp is not None:
+        raise BindError(f"claim {decided.key} got deleted in the meantime")
+    if allocation is not None and current.status.allocation is not None:
+        raise BindError(f"claim {decided.key} got allocated elsewhere in the meantime")
+    if allocation is None and current.status.allocation is None:
+        raise BindError(f"claim {decided.key} got deallocated elsewhere in the meantime")
+
+
+def _bound_status(claim: ResourceClaim, pod: Pod, allocation: AllocationResult | None, now: datetime) -> ResourceClaimStatus:
+    status = claim.status
+    final = allocation or status.allocation
+    if final is not None and final.allocation_timestamp is None:
+        status = status.with_(allocation=final.with_(allocation_timestamp=format_time(now)))  # always, also without conditions
+    if is_reserved_for(claim, pod):
+        return status
+    return status.with_(reserved_for=(*status.reserved_for, consumer_reference(pod)))
+
+
+async def _release(cluster: Cluster, claim: ResourceClaim, pod: Pod) -> None:
+    """Take the pod's reservation back (C-21.3). Somebody else's change in between ends it: the claim controller cleans up (C-10.9)."""
+    try:
+        current = await cluster.get(ResourceClaim, claim.name, claim.namespace)
+        if current.metadata.uid == claim.metadata.uid and is_reserved_for(current, pod):
+            kept = tuple(consumer for consumer in current.status.reserved_for if consumer.uid != pod.metadata.uid)
+            await cluster.update_status(current.with_(status=current.status.with_(reserved_for=kept)))
+    except ApiError as error:
+        _log.warning("reservation of claim %s for pod %s not released: %s", claim.key, pod.key, error)
+
+
+async def _deallocate(cluster: Cluster, claim: ResourceClaim) -> None:
+    """Give the devices back (C-5.6, C-21.4). The finalizer stays. A claim that changed since it was read is left alone."""
+    try:
+        await cluster.update_status(claim.with_(status=ResourceClaimStatus()))
+    except ApiError as error:
+        _log.warning("claim %s not deallocated: %s", claim.key, error)
+
+
+async def _write_condition(cluster: Cluster, pod: Pod, outcome: Placement | Unplaced, now: datetime) -> None:
+    """The pod's PodScheduled condition (C-19). Not written when it says the same already; a pod that is gone needs none."""
+    try:
+        current = await cluster.get(Pod, pod.name, pod.namespace)
+        conditions = scheduled_conditions(current, outcome, now)
+        if current.metadata.uid == pod.metadata.uid and conditions != current.status.conditions:
+            wire = [condition.to_wire() for condition in conditions]
+            await cluster.patch(Pod, pod.name, pod.namespace, merge={"status": {"conditions": wire}}, subresource="status")
+    except NotFound:
+        _log.info("pod %s is gone", pod.key)
+
+
+def scheduled_conditions(pod: Pod, outcome: Placement | Unplaced, now: datetime) -> tuple[PodCondition, ...]:
+    """The pod's conditions with PodScheduled as the outcome says; lastTransitionTime moves only when the status changes."""
+    if isinstance(outcome, Placement):
+        new = PodCondition(type=POD_SCHEDULED, status="True")
+    else:
+        new = PodCondition(type=POD_SCHEDULED, status="False", reason=outcome.reason, message=outcome.message)
+    before = next((condition for condition in pod.status.conditions if condition.type == POD_SCHEDULED), None)
+    unchanged = before is not None and before.status == new.status and before.last_transition_time is not None
+    new = new.with_(last_transition_time=before.last_transition_time if before is not None and unchanged else format_time(now))
+    others = tuple(condition for condition in pod.status.conditions if condition.type != POD_SCHEDULED)
+    return (*others, new)

@@ -1,0 +1,79 @@
+"""The node filters that have nothing to do with devices: unschedulable, taints, nodeSelector, node affinity (as kube-scheduler's)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from virt_dra.allocator.node_selection import NodeMatcher
+from virt_dra.api.core_v1 import Node, Pod, Taint, Toleration
+
+UNSCHEDULABLE = "NodeUnschedulable"
+"""`spec.unschedulable` and no toleration for it."""
+TAINTED = "NodeTainted"
+"""A NoSchedule or NoExecute taint that the pod doesn't tolerate."""
+AFFINITY = "NodeAffinityMismatch"
+"""`spec.nodeSelector` or the required node affinity excludes the node."""
+NOT_ASKED = "NodeNotSelected"
+"""The caller restricted placement to other nodes."""
+
+_UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+@dataclass(frozen=True)
+class NodeRefusal:
+    """Why a node is out before devices are looked at. ``message`` in kube-scheduler's words, also used for the histogram."""
+
+    reason: str
+    message: str
+
+
+class PodFit:
+    """The filters for one pod, its affinity read once. Faulty affinity terms select nothing, as in kube-scheduler."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        required = affinity.required if affinity else None
+        self._required = None if required is None else NodeMatcher(required, lenient=True)
+
+    def refuse(self, node: Node) -> NodeRefusal | None:
+        """None if the node is fine; else the first filter's refusal."""
+        tolerations = self._pod.spec.tolerations
+        if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE_TAINT, tolerations):
+            return NodeRefusal(UNSCHEDULABLE, "node(s) were unschedulable")
+        for taint in node.spec.taints:
+            if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations):
+                return NodeRefusal(TAINTED, f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}")
+        labels = node.metadata.labels
+        wanted = self._pod.spec.node_selector
+        if any(labels.get(key) != value for key, value in wanted.items()) or (
+            self._required is not None and not self._required.matches(node)
+        ):
+            return NodeRefusal(AFFINITY, "node(s) didn't match Pod's node affinity/selector")
+        return None
+
+
+def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    if toleration.operator in ("Lt", "Gt"):
+        return _compares(toleration, taint)
+    return toleration.operator == "Exists"
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    """Numeric tolerations (KEP-5471): the taint's value is less or greater than the toleration's."""
+    try:
+        bound, found = int(toleration.value), int(taint.value)
+    except ValueError:
+        return False
+    return found < bound if toleration.operator == "Lt" else found > bound
