@@ -1,0 +1,12 @@
+"""Wire types and everything that follows from the API alone: the lowest layer.
+
+    wire, meta, quantity            what every type is made of
+    core_v1, resource_v1, kubevirt_v1   the types, with every field; shapes only
+    scheme                          which class reads which kind; the one way from JSON to a typed object
+    conversion                      older API versions -> v1 and back
+    defaults                        what an API server implies
+    names, validation               what it refuses, in its words
+    kubevirt_versions               versions and feature gates of KubeVirt
+
+Must not: import any other part of the project, an I/O library, a clock or randomness. Decides nothing about devices.
+"""

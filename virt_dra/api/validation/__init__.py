@@ -1,0 +1,122 @@
+"""What an API server refuses: the rules of resource.k8s.io and of the claims in a Pod, in Kubernetes' words (A-22.6..A-22.12, C-14).
+
+    validate_create(obj)               an object about to be stored, defaults filled in, namespace and name settled
+    validate_update(new, old)          a change of anything but status
+    validate_status_update(new, old)   a change of status
+
+Each returns every fault at once, in the order of the object's fields; an empty tuple is a yes. The metadata of every kind is
+checked; beyond that ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule and
+ResourcePoolStatusRequest whole, and of a Pod ``spec.resourceClaims``, ``resources.claims`` and ``status.resourceClaimStatuses``.
+No other field of another kind is looked at.
+
+Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Rules that need another object (the admin
+access label of a namespace, A-22.10) or the writer's rights (C-13.6) are not here.
+"""
+
+from __future__ import annotations
+
+from virt_dra.api import names
+from virt_dra.api.core_v1 import Namespace, Pod
+from virt_dra.api.meta import TypedObject, UnknownObject
+from virt_dra.api.resource_v1 import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+)
+from virt_dra.api.validation import claim_status, claims, classes, metadata, pods, pool_requests, slices, taint_rules
+from virt_dra.api.validation.field_errors import Errors, ErrorType, FieldError, invalid_message
+from virt_dra.api.validation.rules import DEFAULT_RULES, TOO_COMPLEX, ExpressionCheck, Rules
+
+__all__ = [
+    "DEFAULT_RULES",
+    "TOO_COMPLEX",
+    "ErrorType",
+    "ExpressionCheck",
+    "FieldError",
+    "Rules",
+    "invalid_message",
+    "kind_with_group",
+    "validate_create",
+    "validate_status_update",
+    "validate_update",
+]
+
+
+def validate_create(obj: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
+    """The faults of an object that is to be created. Its status is not looked at: creation clears it (C-13.1)."""
+    return (*metadata.created(obj, _name_rule(obj)), *_create(obj, rules))
+
+
+def validate_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
+    """The faults of replacing ``old`` by ``new``, both of one kind. Status is not looked at."""
+    needs_version = isinstance(new, DeviceTaintRule | ResourcePoolStatusRequest)
+    return (*metadata.updated(new, old, needs_version=needs_version), *_update(new, old, rules))
+
+
+def validate_status_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
+    """The faults of replacing the status of ``old`` by that of ``new``, which has the stored metadata and spec (C-13.1)."""
+    return tuple(_status_update(new, old))
+
+
+def kind_with_group(obj: TypedObject) -> str:
+    """``ResourceClaim.resource.k8s.io``; in the core group just ``Pod``. As :func:`invalid_message` wants it."""
+    group = (obj.api_version or obj.API_VERSION).rpartition("/")[0]
+    kind = obj.kind or obj.KIND
+    return f"{kind}.{group}" if group else kind
+
+
+def _name_rule(obj: TypedObject) -> metadata.NameRule:
+    if isinstance(obj, UnknownObject):
+        return metadata.path_segment
+    return names.dns1123_label if isinstance(obj, Namespace) else names.dns1123_subdomain
+
+
+def _create(obj: TypedObject, rules: Rules) -> Errors:
+    match obj:
+        case ResourceClaim():
+            yield from claims.claim(obj, rules)
+        case ResourceClaimTemplate():
+            yield from claims.template(obj, rules)
+        case ResourceSlice():
+            yield from slices.resource_slice(obj, None, rules)
+        case DeviceClass():
+            yield from classes.device_class(obj, None, rules)
+        case DeviceTaintRule():
+            yield from taint_rules.taint_rule(obj, None)
+        case ResourcePoolStatusRequest():
+            yield from pool_requests.pool_request(obj, rules)
+        case Pod():
+            yield from pods.pod(obj)
+
+
+def _update(new: TypedObject, old: TypedObject, rules: Rules) -> Errors:
+    match new, old:
+        case ResourceClaim(), ResourceClaim():
+            yield from claims.claim_update(new, old)
+        case ResourceClaimTemplate(), ResourceClaimTemplate():
+            yield from claims.template_update(new, old)
+        case ResourceSlice(), ResourceSlice():
+            yield from slices.resource_slice(new, old, rules)
+        case DeviceClass(), DeviceClass():
+            yield from classes.device_class(new, old, rules)
+        case DeviceTaintRule(), DeviceTaintRule():
+            yield from taint_rules.taint_rule(new, old)
+        case ResourcePoolStatusRequest(), ResourcePoolStatusRequest():
+            yield from pool_requests.pool_request_update(new, old)
+        case Pod(), Pod():
+            yield from pods.pod_update(new, old)
+
+
+def _status_update(new: TypedObject, old: TypedObject) -> Errors:
+    match new, old:
+        case ResourceClaim(), ResourceClaim():
+            yield from claim_status.claim_status_update(new, old)
+        case DeviceTaintRule(), DeviceTaintRule():
+            yield from taint_rules.taint_rule_status(new)
+        case ResourcePoolStatusRequest(), ResourcePoolStatusRequest():
+            yield from pool_requests.pool_request_status(new, old)
+        case Pod(), Pod():
+            yield from pods.pod_status(new)

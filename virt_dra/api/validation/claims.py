@@ -1,0 +1,196 @@
+"""ResourceClaim and ResourceClaimTemplate: requests, constraints, configuration (A-22.8, C-14.1, C-14.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from virt_dra.api.resource_v1 import (
+    ALL,
+    EXACT_COUNT,
+    DeviceClaim,
+    DeviceClaimConfiguration,
+    DeviceConstraint,
+    DeviceDerivedAttribute,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from virt_dra.api.validation import metadata
+from virt_dra.api.validation.expressions import configuration, expression, selectors, unchecked
+from virt_dra.api.validation.field_errors import Errors, immutable, invalid, not_supported, required, too_many
+from virt_dra.api.validation.formats import fully_qualified_name, items, label, subdomain, unique_items
+from virt_dra.api.validation.rules import Rules
+from virt_dra.api.validation.taints import toleration
+
+REQUESTS_MAX = 32
+ALTERNATIVES_MAX = 8
+CONSTRAINTS_MAX = 32
+CONFIGURATIONS_MAX = 32
+DERIVED_ATTRIBUTES_MAX = 32
+
+_NO_SUCH_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+
+RequestNames = Mapping[str, frozenset[str]]
+"""The requests of a claim, each with its alternatives' names (none for an exact request)."""
+
+
+def claim(obj: ResourceClaim, rules: Rules) -> Errors:
+    yield from device_claim(obj.spec.devices, "spec.devices", rules)
+
+
+def claim_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
+    """Nothing but the immutability is checked again; the value isn't shown."""
+    if new.spec != old.spec:
+        yield immutable("spec", None)
+
+
+def template(obj: ResourceClaimTemplate, rules: Rules) -> Errors:
+    yield from metadata.of_template(obj.spec.metadata, "spec.metadata")
+    yield from device_claim(obj.spec.spec.devices, "spec.spec.devices", rules)
+
+
+def template_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> Errors:
+    if new.spec != old.spec:
+        yield immutable("spec", new.spec)
+
+
+def request_names(devices: DeviceClaim) -> RequestNames:
+    return {request.name: frozenset(alternative.name for alternative in request.first_available) for request in devices.requests}
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What the requests of one claim are checked against."""
+
+    rules: Rules
+    constrained: Mapping[str, frozenset[str]]
+    """Attributes named by constraints, by what the constraint targets: a request, ``request/alternative`` or "" (all)."""
+
+    def is_constrained(self, attribute: str, request: str) -> bool:
+        targets = {"", request, request.partition("/")[0]}
+        return any(attribute in self.constrained.get(target, ()) for target in targets)
+
+
+def device_claim(devices: DeviceClaim, path: str, rules: Rules) -> Errors:
+    """The claim's devices at ``path`` (``spec.devices``, or ``spec.spec.devices`` in a template)."""
+    scope = _Scope(rules, _constrained_attributes(devices.constraints))
+    names = request_names(devices)
+    yield from unique_items(
+        devices.requests, f"{path}.requests", lambda entry, at: _request(entry, at, scope), lambda entry: entry.name, REQUESTS_MAX
+    )
+    yield from items(devices.constraints, f"{path}.constraints", lambda entry, at: _constraint(entry, at, names), CONSTRAINTS_MAX)
+    yield from items(devices.config, f"{path}.config", lambda entry, at: _configuration(entry, at, names), CONFIGURATIONS_MAX)
+
+
+def _request(request: DeviceRequest, path: str, scope: _Scope) -> Errors:
+    yield from label(request.name, f"{path}.name")
+    if request.exactly is not None and request.first_available:
+        yield invalid(path, None, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set")
+    elif request.exactly is not None:
+        yield from _exact(request.exactly, f"{path}.exactly", request.name, scope)
+    elif request.first_available:
+
+        def alternative(entry: DeviceSubRequest, at: str) -> Errors:
+            yield from label(entry.name, f"{at}.name")
+            yield from _exact(entry, at, f"{request.name}/{entry.name}", scope)
+
+        alternatives = request.first_available
+        yield from unique_items(alternatives, f"{path}.firstAvailable", alternative, lambda entry: entry.name, ALTERNATIVES_MAX)
+    else:
+        yield required(path, "exactly one of `exactly` or `firstAvailable` is required")
+
+
+def _exact(request: ExactDeviceRequest | DeviceSubRequest, path: str, name: str, scope: _Scope) -> Errors:
+    """What an exact request and an alternative have in common. ``name`` is ``request`` or ``request/alternative``.
+
+    Requested capacities are not validated: any key and any quantity passes.
+    """
+    if request.device_class_name:
+        yield from subdomain(request.device_class_name, f"{path}.deviceClassName")
+    else:
+        yield required(f"{path}.deviceClassName")
+    yield from selectors(request.selectors, f"{path}.selectors", scope.rules.check_selector or unchecked)
+    yield from _mode(request, path)
+    yield from items(request.tolerations, f"{path}.tolerations", toleration)
+    yield from _derived_attributes(request.derived_attributes, f"{path}.derivedAttributes", name, scope)
+
+
+def _mode(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Errors:
+    if request.allocation_mode == ALL:
+        if request.count != 0:
+            yield invalid(f"{path}.count", request.count, "must not be specified when allocationMode is 'All'")
+    elif request.allocation_mode == EXACT_COUNT:
+        if request.count <= 0:
+            yield invalid(f"{path}.count", request.count, "must be greater than zero")
+    else:
+        yield not_supported(f"{path}.allocationMode", request.allocation_mode, (ALL, EXACT_COUNT))
+
+
+def _derived_attributes(attributes: tuple[DeviceDerivedAttribute, ...], path: str, request: str, scope: _Scope) -> Errors:
+    """The name must be of use: a constraint that targets this request, its parent or all requests names it."""
+
+    def attribute(entry: DeviceDerivedAttribute, at: str) -> Errors:
+        if not entry.name:
+            yield required(f"{at}.name")
+        else:
+            yield from fully_qualified_name(entry.name, f"{at}.name")
+            if not scope.is_constrained(entry.name, request):
+                rule = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
+                yield invalid(f"{at}.name", entry.name, rule)
+        if not entry.expression:
+            yield required(f"{at}.expression")
+        else:
+            yield from expression(entry.expression, f"{at}.expression", scope.rules.check_derived_attribute or unchecked)
+
+    yield from unique_items(attributes, path, attribute, lambda entry: entry.name, DERIVED_ATTRIBUTES_MAX)
+
+
+def _constrained_attributes(constraints: tuple[DeviceConstraint, ...]) -> Mapping[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for constraint in constraints:
+        attribute = constraint.match_attribute if constraint.match_attribute is not None else constraint.distinct_attribute
+        if attribute is not None:
+            for target in constraint.requests or ("",):
+                found[target] = found.get(target, frozenset()) | {attribute}
+    return found
+
+
+def _constraint(constraint: DeviceConstraint, path: str, names: RequestNames) -> Errors:
+    yield from request_references(constraint.requests, f"{path}.requests", names)
+    if constraint.match_attribute is not None:
+        # Both kinds in one constraint are accepted; only matchAttribute is then looked at (C-14.1, AC-5).
+        yield from fully_qualified_name(constraint.match_attribute, f"{path}.matchAttribute")
+    elif constraint.distinct_attribute is not None:
+        yield from fully_qualified_name(constraint.distinct_attribute, f"{path}.distinctAttribute")
+    else:
+        # The wording is Kubernetes', although nothing is set here.
+        yield required(path, 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set')
+
+
+def _configuration(entry: DeviceClaimConfiguration, path: str, names: RequestNames) -> Errors:
+    yield from request_references(entry.requests, f"{path}.requests", names)
+    yield from configuration(entry.opaque, path)
+
+
+def request_references(references: tuple[str, ...], path: str, names: RequestNames) -> Errors:
+    """Requests, or ``request/alternative``, that a constraint or a configuration applies to."""
+    if len(references) > REQUESTS_MAX:
+        yield too_many(path, len(references), REQUESTS_MAX)
+        return
+    yield from unique_items(references, path, lambda entry, at: request_reference(entry, at, names), lambda entry: entry)
+
+
+def request_reference(reference: str, path: str, names: RequestNames) -> Errors:
+    """The name of a request with alternatives is allowed and means all of them."""
+    parts = reference.split("/")
+    if len(parts) > 2:
+        yield invalid(path, reference, _NO_SUCH_REQUEST)
+        return
+    for part in parts:
+        yield from label(part, path)
+    known = parts[0] in names and (len(parts) == 1 or parts[1] in names[parts[0]])
+    if not known:
+        yield invalid(path, reference, _NO_SUCH_REQUEST)

@@ -1,0 +1,35 @@
+"""DeviceClass (C-14.6). Two classes may claim the same extended resource name; the cache of those decides between them."""
+
+from __future__ import annotations
+
+from virt_dra.api.names import label_key
+from virt_dra.api.resource_v1 import DeviceClass, DeviceClassConfiguration
+from virt_dra.api.validation.expressions import configuration, selectors, unchecked
+from virt_dra.api.validation.field_errors import Errors, invalid
+from virt_dra.api.validation.formats import items
+from virt_dra.api.validation.rules import Rules
+
+CONFIGURATIONS_MAX = 32
+
+
+def device_class(obj: DeviceClass, old: DeviceClass | None, rules: Rules) -> Errors:
+    """``old`` is what an update replaces. A list that stays exactly as it is counts as stored; reordering it doesn't."""
+    spec = obj.spec
+    check = None if old is not None and spec.selectors == old.spec.selectors else rules.check_selector or unchecked
+    yield from selectors(spec.selectors, "spec.selectors", check)
+    stored = old is not None and spec.config == old.spec.config
+
+    def one_configuration(entry: DeviceClassConfiguration, at: str) -> Errors:
+        yield from configuration(entry.opaque, at, stored=stored)
+
+    yield from items(spec.config, "spec.config", one_configuration, CONFIGURATIONS_MAX)
+    name = spec.extended_resource_name
+    if name is not None and not is_extended_resource_name(name):
+        yield invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
+
+
+def is_extended_resource_name(name: str) -> bool:
+    """``example.com/gpu``: has a domain other than kubernetes.io's, and stays a valid key as a quota's ``requests.…``."""
+    if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
+        return False
+    return not label_key(f"requests.{name}")

@@ -1,0 +1,44 @@
+"""What a published device and an allocation result have in common: binding conditions and skipped node operations (C-14.4)."""
+
+from __future__ import annotations
+
+from virt_dra.api.validation.field_errors import Errors, duplicate, invalid, not_supported
+from virt_dra.api.validation.formats import items, label_name, unique_items
+
+BINDING_CONDITIONS_MAX = 4
+PREPARE, UNPREPARE, EVERY = "NodePrepareResources", "NodeUnprepareResources", "*"
+
+
+def binding_conditions(conditions: tuple[str, ...], failures: tuple[str, ...], path: str) -> Errors:
+    """Both lists or neither, without repetition within or across them."""
+    yield from items(conditions, f"{path}.bindingConditions", label_name, BINDING_CONDITIONS_MAX)
+    yield from items(failures, f"{path}.bindingFailureConditions", label_name, BINDING_CONDITIONS_MAX)
+    yield from _repeated(conditions, f"{path}.bindingConditions")
+    yield from _repeated(failures, f"{path}.bindingFailureConditions")
+    for index, failure in enumerate(failures):
+        if failure in conditions:
+            yield invalid(
+                f"{path}.bindingFailureConditions[{index}]", failure, "bindingFailureConditions must not overlap with bindingConditions"
+            )
+    if failures and not conditions:
+        yield invalid(f"{path}.bindingConditions", conditions, "bindingConditions are required to use bindingFailureConditions")
+    if conditions and not failures:
+        yield invalid(f"{path}.bindingFailureConditions", failures, "bindingFailureConditions are required to use bindingConditions")
+
+
+def _repeated(names: tuple[str, ...], path: str) -> Errors:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield duplicate(f"{path}[{index}]", name)
+
+
+def skipped_operations(operations: tuple[str, ...], path: str) -> Errors:
+    """Who skips preparing a device must skip its counterpart too (A-22.7)."""
+
+    def operation(name: str, at: str) -> Errors:
+        if name not in (PREPARE, UNPREPARE, EVERY):
+            yield not_supported(at, name, (EVERY, PREPARE, UNPREPARE))
+
+    yield from unique_items(operations, path, operation, lambda name: name)
+    if PREPARE in operations and not {UNPREPARE, EVERY} & set(operations):
+        yield invalid(path, operations, f"{PREPARE} cannot be skipped unless {UNPREPARE} is also skipped")

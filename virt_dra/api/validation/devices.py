@@ -1,0 +1,258 @@
+"""The devices of a ResourceSlice and the counters they share (A-22.6, A-22.11, C-14.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from virt_dra.api.names import LABEL_MAX, byte_length
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.resource_v1 import (
+    Counter,
+    CounterSet,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceCounterConsumption,
+    DeviceTaint,
+    NodeAllocatableMapping,
+    NodeAllocatableOverhead,
+    NodeAllocatableResource,
+)
+from virt_dra.api.validation.capacity_policy import capacity
+from virt_dra.api.validation.device_operations import binding_conditions
+from virt_dra.api.validation.field_errors import Errors, invalid, not_found, required, too_long
+from virt_dra.api.validation.formats import (
+    QUALIFIED_MAX,
+    is_qualified_name,
+    items,
+    label,
+    map_entries,
+    qualified_name,
+    required_label,
+    shortened,
+    subdomain,
+    unique_items,
+)
+from virt_dra.api.validation.node_selectors import node_selector
+from virt_dra.api.validation.rules import Rules
+from virt_dra.api.validation.taints import TAINTS_MAX, taint
+
+ATTRIBUTES_AND_CAPACITIES_MAX = 32
+ATTRIBUTE_VALUES_MAX = 48
+ATTRIBUTE_TEXT_MAX = 64
+CONSUMPTIONS_MAX = 2
+COUNTERS_MAX = 32
+COMPATIBILITY_GROUPS_MAX = 2
+
+_NUMBER = r"(0|[1-9]\d*)"
+_PRERELEASE = rf"({_NUMBER}|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_BUILD = r"[0-9a-zA-Z-]+"
+_SEMVER = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRERELEASE}(\.{_PRERELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?",
+    re.ASCII,
+)
+"""Strict semantic versions: no leading ``v``, no leading zeros, three numbers."""
+
+_ONE_PLACE = (
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "
+    "is set to true in the ResourceSlice spec"
+)
+_NO_PLACE = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
+
+
+def device(value: Device, path: str, *, old: Device | None, places_itself: bool, rules: Rules) -> Errors:
+    """``old``: the stored device of that name; its capacity and taints, if unchanged, are not checked again.
+
+    ``places_itself``: the slice has perDeviceNodeSelection.
+    """
+    yield from label(value.name, f"{path}.name")
+    named = len(value.attributes) + len(value.capacity)
+    if named > ATTRIBUTES_AND_CAPACITIES_MAX:
+        yield invalid(path, named, f"the total number of attributes and capacities must not exceed {ATTRIBUTES_AND_CAPACITIES_MAX}")
+    values = sum(map(_value_count, value.attributes.values()))
+    if values > ATTRIBUTE_VALUES_MAX:
+        yield invalid(path, values, f"the total number of attribute values must not exceed {ATTRIBUTE_VALUES_MAX}")
+    yield from _attributes(value.attributes, f"{path}.attributes")
+    if value.capacity and (old is None or old.capacity != value.capacity):
+        shared = bool(value.allow_multiple_allocations)
+
+        def one_capacity(entry: DeviceCapacity, at: str) -> Errors:
+            yield from capacity(entry, at, shared=shared, rules=rules)
+
+        yield from map_entries(value.capacity, f"{path}.capacity", qualified_name, one_capacity, QUALIFIED_MAX)
+    yield from _consumptions(value.consumes_counters, f"{path}.consumesCounters")
+    yield from _place(value, path, places_itself)
+    if value.taints and (old is None or old.taints != value.taints):
+        yield from items(value.taints, f"{path}.taints", _taint, TAINTS_MAX)
+    if value.binding_conditions or value.binding_failure_conditions:
+        yield from binding_conditions(value.binding_conditions, value.binding_failure_conditions, path)
+    for resource, entry in value.node_allocatable_resources.items():
+        yield from _node_allocatable(resource, entry, value.capacity, f"{path}.nodeAllocatableResources[{resource}]")
+
+
+def _taint(value: DeviceTaint, path: str) -> Errors:
+    yield from taint(value, path)
+
+
+# --- attributes ---------------------------------------------------------------------------------------------------
+
+
+def _value_count(attribute: DeviceAttribute) -> int:
+    """A list counts its items, everything else (also an empty list) one."""
+    lists = (attribute.bools, attribute.ints, attribute.strings, attribute.versions)
+    return sum(len(entries) for entries in lists if entries) or 1
+
+
+def _attributes(attributes: Mapping[str, DeviceAttribute], path: str) -> Errors:
+    for name, attribute in attributes.items():
+        # Nearly all attributes are fine; only those that aren't are worth a path.
+        if not is_qualified_name(name):
+            yield from qualified_name(name, path)
+        if not _is_plain(attribute):
+            yield from _attribute(attribute, f"{path}[{shortened(name, QUALIFIED_MAX)}]")
+
+
+def _is_plain(attribute: DeviceAttribute) -> bool:
+    """Whether this is exactly one scalar without a fault."""
+    text = attribute.string
+    if text is not None and 4 * len(text) > ATTRIBUTE_TEXT_MAX and byte_length(text) > ATTRIBUTE_TEXT_MAX:
+        return False
+    scalars = (attribute.int_value is not None) + (attribute.bool_value is not None) + (text is not None)
+    lists = attribute.bools, attribute.ints, attribute.strings, attribute.versions
+    return scalars == 1 and attribute.version is None and lists == (None, None, None, None)
+
+
+def _attribute(attribute: DeviceAttribute, path: str) -> Errors:
+    if attribute.string is not None:
+        yield from _text(attribute.string, f"{path}.string")
+    if attribute.version is not None:
+        yield from _version(attribute.version, f"{path}.version")
+    for field, listed in (("bools", attribute.bools), ("ints", attribute.ints)):
+        if listed is not None and not listed:
+            yield invalid(f"{path}.{field}", listed, "must not be empty if specified")
+    for field, texts, check in (("strings", attribute.strings, _text), ("versions", attribute.versions, _version)):
+        if texts is not None and not texts:
+            yield invalid(f"{path}.{field}", texts, "must not be empty if specified")
+        yield from items(texts or (), f"{path}.{field}", check)
+    kinds = (
+        attribute.int_value, attribute.bool_value, attribute.string, attribute.version,
+        attribute.ints, attribute.bools, attribute.strings, attribute.versions,
+    )  # fmt: skip
+    given = sum(kind is not None for kind in kinds)
+    if given != 1:
+        yield invalid(path, attribute if given else "", "exactly one value must be specified")
+
+
+def _text(text: str, path: str) -> Errors:
+    if byte_length(text) > ATTRIBUTE_TEXT_MAX:
+        yield too_long(path, ATTRIBUTE_TEXT_MAX)
+
+
+def _version(text: str, path: str) -> Errors:
+    # Longer texts can't pass; not matching them keeps the pattern away from megabytes.
+    if byte_length(text) > ATTRIBUTE_TEXT_MAX:
+        yield too_long(path, ATTRIBUTE_TEXT_MAX)
+    elif not _SEMVER.fullmatch(text):
+        yield invalid(path, text, "must be a string compatible with semver.org spec 2.0.0")
+
+
+# --- counters -----------------------------------------------------------------------------------------------------
+
+
+def counter_set(value: CounterSet, path: str) -> Errors:
+    yield from required_label(value.name, f"{path}.name")
+    yield from _counters(value.counters, f"{path}.counters")
+
+
+def _counters(counters: Mapping[str, Counter], path: str) -> Errors:
+    """Any quantity is a legal counter value, even a negative one (A-22.12)."""
+    if not counters:
+        yield required(path)
+    else:
+        yield from map_entries(counters, path, label, _any_counter, LABEL_MAX, COUNTERS_MAX)
+
+
+def _any_counter(counter: Counter, path: str) -> Errors:
+    yield from ()
+
+
+def _consumptions(consumptions: tuple[DeviceCounterConsumption, ...], path: str) -> Errors:
+    """Whether a counter exists is not known here: the set may be in another slice. The allocator looks."""
+
+    def consumption(entry: DeviceCounterConsumption, at: str) -> Errors:
+        yield from required_label(entry.counter_set, f"{at}.counterSet")
+        yield from _counters(entry.counters, f"{at}.counters")
+        groups = entry.compatibility_groups
+        yield from unique_items(groups, f"{at}.compatibilityGroups", label, lambda group: group, COMPATIBILITY_GROUPS_MAX)
+
+    yield from unique_items(consumptions, path, consumption, lambda entry: entry.counter_set, CONSUMPTIONS_MAX)
+
+
+# --- where the device is ------------------------------------------------------------------------------------------
+
+
+def _place(value: Device, path: str, places_itself: bool) -> Errors:
+    if not places_itself:
+        if value.node_name is not None or value.node_selector is not None or value.all_nodes is not None:
+            yield invalid(path, None, _NO_PLACE)
+        return
+    places = []
+    if value.node_name:
+        places.append("`nodeName`")
+        yield from subdomain(value.node_name, f"{path}.nodeName")
+    elif value.node_name is not None:
+        yield invalid(f"{path}.nodeName", value.node_name, "must not be empty")
+    if value.node_selector is not None:
+        places.append("`nodeSelector`")
+        yield from node_selector(value.node_selector, f"{path}.nodeSelector")
+    if value.all_nodes:
+        places.append("`allNodes`")
+    elif value.all_nodes is not None:
+        yield invalid(f"{path}.allNodes", value.all_nodes, "must be either unset or set to true")
+    if not places:
+        yield required(path, _ONE_PLACE)
+    elif len(places) > 1:
+        yield invalid(path, f"{{{', '.join(places)}}}", _ONE_PLACE)
+
+
+# --- node-allocatable resources -----------------------------------------------------------------------------------
+
+
+def _node_allocatable(resource: str, entry: NodeAllocatableResource, capacities: Mapping[str, object], path: str) -> Errors:
+    if resource not in ("cpu", "memory") and not resource.startswith("hugepages-"):
+        yield invalid(path, resource, "must be a node allocatable resource name")
+    if entry.mapping is None and entry.overhead is None:
+        yield required(path, "at least one of mapping or overhead must be set")
+    if entry.mapping is not None:
+        yield from _mapping(entry.mapping, capacities, f"{path}.mapping")
+    if entry.overhead is not None:
+        yield from _overhead(entry.overhead, f"{path}.overhead")
+
+
+def _mapping(mapping: NodeAllocatableMapping, capacities: Mapping[str, object], path: str) -> Errors:
+    key, multiplier = mapping.capacity_key, mapping.capacity_multiplier
+    if key is None and multiplier is not None:
+        yield required(f"{path}.capacityKey", "capacityKey is required when capacityMultiplier is set")
+    elif key == "":
+        yield invalid(f"{path}.capacityKey", key, "capacityKey must not be an empty string")
+    elif key is not None and key not in capacities:
+        yield not_found(f"{path}.capacityKey", key)
+    if key is not None and multiplier is None:
+        yield required(f"{path}.capacityMultiplier", "capacityMultiplier is required when capacityKey is set")
+    if key is not None:
+        yield from _positive(multiplier, f"{path}.capacityMultiplier")
+    yield from _positive(mapping.device_multiplier, f"{path}.deviceMultiplier")
+
+
+def _positive(quantity: Quantity | None, path: str) -> Errors:
+    if quantity is not None and quantity.sign() <= 0:
+        yield invalid(path, quantity, "must be positive")
+
+
+def _overhead(overhead: NodeAllocatableOverhead, path: str) -> Errors:
+    if overhead.per_pod is None and overhead.per_container is None:
+        yield invalid(path, "", "at least one of perPod or perContainer must be set")
+    for field, quantity in (("perPod", overhead.per_pod), ("perContainer", overhead.per_container)):
+        if quantity is not None and quantity.sign() < 0:
+            yield invalid(f"{path}.{field}", quantity, "must be non-negative")

@@ -1,0 +1,159 @@
+"""One fault of an object's field, worded and rendered as apimachinery's ``field.Error`` does it.
+
+    spec.devices.requests[0].name: Invalid value: "A": a lowercase RFC 1123 label must …
+
+Rules are generators of these: each yields what it finds, so all faults of an object come at once and in the order of its
+fields. Which constructor takes what follows apimachinery: *required*, *forbidden* and *too long* show no value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.wire import Wire
+
+Errors = Iterator["FieldError"]
+
+
+class ErrorType(StrEnum):
+    """The machine-readable word of a cause in an API server's answer."""
+
+    REQUIRED = "FieldValueRequired"
+    INVALID = "FieldValueInvalid"
+    DUPLICATE = "FieldValueDuplicate"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    NOT_FOUND = "FieldValueNotFound"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+
+
+_LABELS = {
+    ErrorType.REQUIRED: "Required value",
+    ErrorType.INVALID: "Invalid value",
+    ErrorType.DUPLICATE: "Duplicate value",
+    ErrorType.NOT_SUPPORTED: "Unsupported value",
+    ErrorType.FORBIDDEN: "Forbidden",
+    ErrorType.NOT_FOUND: "Not found",
+    ErrorType.TOO_LONG: "Too long",
+    ErrorType.TOO_MANY: "Too many",
+}
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """``field`` is a path in Kubernetes notation, ``value`` the offending value as shown (empty: not shown)."""
+
+    type: ErrorType
+    field: str
+    value: str = ""
+    detail: str = ""
+
+    @property
+    def message(self) -> str:
+        """The text without the path: what a cause in an API server's answer carries."""
+        return ": ".join(part for part in (_LABELS[self.type], self.value, self.detail) if part)
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError(ErrorType.REQUIRED, field, "", detail)
+
+
+def invalid(field: str, value: object, detail: str) -> FieldError:
+    return FieldError(ErrorType.INVALID, field, rendered(value), detail)
+
+
+def each_invalid(field: str, value: object, details: Iterable[str]) -> Errors:
+    """One *invalid* for every detail, as name checks report them."""
+    for detail in details:
+        yield invalid(field, value, detail)
+
+
+def immutable(field: str, value: object) -> FieldError:
+    return invalid(field, value, "field is immutable")
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    return FieldError(ErrorType.DUPLICATE, field, rendered(value))
+
+
+def not_supported(field: str, value: object, supported: Iterable[str]) -> FieldError:
+    return FieldError(ErrorType.NOT_SUPPORTED, field, rendered(value), f"supported values: {', '.join(map(quoted, supported))}")
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError(ErrorType.FORBIDDEN, field, "", detail)
+
+
+def not_found(field: str, value: object, detail: str = "") -> FieldError:
+    return FieldError(ErrorType.NOT_FOUND, field, rendered(value), detail)
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """``limit`` in bytes. The value is never shown."""
+    return FieldError(ErrorType.TOO_LONG, field, "", f"may not be more than {limit} byte{'' if limit == 1 else 's'}")
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    return FieldError(ErrorType.TOO_MANY, field, str(count), f"must have at most {limit} item{'' if limit == 1 else 's'}")
+
+
+def rendered(value: object) -> str:
+    """A value as apimachinery shows it: text quoted, numbers and booleans plain, anything else as compact JSON."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, Quantity):
+        return quoted(str(value))
+    plain = json.dumps(_as_json(value), ensure_ascii=False, separators=(",", ":"))
+    # Go's encoder writes these so that the text is safe inside HTML and JavaScript.
+    return plain.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, Wire):
+        return value.to_wire()
+    if isinstance(value, Quantity):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return [_as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _as_json(value[key]) for key in sorted(value)}
+    return value
+
+
+_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
+
+
+def quoted(text: str) -> str:
+    """A Go string literal (``%q``): control and other unprintable characters are escaped."""
+    return f'"{"".join(map(_escaped, text))}"' if not text.isprintable() or '"' in text or "\\" in text else f'"{text}"'
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def invalid_message(kind: str, name: str, errors: Iterable[FieldError]) -> str:
+    """The API server's sentence for a refused object: ``ResourceClaim.resource.k8s.io "x" is invalid: [a, b]``.
+
+    ``kind`` is qualified by its group, except in the core group (``Pod``). Equal texts are told once; one alone has no brackets.
+    """
+    texts = list(dict.fromkeys(map(str, errors)))
+    if not texts:
+        return f"{kind} {quoted(name)} is invalid"
+    detail = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return f"{kind} {quoted(name)} is invalid: {detail}"

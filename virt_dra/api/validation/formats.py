@@ -1,0 +1,183 @@
+"""The formats that fields of several kinds share, and the limits of lists and maps (C-2.6, C-14).
+
+Driver: 1-63 bytes, a subdomain ignoring case. Pool: 1-253 bytes, each part between slashes a subdomain. Qualified name:
+``[driver/]identifier``, the identifier at most 32 bytes; fully qualified: with the slash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
+
+from virt_dra.api.meta import parse_time
+from virt_dra.api.names import byte_length, c_identifier, dns1123_label, dns1123_subdomain, label_key
+from virt_dra.api.validation.field_errors import Errors, FieldError, duplicate, each_invalid, invalid, required, too_long, too_many
+
+T = TypeVar("T")
+
+DRIVER_MAX = 63
+POOL_MAX = 253
+IDENTIFIER_MAX = 32
+QUALIFIED_MAX = DRIVER_MAX + 1 + IDENTIFIER_MAX
+
+
+def driver(name: str, path: str) -> Errors:
+    if not name:
+        yield required(path)
+        return
+    if byte_length(name) > DRIVER_MAX:
+        yield too_long(path, DRIVER_MAX)
+    yield from each_invalid(path, name, dns1123_subdomain(name.lower()))
+
+
+def pool(name: str, path: str) -> Errors:
+    if not name:
+        yield required(path)
+        return
+    if byte_length(name) > POOL_MAX:
+        yield too_long(path, POOL_MAX)
+    for part in name.split("/"):
+        yield from each_invalid(path, part, dns1123_subdomain(part))
+
+
+def label(name: str, path: str) -> Errors:
+    yield from each_invalid(path, name, dns1123_label(name))
+
+
+def required_label(name: str, path: str) -> Errors:
+    yield from label(name, path) if name else iter((required(path),))
+
+
+def subdomain(name: str, path: str) -> Errors:
+    yield from each_invalid(path, name, dns1123_subdomain(name))
+
+
+def label_name(name: str, path: str) -> Errors:
+    yield from each_invalid(path, name, label_key(name))
+
+
+def qualified_name(name: str, path: str) -> Errors:
+    """Names with more than one slash pass, as they do in Kubernetes 1.37 (C-14.2, a defect there)."""
+    for fault in _qualified_name(name):
+        yield replace(fault, field=path)
+
+
+def is_qualified_name(name: str) -> bool:
+    return not _qualified_name(name)
+
+
+@lru_cache(maxsize=4096)
+def _qualified_name(name: str) -> tuple[FieldError, ...]:
+    # Slices repeat the same few names thousands of times, hence the cache.
+    return tuple(_checked_qualified_name(name, ""))
+
+
+def _checked_qualified_name(name: str, path: str) -> Errors:
+    parts = name.split("/")
+    if len(parts) > 2:
+        return
+    if len(parts) == 2:
+        if parts[0]:
+            yield from driver(parts[0], path)
+        else:
+            yield invalid(path, "", "the domain must not be empty")
+        if not parts[1]:
+            yield invalid(path, "", "the name must not be empty")
+            return
+    if byte_length(parts[-1]) > IDENTIFIER_MAX:
+        yield too_long(path, IDENTIFIER_MAX)
+    yield from each_invalid(path, parts[-1], c_identifier(parts[-1]))
+
+
+def fully_qualified_name(name: str, path: str) -> Errors:
+    yield from qualified_name(name, path)
+    if "/" not in name:
+        yield invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash")
+
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def uid(value: str, path: str) -> Errors:
+    """A UUID of RFC 4122 in its normal form."""
+    if _UUID.fullmatch(value):
+        return
+    if _UUID.fullmatch(value.lower()):
+        rule = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters"
+    elif byte_length(value) != 36:
+        rule = f"error validating uid: invalid UUID length: {byte_length(value)}"
+    else:
+        rule = "error validating uid: invalid UUID format"
+    yield invalid(path, value, rule)
+
+
+def time(text: str | None, path: str) -> Errors:
+    """Kubernetes refuses a malformed time while decoding; this says the same with the field's path."""
+    if text is None:
+        return
+    try:
+        parse_time(text)
+    except ValueError:
+        yield invalid(path, text, "must be a time in RFC 3339, for example 2026-01-02T03:04:05Z")
+
+
+# --- lists and maps -----------------------------------------------------------------------------------------------
+
+
+def items(entries: Sequence[T], path: str, check: Callable[[T, str], Iterable[FieldError]], limit: int | None = None) -> Errors:
+    """Every entry checked at ``path[i]``. A list over its limit is reported and its entries are not looked at."""
+    if limit is not None and len(entries) > limit:
+        yield too_many(path, len(entries), limit)
+        return
+    for index, entry in enumerate(entries):
+        yield from check(entry, f"{path}[{index}]")
+
+
+def unique_items(
+    entries: Sequence[T],
+    path: str,
+    check: Callable[[T, str], Iterable[FieldError]],
+    key: Callable[[T], Hashable],
+    limit: int | None = None,
+    shown: Callable[[T], object] | None = None,
+) -> Errors:
+    """As :func:`items`, and no two entries may have the same key. ``shown`` is the value to show of a repeated one."""
+    yield from items(entries, path, check, limit)
+    if limit is not None and len(entries) > limit:
+        return
+    seen: set[Hashable] = set()
+    for index, entry in enumerate(entries):
+        if key(entry) in seen:
+            yield duplicate(f"{path}[{index}]", shown(entry) if shown else key(entry))
+        seen.add(key(entry))
+
+
+def map_entries(
+    values: Mapping[str, T],
+    path: str,
+    check_key: Callable[[str, str], Iterable[FieldError]],
+    check: Callable[[T, str], Iterable[FieldError]],
+    shown_key: int,
+    limit: int | None = None,
+) -> Errors:
+    """Every key checked at the map's own path, every value at ``path[key]`` with the key shortened to ``shown_key`` bytes."""
+    if limit is not None and len(values) > limit:
+        yield too_many(path, len(values), limit)
+        return
+    for key, value in values.items():
+        yield from check_key(key, path)
+        yield from check(value, f"{path}[{shortened(key, shown_key)}]")
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text that may fill a message, cut in the middle to ``limit`` (at least 16) bytes."""
+    limit = max(limit, 16)
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= limit:
+        return text
+    remaining = limit - len("...")
+    head, tail = raw[: (remaining + 1) // 2], raw[len(raw) - remaining // 2 :]
+    return f"{head.decode('utf-8', 'replace')}...{tail.decode('utf-8', 'replace')}"

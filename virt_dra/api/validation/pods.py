@@ -1,0 +1,105 @@
+"""The part of a Pod that names resource claims (K-3.2, C-14.6). The rest of a pod is not validated here."""
+
+from __future__ import annotations
+
+from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus, ResourceClaimReference
+from virt_dra.api.names import dns1123_subdomain
+from virt_dra.api.validation.field_errors import Errors, duplicate, each_invalid, forbidden, invalid, not_found, required
+from virt_dra.api.validation.formats import label, subdomain
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+"""On the API server's image of a static pod."""
+
+_FIXED = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def pod(obj: Pod) -> Errors:
+    seen: set[str] = set()
+    for index, claim in enumerate(obj.spec.resource_claims):
+        yield from _claim(claim, f"spec.resourceClaims[{index}]", obj, seen)
+    names = sorted({claim.name for claim in obj.spec.resource_claims if claim.name})
+    for field, containers in (("containers", obj.spec.containers), ("initContainers", obj.spec.init_containers)):
+        for index, container in enumerate(containers):
+            yield from _container_claims(container.resources.claims, f"spec.{field}[{index}].resources.claims", names)
+
+
+def pod_update(new: Pod, old: Pod) -> Errors:
+    """What a pod asks for is fixed with its creation (K-3.1)."""
+    if _asked(new) != _asked(old):
+        yield forbidden("spec", _FIXED)
+
+
+def pod_status(obj: Pod) -> Errors:
+    names = {claim.name for claim in obj.spec.resource_claims}
+    seen: set[str] = set()
+    for index, status in enumerate(obj.status.resource_claim_statuses):
+        yield from _claim_status(status, f"status.resourceClaimStatuses[{index}]", names, seen)
+
+
+def _asked(obj: Pod) -> object:
+    containers = (*obj.spec.init_containers, *obj.spec.containers)
+    return obj.spec.resource_claims, [(container.name, container.resources.claims) for container in containers]
+
+
+def _claim(claim: PodResourceClaim, path: str, owner: Pod, seen: set[str]) -> Errors:
+    if MIRROR_ANNOTATION in owner.metadata.annotations:
+        yield forbidden(path, "static pods do not support resource claims")
+    if not claim.name:
+        yield required(f"{path}.name")
+    elif claim.name in seen:
+        yield duplicate(f"{path}.name", claim.name)
+    else:
+        faults = tuple(label(claim.name, f"{path}.name"))
+        yield from faults
+        if not faults and claim.resource_claim_template_name is not None:
+            # Generated names start like this; one that can't become a name would fail much later.
+            generated = f"{owner.name}-{claim.name}"
+            final = (f"final ResourceClaim name: {fault}" for fault in dns1123_subdomain(generated))
+            yield from each_invalid(f"{path}.name", generated, final)
+    seen.add(claim.name)
+    if claim.resource_claim_name is not None and claim.resource_claim_template_name is not None:
+        yield invalid(path, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+    if claim.resource_claim_name is None and claim.resource_claim_template_name is None:
+        yield invalid(path, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+    if claim.resource_claim_name is not None:
+        yield from subdomain(claim.resource_claim_name, f"{path}.resourceClaimName")
+    if claim.resource_claim_template_name is not None:
+        yield from subdomain(claim.resource_claim_template_name, f"{path}.resourceClaimTemplateName")
+
+
+def _container_claims(claims: tuple[ResourceClaimReference, ...], path: str, names: list[str]) -> Errors:
+    """A claim appears once as a whole, or several times with different requests. Whether it has a request is not known here."""
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        at = f"{path}[{index}]"
+        if not claim.name:
+            yield required(at)
+            continue
+        if claim.name in seen:
+            yield duplicate(at, claim.name)
+        else:
+            key = f"{claim.name}/{claim.request}" if claim.request else claim.name
+            if claim.request:
+                yield from label(claim.request, f"{at}.request")
+            if key in seen:
+                yield duplicate(at, key)
+            elif not claim.request and any(other.startswith(f"{claim.name}/") for other in seen):
+                yield duplicate(at, claim.name)
+            seen.add(key)
+        if claim.name not in names:
+            listed = f": {', '.join(names)}" if names else " which is empty"
+            yield not_found(at, claim.name, f"must be one of the names in pod.spec.resourceClaims{listed}")
+
+
+def _claim_status(status: PodResourceClaimStatus, path: str, names: set[str], seen: set[str]) -> Errors:
+    if status.name not in names:
+        yield invalid(f"{path}.name", status.name, "must match the name of an entry in `spec.resourceClaims`")
+    if status.name in seen:
+        yield duplicate(f"{path}.name", status.name)
+    seen.add(status.name)
+    if status.resource_claim_name is not None:
+        yield from subdomain(status.resource_claim_name, f"{path}.resourceClaimName")

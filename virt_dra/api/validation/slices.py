@@ -1,0 +1,119 @@
+"""ResourceSlice (A-22.6, A-22.7, C-14.4).
+
+Whether consumed counters exist is not checked: counter sets may be in other slices of the pool. The allocator looks.
+"""
+
+from __future__ import annotations
+
+from virt_dra.api.resource_v1 import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+from virt_dra.api.validation.device_operations import skipped_operations
+from virt_dra.api.validation.devices import counter_set, device
+from virt_dra.api.validation.field_errors import Errors, forbidden, immutable, invalid, required
+from virt_dra.api.validation.formats import driver, fully_qualified_name, pool, subdomain, unique_items
+from virt_dra.api.validation.node_selectors import node_selector
+from virt_dra.api.validation.rules import Rules
+
+DEVICES_MAX = 128
+ADVANCED_DEVICES_MAX = 64
+"""The limit as soon as one device has taints, consumes counters or has a list attribute."""
+COUNTER_SETS_MAX = 8
+
+_ONE_PLACE = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+_UNSET_OR_TRUE = "must be either unset or set to true"
+
+
+def resource_slice(obj: ResourceSlice, old: ResourceSlice | None, rules: Rules) -> Errors:
+    """``old`` is what an update replaces, None on creation."""
+    spec, path = obj.spec, "spec"
+    yield from driver(spec.driver, f"{path}.driver")
+    yield from _pool(spec.pool, f"{path}.pool")
+    if old is not None:
+        if spec.driver != old.spec.driver:
+            yield immutable(f"{path}.driver", spec.driver)
+        if spec.pool.name != old.spec.pool.name:
+            yield immutable(f"{path}.pool.name", spec.pool.name)
+        if spec.node_name != old.spec.node_name:
+            yield immutable(f"{path}.nodeName", spec.node_name)
+    yield from _place(spec, path)
+    if spec.shared_counters and spec.devices:
+        yield invalid(path, "", "only one of `sharedCounters` or `devices` is allowed")
+    stored = {entry.name: entry for entry in old.spec.devices} if old is not None else {}
+    places_itself = bool(spec.per_device_node_selection)
+
+    def one_device(entry: Device, at: str) -> Errors:
+        yield from device(entry, at, old=stored.get(entry.name), places_itself=places_itself, rules=rules)
+
+    limit = ADVANCED_DEVICES_MAX if any(map(_is_advanced, spec.devices)) else DEVICES_MAX
+    yield from unique_items(spec.devices, f"{path}.devices", one_device, lambda entry: entry.name, limit)
+    sets = spec.shared_counters
+    yield from unique_items(sets, f"{path}.sharedCounters", counter_set, lambda entry: entry.name, COUNTER_SETS_MAX)
+    if spec.partition_type_attribute is not None:
+        yield from _partition_type(spec, spec.partition_type_attribute, path, rules)
+    yield from skipped_operations(spec.skip_node_operations, f"{path}.skipNodeOperations")
+
+
+def _pool(value: ResourcePool, path: str) -> Errors:
+    yield from pool(value.name, f"{path}.name")
+    if value.generation < 0:
+        yield invalid(f"{path}.generation", value.generation, "must be greater than or equal to zero")
+    if value.resource_slice_count <= 0:
+        yield invalid(f"{path}.resourceSliceCount", value.resource_slice_count, "must be greater than zero")
+
+
+def _place(spec: ResourceSliceSpec, path: str) -> Errors:
+    """Where the devices are: exactly one of four answers."""
+    places = []
+    if spec.node_name:
+        places.append("`nodeName`")
+        yield from subdomain(spec.node_name, f"{path}.nodeName")
+    elif spec.node_name is not None:
+        yield invalid(f"{path}.nodeName", spec.node_name, "must be either unset or set to a non-empty string")
+    if spec.node_selector is not None:
+        places.append("`nodeSelector`")
+        yield from node_selector(spec.node_selector, f"{path}.nodeSelector")
+        terms = spec.node_selector.node_selector_terms
+        if len(terms) != 1:
+            yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms or None, "must have exactly one node selector term")
+    for field, value in (("allNodes", spec.all_nodes), ("perDeviceNodeSelection", spec.per_device_node_selection)):
+        if value:
+            places.append(f"`{field}`")
+        elif value is not None:
+            yield invalid(f"{path}.{field}", value, _UNSET_OR_TRUE)
+    if not places:
+        yield required(path, _ONE_PLACE)
+    elif len(places) > 1:
+        yield invalid(path, f"{{{', '.join(places)}}}", f"{_ONE_PLACE}, but multiple fields are set")
+
+
+def _is_advanced(value: Device) -> bool:
+    if value.taints or value.consumes_counters:
+        return True
+    return any(
+        attribute.bools is not None or attribute.ints is not None or attribute.strings is not None or attribute.versions is not None
+        for attribute in value.attributes.values()
+    )
+
+
+def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules) -> Errors:
+    """Every counter-consuming device says, as a string, which type of partition it is. The full name wins over the bare one."""
+    field = f"{path}.partitionTypeAttribute"
+    if not rules.partition_types:
+        yield forbidden(field, "may not be set while the feature gate DRAPartitionableDevicesType is disabled")
+        return
+    malformed = tuple(fully_qualified_name(name, field))
+    yield from malformed
+    if not any(entry.consumes_counters for entry in spec.devices):
+        yield invalid(field, name, "may only be set on a slice which declares devices that consume counters")
+        return
+    if malformed:
+        return
+    bare = name.removeprefix(f"{spec.driver}/")
+    for index, entry in enumerate(spec.devices):
+        if not entry.consumes_counters:
+            continue
+        at = f"{path}.devices[{index}].attributes[{name}]"
+        attribute = entry.attributes.get(name, entry.attributes.get(bare))
+        if attribute is None:
+            yield required(at, "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set")
+        elif attribute.string is None:
+            yield invalid(at, attribute, "must be a string value because `partitionTypeAttribute` names this attribute")
