@@ -121,7 +121,7 @@ _REMOVED: dict[str, tuple[tuple[str, ...], ...]] = {
     "DeviceClass": (("spec", "suitableNodes"),),
     _RULE: (("spec", "deviceSelector", "deviceClassName"), ("spec", "deviceSelector", "selectors")),
 }
-"""Fields of v1alpha3 that are gone. Dropping one silently would change what the object means: who allocates, or which devices a taint hits."""
+"""Fields of v1alpha3 that are gone. Dropping one would silently change who allocates, or which devices a taint hits."""
 
 
 def _refuse_removed_fields(raw: Json, kind: str) -> None:
