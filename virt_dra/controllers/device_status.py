@@ -17,7 +17,7 @@ from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo, VirtualMach
 from virt_dra.api.meta import format_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.cluster.port import ApiError, Reader, Writer
+from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.device_resolution import (
     DEFAULTS,
@@ -36,7 +36,21 @@ from virt_dra.controllers.events import Event, outdated, warning
 from virt_dra.controllers.published_devices import PublishedDevices
 from virt_dra.scheduling.claim_references import tolerates_taint
 
-__all__ = ["Inputs", "Options", "Plan", "Resolution", "Resolved", "Settled", "Unresolved", "apply", "gather", "plan", "resolve", "settle"]
+__all__ = [
+    "Inputs",
+    "Options",
+    "Plan",
+    "Resolution",
+    "Resolved",
+    "Settled",
+    "Unresolved",
+    "apply",
+    "gather",
+    "plan",
+    "reconcile",
+    "resolve",
+    "settle",
+]
 
 DEVICES_RESOLVED: Final = "DevicesResolved"
 """Condition of a VMI with DRA devices: whether every one has an address. Its reason is that of the first device that has none."""
@@ -253,3 +267,9 @@ async def apply(writer: Writer, actions: Iterable[Action]) -> tuple[Event, ...]:
             if not outdated(error):
                 events.append(warning(action.vmi, UPDATE_FAILED, str(error)))
     return tuple(events)
+
+
+async def reconcile(cluster: Cluster, now: datetime, namespace: str = "", options: Options = DEFAULTS) -> tuple[Event, ...]:
+    """One pass: gather, plan, apply. What is to be told, and what the cluster refused, is returned."""
+    planned = plan(await gather(cluster, now, namespace, options))
+    return (*planned.events, *await apply(cluster, planned.actions))
