@@ -29,10 +29,10 @@ class Prune:
     owners: tuple[OwnerReference, ...]
 
 
-def fate(dependent: ObjectMeta, is_there: Callable[[OwnerReference], bool]) -> Keep | Collect | Prune:
-    """What becomes of an object, given which of its owners are there."""
+def fate(dependent: ObjectMeta, is_there: Callable[[OwnerReference, ObjectMeta], bool]) -> Keep | Collect | Prune:
+    """What becomes of an object, given which of its owners are there for it."""
     owners = dependent.owner_references
-    remaining = tuple(owner for owner in owners if is_there(owner))
+    remaining = tuple(owner for owner in owners if is_there(owner, dependent))
     if len(remaining) == len(owners):
         return Keep()
     return Prune(remaining) if remaining else Collect()

@@ -61,14 +61,20 @@ def resource_of(subject: TypedObject | type[TypedObject]) -> Resource:
 
 
 @lru_cache(maxsize=1024)
-def unknown_kind(api_version: str, kind: str, *, namespaced: bool | None = None, has_status: bool = True) -> type[UnknownObject]:
+def unknown_kind(api_version: str, kind: str) -> type[UnknownObject]:
     """A class that stands for a kind we have no type for, to be handed to ``get``, ``list``, ``patch``, ``delete`` and ``watch``.
 
-    ``namespaced=None`` means: namespaced, unless the kind is one of Kubernetes' own cluster-scoped kinds.
+    It is namespaced unless it is one of Kubernetes' own cluster-scoped kinds or is called ``Cluster…``, as is the custom of others.
     """
-    scope = kind not in _CLUSTER_SCOPED if namespaced is None else namespaced
-    attributes = {"API_VERSION": api_version, "KIND": kind, "PLURAL": _plural(kind), "NAMESPACED": scope, "HAS_STATUS": has_status}
+    namespaced = kind not in _CLUSTER_SCOPED and not kind.startswith("Cluster")
+    attributes = {"API_VERSION": api_version, "KIND": kind, "PLURAL": _plural(kind), "NAMESPACED": namespaced}
     return type(kind, (UnknownObject,), {**attributes, "__module__": __name__})
+
+
+def is_namespaced(api_version: str, kind: str) -> bool:
+    """Whether objects of the kind, known or not, live in namespaces."""
+    known = _NAMESPACED.get((api_version, kind))
+    return unknown_kind(api_version, kind).NAMESPACED if known is None else known
 
 
 @lru_cache(maxsize=1024)
@@ -110,11 +116,13 @@ def _plural(kind: str) -> str:
 
 
 _CLUSTER_SCOPED = frozenset({
-    "APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ComponentStatus",
+    "APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ComponentStatus",
     "CustomResourceDefinition", "DeviceClass", "FlowSchema", "IngressClass", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
     "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume", "PriorityClass", "PriorityLevelConfiguration", "RuntimeClass",
     "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment",
     "VolumeAttributesClass", "VirtualMachineClusterInstancetype", "VirtualMachineClusterPreference",
 })  # fmt: skip
+
+_NAMESPACED = {(known.API_VERSION, known.KIND): known.NAMESPACED for known in KINDS}
 
 NAMESPACE = resource_of(Namespace)

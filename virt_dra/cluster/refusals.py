@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
+from pydantic_core import PydanticSerializationError
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.validation.field_errors import quoted
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.kinds import Resource
 from virt_dra.cluster.port import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooLarge
@@ -15,7 +20,7 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 
 def not_found(resource: Resource, name: str) -> NotFound:
-    return NotFound(f'{resource} "{name}" not found')
+    return NotFound(f"{resource} {quoted(name)} not found")
 
 
 def no_such_subresource() -> NotFound:
@@ -23,16 +28,16 @@ def no_such_subresource() -> NotFound:
 
 
 def already_exists(resource: Resource, name: str) -> AlreadyExists:
-    return AlreadyExists(f'{resource} "{name}" already exists')
+    return AlreadyExists(f"{resource} {quoted(name)} already exists")
 
 
 def no_unique_name(resource: Resource, name: str) -> AlreadyExists:
     """Every name made of generateName was taken."""
-    return AlreadyExists(f'{resource} "{name}" already exists, the server was not able to generate a unique name for the object')
+    return AlreadyExists(f"{resource} {quoted(name)} already exists, the server was not able to generate a unique name for the object")
 
 
 def conflict(resource: Resource, name: str, why: str = STALE) -> Conflict:
-    return Conflict(f'Operation cannot be fulfilled on {resource} "{name}": {why}')
+    return Conflict(f"Operation cannot be fulfilled on {resource} {quoted(name)}: {why}")
 
 
 def uid_differs(resource: Resource, name: str, wanted: str, found: str) -> Conflict:
@@ -43,7 +48,7 @@ def uid_differs(resource: Resource, name: str, wanted: str, found: str) -> Confl
 def deletion_precondition(resource: Resource, name: str, what: str, wanted: str, found: str, hint: str) -> Conflict:
     """``what`` is ``UID`` or ``ResourceVersion``. (Here the API server names the kind, not the resource.)"""
     return Conflict(
-        f'Operation cannot be fulfilled on {resource.group_kind} "{name}": the {what} in the precondition ({wanted}) '
+        f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: the {what} in the precondition ({wanted}) "
         f"does not match the {what} in record ({found}). The object might have been {hint}"
     )
 
@@ -53,7 +58,7 @@ def invalid(subject: str, name: str, causes: Iterable[Cause]) -> Invalid:
     found = tuple(causes)
     texts = tuple(dict.fromkeys(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in found))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    return Invalid(f'{subject} "{name}" is invalid: {listed}', found)
+    return Invalid(f"{subject} {quoted(name)} is invalid: {listed}", found)
 
 
 def version_required(resource: Resource, name: str) -> Invalid:
@@ -63,7 +68,7 @@ def version_required(resource: Resource, name: str) -> Invalid:
 
 
 def forbidden(resource: Resource, name: str, why: str) -> Forbidden:
-    return Forbidden(f'{resource} "{name}" is forbidden: {why}')
+    return Forbidden(f"{resource} {quoted(name)} is forbidden: {why}")
 
 
 def too_large(size: int) -> TooLarge:
@@ -75,7 +80,7 @@ def too_old(version: int, oldest: int) -> Gone:
 
 
 def bad_version(text: str) -> BadRequest:
-    return BadRequest(f'invalid resource version: "{text}" is not a number')
+    return BadRequest(f"invalid resource version: {quoted(text)} is not a number")
 
 
 def bad_patch(detail: str) -> Invalid:
@@ -98,5 +103,40 @@ def nameless(resource: Resource) -> Invalid:
 def renamed(resource: Resource, name: str) -> Invalid:
     """A patch that changes the name."""
     return invalid(
-        resource.group_kind, name, (Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": field is immutable'),)
+        resource.group_kind, name, (Cause("metadata.name", "FieldValueInvalid", f"Invalid value: {quoted(name)}: field is immutable"),)
     )
+
+
+def other_namespace() -> BadRequest:
+    return BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_size(obj: TypedObject) -> None:
+    """Raises :class:`TooLarge`."""
+    try:
+        size = len(obj.model_dump_json(by_alias=True, exclude_unset=True).encode())
+    except PydanticSerializationError:  # lone surrogates, which JSON can smuggle in, are no UTF-8
+        size = len(json.dumps(obj.to_wire()))
+    if size > SIZE_LIMIT:
+        raise too_large(size)
+
+
+def check_identity(resource: Resource, patched: object) -> None:
+    """Raises :class:`BadRequest` if a patch made another kind of object."""
+    if not isinstance(patched, dict):
+        raise BadRequest("a patch must leave an object")
+    for field, word, expected in (("apiVersion", "API version", resource.api_version), ("kind", "kind", resource.kind)):
+        if patched.get(field) != expected:
+            raise BadRequest(f"the {word} in the data ({patched.get(field)}) does not match the expected {word} ({expected})")
+
+
+def is_version(text: str) -> bool:
+    """Whether it is a resourceVersion as this cluster and etcd make them."""
+    return text.isascii() and text.isdigit() and len(text) <= 20
+
+
+def parsed_version(text: str) -> int:
+    """Raises :class:`BadRequest`."""
+    if not is_version(text):
+        raise bad_version(text)
+    return int(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from virt_dra.api.core_v1 import Pod, PodStatus
+from virt_dra.api.core_v1 import Namespace, Pod, PodStatus
 from virt_dra.api.defaults import retimed_taint
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim
@@ -20,11 +20,13 @@ W = TypeVar("W", bound=Wire)
 
 
 def for_create(resource: Resource, obj: O) -> O:
-    """Without the status that only the subresource may set; a pod starts Pending (C-13.1)."""
+    """Without the status that only the subresource may set; a pod starts Pending, a namespace Active (C-13.1)."""
     if resource.keeps_status_on_create:
         return obj
     bare = without(obj, "status")
-    return bare.with_(status=PodStatus(phase="Pending")) if isinstance(bare, Pod) else bare
+    if isinstance(bare, Pod):
+        return bare.with_(status=PodStatus(phase="Pending"))
+    return bare.with_(status={"phase": "Active"}) if isinstance(bare, Namespace) else bare
 
 
 def for_update(resource: Resource, submitted: O, stored: O, now: str) -> O:
@@ -53,6 +55,18 @@ def for_status_update(submitted: O, stored: O) -> O:
     if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim):
         return updated.with_(status=_without_stale_devices(updated, stored).status) if updated.status.devices else updated
     return updated
+
+
+def marked_for_deletion(obj: TypedObject, now: str) -> TypedObject:
+    """What remains of a deleted object until its finalizers (of a namespace: its content) are gone."""
+    meta = obj.metadata.with_(deletion_timestamp=now, deletion_grace_period_seconds=0)
+    marked = obj.with_(metadata=next_generation(meta) if meta.generation else meta)
+    return marked.with_(status={"phase": "Terminating"}) if isinstance(marked, Namespace) else marked
+
+
+def finalized(new: ObjectMeta, old: ObjectMeta) -> bool:
+    """Whether an update removes the last finalizer of an object marked for deletion, which ends it. Not during a grace period."""
+    return old.deletion_timestamp is not None and not new.finalizers and not old.deletion_grace_period_seconds
 
 
 def next_generation(meta: ObjectMeta) -> ObjectMeta:
