@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from virt_dra.api.wire import Bool, Int, List, Map, Object, Str, Wire
+from virt_dra.api.wire import Bool, Int, Json, List, Map, Object, Str, Wire
 
 
 class OwnerReference(Wire):
@@ -19,10 +19,23 @@ class OwnerReference(Wire):
     block_owner_deletion: Bool | None = None
 
 
+class ManagedFieldsEntry(Wire):
+    """Who wrote which fields. Kept as given: nothing here computes field ownership."""
+
+    manager: Str = ""
+    operation: Str = ""
+    api_version: Str = ""
+    time: Str | None = None
+    fields_type: Str = ""
+    fields_v1: Json | None = None
+    subresource: Str = ""
+
+
 class ObjectMeta(Wire):
     name: Str = ""
     generate_name: Str = ""
     namespace: Str = ""
+    self_link: Str = ""
     uid: Str = ""
     resource_version: Str = ""
     generation: Int | None = None
@@ -33,6 +46,7 @@ class ObjectMeta(Wire):
     annotations: Map[Str] = {}
     owner_references: List[OwnerReference] = ()
     finalizers: List[Str] = ()
+    managed_fields: List[ManagedFieldsEntry] = ()
 
     @property
     def controller_owner(self) -> OwnerReference | None:

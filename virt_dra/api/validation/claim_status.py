@@ -48,9 +48,7 @@ def claim_status_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
         yield from _allocation(status.allocation, "status.allocation", request_names(new.spec.devices))
     elif status.allocation is not None and status.allocation != before.allocation:
         yield invalid("status.allocation", None, "field cannot be modified once set")
-    yield from unique_items(
-        status.reserved_for, "status.reservedFor", _consumer, lambda entry: entry.uid, RESERVED_FOR_MAX, shown=_shown_consumer
-    )
+    yield from unique_items(status.reserved_for, "status.reservedFor", _consumer, lambda entry: entry.uid, RESERVED_FOR_MAX)
     if status.reserved_for and status.allocation is None:
         yield forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
     elif new.metadata.deletion_timestamp is not None and any(entry not in before.reserved_for for entry in status.reserved_for):
@@ -63,10 +61,6 @@ def claim_status_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
 
 def _key(device: DeviceRequestAllocationResult | AllocatedDeviceStatus) -> DeviceKey:
     return (device.driver, device.pool, device.device, device.share_id)
-
-
-def _shown_consumer(entry: ResourceClaimConsumerReference) -> object:
-    return {"uid": entry.uid}
 
 
 def _shown_device(device: AllocatedDeviceStatus) -> object:
