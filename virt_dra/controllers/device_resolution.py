@@ -346,7 +346,7 @@ class _Search:
             message = f"ResourceClaim {name} is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
             return Unresolved(subject, NOT_ALLOCATED, "pending", message, name)
         if not self._reserved(claim):
-            holders = ", ".join(f"{c.resource} {c.name}" for c in claim.status.reserved_for) or "nobody"
+            holders = ", ".join(f"{c.resource} {c.name} {c.uid}".rstrip() for c in claim.status.reserved_for) or "nobody"
             message = (
                 f"ResourceClaim {name} is allocated but not reserved for pod {self.pod.name} (reserved for: {holders}); "
                 "waiting for the scheduler to reserve it"
@@ -421,7 +421,8 @@ class _Search:
         if pool is not None and not pool.complete:
             announced = " or ".join(str(count) for count in pool.announced)
             message = (
-                f"generation {pool.generation} of {where} announces {announced} slices, seen {len(pool.slices)}; waiting for the driver"
+                f"generation {pool.generation} of {where} has {len(pool.slices)} slices and announces a resourceSliceCount of {announced}; "
+                "waiting for the driver to publish it whole"
             )
             return unresolved(POOL_INCOMPLETE, "pending", message)
         found = pool.devices(result.device) if pool is not None else ()
