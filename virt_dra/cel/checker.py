@@ -1,0 +1,385 @@
+"""The type checker: names, overloads, literals (L-2.*, L-3.*). It reports every fault it finds and fills the tree with what it learnt."""
+
+from __future__ import annotations
+
+from virt_dra.cel.environment import Environment
+from virt_dra.cel.errors import Issue
+from virt_dra.cel.functions.registry import Overload
+from virt_dra.cel.literals import invalid_literal
+from virt_dra.cel.nodes import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    Logic,
+    MapNode,
+    Message,
+    Node,
+    OptionalMap,
+    Select,
+    Variable,
+)
+from virt_dra.cel.steps import Step, run
+from virt_dra.cel.types import BOOL, DYN, ERROR, INT, Kind, Type, Types, Unifier, format_in_issue, is_dyn, most_general
+from virt_dra.cel.types import SHARED as SHARED_TYPES
+
+_SORTABLE = ("int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes")
+
+
+def check(root: Node, environment: Environment) -> list[Issue]:
+    """Check a tree in place; no issues mean that it is well typed. Raises TypeTooLarge."""
+    checker = _Checker(environment)
+    run(checker.visit(root))
+    if not checker.issues:
+        checker.settle()
+    return checker.issues
+
+
+class _Checker:
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._types = Types(SHARED_TYPES)
+        self._unifier = Unifier(self._types)
+        self._scope: dict[str, list[Variable]] = {}
+        self._variables: list[Variable] = []
+        self._visited: list[Node] = []
+        self.issues: list[Issue] = []
+
+    def settle(self) -> None:
+        """Replace type variables everywhere by what they came to stand for."""
+        for node in self._visited:
+            node.type = self._unifier.resolve(node.type, close=True)
+        for variable in self._variables:
+            variable.type = self._unifier.resolve(variable.type, close=True)
+
+    def _issue(self, offset: int, message: str) -> None:
+        self.issues.append(Issue(offset, message))
+
+    def _mismatch(self, node: Node, wanted: Type, given: Type) -> None:
+        self._issue(node.offset, f"expected type '{self._shown(wanted)}' but found '{self._shown(given)}'")
+
+    def _shown(self, shown: Type) -> str:
+        return format_in_issue(self._unifier.resolve(shown, close=True))
+
+    def _undeclared(self, offset: int, name: str) -> None:
+        self._issue(offset, f"undeclared reference to '{name}' (in container '')")
+
+    # --- scopes ---
+
+    def _enter(self, variable: Variable, bound: Type) -> None:
+        variable.type = bound
+        variable.slot = len(self._variables)
+        self._variables.append(variable)
+        self._scope.setdefault(variable.name, []).append(variable)
+
+    def _leave(self, variable: Variable) -> None:
+        self._scope[variable.name].pop()
+
+    def _local(self, name: str) -> Variable | None:
+        found = self._scope.get(name)
+        return found[-1] if found else None
+
+    # --- visits ---
+
+    def visit(self, node: Node) -> Step[Type]:
+        """Check one node and what is below it; the result is also stored in ``node.type``."""
+        self._visited.append(node)
+        match node:
+            case Literal():
+                pass
+            case Ident():
+                node.type = self._ident(node)
+            case Select():
+                node.type = yield self._select(node)
+            case Call():
+                node.type = yield self._call(node)
+            case Logic():
+                node.type = yield self._logic(node)
+            case ListNode():
+                node.type = yield self._list(node)
+            case MapNode():
+                node.type = yield self._map(node)
+            case Comprehension():
+                node.type = yield self._comprehension(node)
+            case Bind():
+                node.type = yield self._bind(node)
+            case OptionalMap():
+                node.type = yield self._optional_map(node)
+            case Message():
+                node.type = yield self._message(node)
+        return node.type
+
+    def _ident(self, node: Ident) -> Type:
+        variable = self._local(node.name)
+        if variable is not None:
+            node.variable = variable
+            return variable.type
+        name = node.name.removeprefix(".")
+        declared = self._environment.variables.get(name)
+        if declared is not None:
+            node.name = name
+            return declared
+        named = self._environment.type_names.get(name)
+        if named is not None:
+            node.name = name
+            return self._types.type_of(named)
+        self._undeclared(node.offset, node.name)
+        return ERROR
+
+    def _qualified(self, node: Node) -> str | None:
+        """``a.b.c`` for a chain of plain selections from a name that is no local variable."""
+        names: list[str] = []
+        while isinstance(node, Select):
+            if node.test or node.optional:
+                return None
+            names.append(node.name)
+            node = node.operand
+        if not isinstance(node, Ident) or self._local(node.name) is not None:
+            return None
+        names.append(node.name.removeprefix("."))
+        return ".".join(reversed(names))
+
+    def _select(self, node: Select) -> Step[Type]:
+        qualified = self._qualified(node)
+        named = self._environment.type_names.get(qualified) if qualified is not None else None
+        if named is not None:
+            node.constant = qualified
+            return self._types.type_of(named)
+        operand: Type = yield self.visit(node.operand)
+        operand = self._unifier.resolve(operand)
+        inside = operand.params[0] if operand.name == "optional_type" and operand.params else operand
+        result = ERROR
+        if inside.kind is Kind.MAP:
+            result = inside.params[1]
+        elif inside.kind is Kind.OBJECT:
+            field = self._environment.objects.get(inside.name, {}).get(node.name)
+            if field is None:
+                self._issue(node.offset, f"undefined field '{node.name}'")
+            else:
+                result = field.type
+        elif inside.kind is Kind.PARAM:
+            self._unifier.assignable(DYN, inside)
+            result = DYN
+        else:
+            if not is_dyn(inside):
+                self._issue(node.offset, f"type '{self._shown(inside)}' does not support field selection")
+            result = DYN
+        if inside is not operand or node.optional:
+            result = self._types.optional_of(result)
+        return BOOL if node.test else self._unifier.resolve(result)
+
+    def _call(self, node: Call) -> Step[Type]:
+        functions = self._environment.functions.functions
+        arguments: list[Type] = []
+        for argument in node.args:
+            given: Type = yield self.visit(argument)
+            arguments.append(given)
+        if node.target is not None:
+            prefix = self._qualified(node.target)
+            if prefix is not None and f"{prefix}.{node.function}" in functions:
+                node.function = f"{prefix}.{node.function}"
+                node.target = None
+            else:
+                receiver: Type = yield self.visit(node.target)
+                arguments.insert(0, receiver)
+        declared = functions.get(node.function) or functions.get(node.function.removeprefix("."))
+        if declared is None:
+            self._undeclared(node.offset, node.function)
+            return ERROR
+        node.function = declared[0].function
+        result = self._resolve(node, declared, arguments)
+        self._check_literals(node)
+        return result
+
+    def _resolve(self, node: Call, declared: list[Overload], arguments: list[Type]) -> Type:
+        member = node.target is not None
+        matching: list[Overload] = []
+        result: Type | None = None
+        for overload in declared:
+            if overload.member is not member:
+                continue
+            renamed = {param: self._unifier.fresh() for param in overload.variables} if overload.variables else None
+            params = overload.params
+            if renamed:
+                params = tuple(self._unifier.resolve(param, local=renamed) for param in params)
+            if not self._unifier.all_assignable(tuple(arguments), params):
+                continue
+            matching.append(overload)
+            candidate = self._unifier.resolve(overload.result, local=renamed)
+            if result is None:
+                result = candidate
+            elif not is_dyn(result) and candidate is not result:
+                result = DYN
+        if result is None:
+            shown = [self._shown(argument) for argument in arguments]
+            applied = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
+            self._issue(node.offset, f"found no matching overload for '{node.function}' applied to '{applied}'")
+            return ERROR
+        node.overloads = tuple(matching)
+        if all(overload.implementation is None for overload in matching) and node.function != "_?_:_":
+            self._issue(node.offset, f"function '{node.function}' is not supported by this version of virt-dra yet")
+        return result
+
+    def _check_literals(self, node: Call) -> None:
+        for argument in node.args:
+            if isinstance(argument, Literal):
+                complaint = invalid_literal(node.function, node.target is not None, node.args.index(argument), argument.value)
+                if complaint is not None:
+                    self._issue(argument.offset, complaint)
+
+    def _logic(self, node: Logic) -> Step[Type]:
+        for term in node.terms:
+            given: Type = yield self.visit(term)
+            if not self._unifier.assignable(given, BOOL):
+                self._mismatch(term, BOOL, given)
+        return BOOL
+
+    def _join(self, node: Node, previous: Type | None, given: Type) -> Type:
+        if previous is None:
+            return given
+        if self._unifier.assignable(previous, given):
+            return most_general(previous, given)
+        self._mismatch(node, previous, given)
+        return ERROR
+
+    def _unwrapped(self, node: Node, given: Type) -> Type:
+        """The type inside an optional element's type."""
+        given = self._unifier.resolve(given)
+        if given.name == "optional_type" and given.params:
+            return given.params[0]
+        if not is_dyn(given):
+            self._mismatch(node, self._types.optional_of(given), given)
+        return given
+
+    def _list(self, node: ListNode) -> Step[Type]:
+        element: Type | None = None
+        for item, optional in node.elements:
+            given: Type = yield self.visit(item)
+            if optional:
+                given = self._unwrapped(item, given)
+            element = self._join(item, element, given)
+        return self._types.list_of(element if element is not None else self._unifier.fresh())
+
+    def _map(self, node: MapNode) -> Step[Type]:
+        keys: Type | None = None
+        values: Type | None = None
+        for key, value, optional in node.entries:
+            key_type: Type = yield self.visit(key)
+            keys = self._join(key, keys, key_type)
+            value_type: Type = yield self.visit(value)
+            if optional:
+                value_type = self._unwrapped(value, value_type)
+            values = self._join(value, values, value_type)
+        if keys is None or values is None:
+            keys, values = self._unifier.fresh(), self._unifier.fresh()
+        return self._types.map_of(keys, values)
+
+    def _message(self, node: Message) -> Step[Type]:
+        for _, value, _, _ in node.fields:
+            yield self.visit(value)
+        name = node.name.removeprefix(".")
+        if name in self._environment.objects or name.startswith("google.protobuf."):
+            self._issue(node.offset, f"message literals ({name}{{…}}) are not supported by this version of virt-dra yet")
+        elif name in self._environment.type_names:
+            self._issue(node.offset, f"'{name}' is not a message type")
+        else:
+            self._undeclared(node.offset, node.name)
+        return ERROR
+
+    # --- macros ---
+
+    def _ranges(self, node: Comprehension, over: Type) -> tuple[Type, Type]:
+        """Types of the first and the second variable (the first alone: a list's element, a map's key)."""
+        over = self._unifier.resolve(over)
+        if over.kind is Kind.LIST:
+            return (INT, over.params[0]) if node.second is not None else (over.params[0], DYN)
+        if over.kind is Kind.MAP:
+            return over.params[0], over.params[1]
+        if is_dyn(over) or over.kind is Kind.PARAM:
+            self._unifier.assignable(DYN, over)
+            return DYN, DYN
+        self._issue(
+            node.range.offset,
+            f"expression of type '{self._shown(over)}' cannot be range of a comprehension (must be list, map, or dynamic)",
+        )
+        return ERROR, ERROR
+
+    def _comprehension(self, node: Comprehension) -> Step[Type]:
+        over: Type = yield self.visit(node.range)
+        first, second = self._ranges(node, over)
+        self._enter(node.variable, first)
+        if node.second is not None:
+            self._enter(node.second, second)
+        if node.condition is not None:
+            condition: Type = yield self.visit(node.condition)
+            self._require_choice(node, condition)
+        body: Type = yield self.visit(node.body)
+        if node.second is not None:
+            self._leave(node.second)
+        self._leave(node.variable)
+        return self._macro_result(node, over, first, body)
+
+    def _require_choice(self, node: Comprehension, condition: Type) -> None:
+        if not self._unifier.assignable(BOOL, condition):
+            self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '({self._shown(condition)}, dyn, dyn)'")
+
+    def _macro_result(self, node: Comprehension, over: Type, first: Type, body: Type) -> Type:
+        if node.macro in ("all", "exists"):
+            if not self._unifier.assignable(BOOL, body):
+                self._mismatch(node.body, BOOL, body)
+            return BOOL
+        if node.macro == "exists_one":
+            self._require_choice(node, body)
+            return BOOL
+        if node.macro == "filter":
+            self._require_choice(node, body)
+            return self._types.list_of(first)
+        if node.macro in ("map", "transformList"):
+            return self._types.list_of(body)
+        if node.macro == "transformMap":
+            return self._types.map_of(self._unifier.resolve(first), body)
+        if node.macro == "transformMapEntry":
+            keys, values = self._unifier.fresh(), self._unifier.fresh()
+            wanted = self._types.map_of(keys, values)
+            if not self._unifier.assignable(wanted, body):
+                self._issue(
+                    node.offset, f"found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), {self._shown(body)})'"
+                )
+            return wanted
+        return self._sorted(node, over, first, body)
+
+    def _sorted(self, node: Comprehension, over: Type, first: Type, key: Type) -> Type:
+        over, key = self._unifier.resolve(over), self._unifier.resolve(key)
+        if not (over.kind is Kind.LIST or is_dyn(over)) or not (key.name in _SORTABLE or is_dyn(key) or key.kind is Kind.PARAM):
+            applied = f"{self._shown(over)}.(list({self._shown(key)}))"
+            self._issue(node.offset, f"found no matching overload for '@sortByAssociatedKeys' applied to '{applied}'")
+        return self._types.list_of(first)
+
+    def _bind(self, node: Bind) -> Step[Type]:
+        value: Type = yield self.visit(node.value)
+        self._enter(node.variable, value)
+        body: Type = yield self.visit(node.body)
+        self._leave(node.variable)
+        return body
+
+    def _optional_map(self, node: OptionalMap) -> Step[Type]:
+        target: Type = yield self.visit(node.target)
+        inside = self._unifier.fresh()
+        name = "optFlatMap" if node.flat else "optMap"
+        if not self._unifier.assignable(self._types.optional_of(inside), target):
+            self._issue(node.offset, f"found no matching overload for 'hasValue' applied to '{self._shown(target)}.()'")
+            inside = ERROR
+        self._enter(node.variable, self._unifier.resolve(inside))
+        body: Type = yield self.visit(node.body)
+        self._leave(node.variable)
+        if not node.flat:
+            return self._types.optional_of(body)
+        flat = self._types.optional_of(self._unifier.fresh())
+        if not self._unifier.assignable(flat, body):
+            self._issue(
+                node.offset, f"found no matching overload for '_?_:_' applied to '(bool, {self._shown(body)}, optional_type(dyn))' ({name})"
+            )
+            return ERROR
+        return flat

@@ -1,0 +1,319 @@
+"""From a checked tree to Python source, and from there to a function.
+
+Source is built only from fixed pieces, numbers of variables and constants, and literals rendered by :func:`ascii`; no text of the expression
+reaches ``compile()``. Two forms are made of one tree:
+
+* *plain*: ``a and b``, short-circuiting left to right. As long as nothing fails, that is what CEL says.
+* *careful*, made only when the plain one failed once: ``&&``, ``||``, all and exists take failures of one side as values, since
+  ``false && failure`` is false in either order.
+
+Deeply nested source would meet limits of Python's own parser; beyond MAX_NESTING a sub-expression becomes a function of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from virt_dra.cel import runtime
+from virt_dra.cel.budget import Budget
+from virt_dra.cel.environment import Environment
+from virt_dra.cel.errors import CompileError, EvaluationError
+from virt_dra.cel.functions.registry import Overload
+from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
+from virt_dra.cel.steps import Step, run
+from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
+from virt_dra.cel.values import TypeValue, UInt, Value
+
+MAX_NESTING = 30
+
+Compiled = Callable[[Mapping[str, Value], Budget], Value]
+"""Takes the variables' values and what the evaluation may do."""
+
+_FAILURES = (EvaluationError, KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What generated code and library functions may raise; anything but an EvaluationError means that a value's type did not fit."""
+
+_NATIVE = frozenset((BOOL, INT, UINT, DOUBLE, STRING, BYTES))
+_ORDERED = _NATIVE | {TIMESTAMP, DURATION}
+_COMPARISONS = {"_==_": "==", "_!=_": "!=", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
+
+
+class Code(NamedTuple):
+    """A piece of source that may stand as an operand, and how deeply it nests."""
+
+    text: str
+    depth: int = 0
+
+
+@dataclass(slots=True)
+class Program:
+    """A compiled expression. Create it with :func:`compile_tree`."""
+
+    expression: str
+    type: Type
+    _root: Node
+    _environment: Environment
+    _plain: Compiled
+    _careful: Compiled | None = None
+
+    def evaluate(self, variables: Mapping[str, Value]) -> Value:
+        """The value for these variables (missing ones fail where they are used). Raises EvaluationError."""
+        try:
+            return self._plain(variables, Budget())
+        except _FAILURES:
+            pass
+        except RecursionError:
+            raise EvaluationError("the expression nests too deeply to be evaluated here") from None
+        if self._careful is None:
+            self._careful = _Emitter(self._environment, careful=True).function(self._root)
+        try:
+            return self._careful(variables, Budget())
+        except EvaluationError:
+            raise
+        except _FAILURES:
+            raise EvaluationError("no such overload") from None
+        except RecursionError:
+            raise EvaluationError("the expression nests too deeply to be evaluated here") from None
+
+
+def compile_tree(expression: str, root: Node, environment: Environment) -> Program:
+    """Compile a tree that was checked without issues."""
+    plain = _Emitter(environment, careful=False).function(root)
+    return Program(expression, root.type, root, environment, plain)
+
+
+class _Emitter:
+    def __init__(self, environment: Environment, *, careful: bool) -> None:
+        self._environment = environment
+        self._careful = careful
+        self._constants: dict[str, Value] = {name: getattr(runtime, name) for name in runtime.__all__}
+        self._implementations: dict[int, str] = {}
+        self._functions: list[str] = []
+        self._scope: list[Variable] = []
+        self._lazy: set[int] = set()
+
+    def function(self, root: Node) -> Compiled:
+        code: Code = run(self._emit(root))
+        source = "\n".join((*self._functions, f"def program(e, b): return {code.text}"))
+        namespace: dict[str, Value] = {"__builtins__": {}, "dispatch": self._environment.functions.dispatch, **self._constants}
+        try:
+            # the one place where source becomes code; see the module's docstring for why it is ours alone
+            exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102
+        except (RecursionError, MemoryError):
+            raise CompileError("compilation failed: the expression is too complex") from None
+        program = namespace["program"]
+        if not callable(program):
+            raise TypeError("generated source defines no function")
+        return program
+
+    # --- pieces ---
+
+    def _constant(self, value: Value) -> str:
+        name = f"k{len(self._constants)}"
+        self._constants[name] = value
+        return name
+
+    def _implementation(self, overload: Overload) -> str:
+        name = self._implementations.get(id(overload))
+        if name is None:
+            name = self._implementations[id(overload)] = self._constant(overload.implementation)
+        return name
+
+    def _literal(self, node: Literal) -> Code:
+        if node.type is UINT and isinstance(node.value, int):
+            return Code(self._constant(UInt(node.value)))
+        text = ascii(node.value)
+        return Code(f"({text})" if text.startswith("-") or isinstance(node.value, (int, float)) else text)
+
+    def _emit(self, node: Node) -> Step[Code]:
+        """Source for a node; a deep one is moved into a function that takes the macro variables in scope."""
+        code: Code
+        match node:
+            case Literal():
+                return self._literal(node)
+            case Ident():
+                return self._ident(node)
+            case Select():
+                code = yield self._select(node)
+            case Call():
+                code = yield self._call(node)
+            case Logic():
+                code = yield self._logic(node)
+            case ListNode():
+                code = yield self._list(node)
+            case MapNode():
+                code = yield self._map(node)
+            case Comprehension():
+                code = yield self._comprehension(node)
+            case Bind():
+                code = yield self._bind(node)
+            case OptionalMap():
+                code = yield self._optional_map(node)
+            case _:
+                raise TypeError(f"{type(node).__name__} has no translation")
+        if code.depth > MAX_NESTING:
+            name = f"h{len(self._functions)}"
+            parameters = ", ".join(("e", "b", *(f"v{variable.slot}" for variable in self._scope)))
+            self._functions.append(f"def {name}({parameters}): return {code.text}")
+            return Code(f"{name}({parameters})")
+        return code
+
+    def _many(self, nodes: list[Node]) -> Step[list[Code]]:
+        codes: list[Code] = []
+        for node in nodes:
+            code: Code = yield self._emit(node)
+            codes.append(code)
+        return codes
+
+    def _boolean(self, node: Node) -> Step[Code]:
+        code: Code = yield self._emit(node)
+        return code if node.type is BOOL else Code(f"boolean({code.text})", code.depth + 1)
+
+    def _ident(self, node: Ident) -> Code:
+        if node.variable is not None:
+            slot = node.variable.slot
+            return Code(f"demand(v{slot})" if slot in self._lazy else f"v{slot}")
+        if node.name in self._environment.variables:
+            return Code(f"e[{ascii(node.name)}]")
+        return Code(self._type_constant(node.name))
+
+    def _type_constant(self, name: str) -> str:
+        return self._constant(TypeValue(self._environment.type_names[name].name))
+
+    def _select(self, node: Select) -> Step[Code]:
+        if node.constant is not None:
+            return Code(self._type_constant(node.constant))
+        operand: Code = yield self._emit(node.operand)
+        kind, name = node.operand.type, ascii(node.name)
+        depth = operand.depth + 1
+        if node.test:
+            test = "has_key" if kind.kind is Kind.MAP else "has"
+            return Code(f"{test}({operand.text}, {name})", depth)
+        if kind.kind is Kind.OBJECT and not node.optional:
+            field = self._environment.objects[kind.name][node.name]
+            return Code(f"{operand.text}.{field.attribute}", depth)
+        if node.optional:
+            return Code(f"optional_select({operand.text}, {name})", depth)
+        if kind.kind is Kind.MAP and not self._careful:
+            return Code(f"{operand.text}[{name}]", depth)
+        return Code(f"select({operand.text}, {name})", depth)
+
+    def _logic(self, node: Logic) -> Step[Code]:
+        terms: list[Code] = []
+        for term in node.terms:
+            code: Code = yield self._boolean(term)
+            terms.append(code)
+        depth = max(term.depth for term in terms) + 1
+        if self._careful:
+            name = "both" if node.function == "_&&_" else "either"
+            return Code(f"{name}({', '.join(f'lambda: {term.text}' for term in terms)})", depth)
+        joined = (" and " if node.function == "_&&_" else " or ").join(term.text for term in terms)
+        return Code(f"({joined})", depth)
+
+    def _call(self, node: Call) -> Step[Code]:
+        if node.function == "_?_:_":
+            condition: Code = yield self._boolean(node.args[0])
+            chosen: list[Code] = yield self._many(node.args[1:])
+            depth = max(condition.depth, *(code.depth for code in chosen)) + 1
+            return Code(f"({chosen[0].text} if {condition.text} else {chosen[1].text})", depth)
+        operands = ([node.target] if node.target is not None else []) + node.args
+        codes: list[Code] = yield self._many(operands)
+        depth = max((code.depth for code in codes), default=0) + 1
+        types = [operand.type for operand in operands]
+        short = self._operator(node.function, types, codes)
+        if short is not None:
+            return Code(short, depth)
+        arguments = ", ".join(code.text for code in codes)
+        overloads = [overload for overload in node.overloads if overload.implementation is not None]
+        if len(node.overloads) == 1 and all(map(_settled, node.overloads[0].params, types)):
+            budget = "b, " if overloads[0].budget else ""
+            return Code(f"{self._implementation(overloads[0])}({budget}{arguments})", depth)
+        member = node.target is not None
+        return Code(f"dispatch(b, {ascii(node.function)}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
+
+    def _operator(self, function: str, types: list[Type], codes: list[Code]) -> str | None:
+        """Source for the operators that Python's own suffice for, given what is known of the operands."""
+        if function in _COMPARISONS:
+            one, two = types
+            sign = _COMPARISONS[function]
+            if one is two and one in (_NATIVE if sign in ("==", "!=") else _ORDERED):
+                return f"({codes[0].text} {sign} {codes[1].text})"
+            if sign in ("==", "!=") and (STRING in types or BYTES in types):
+                return f"({codes[0].text} {sign} {codes[1].text})"
+            return None
+        if function == "!_" and types[0] is BOOL:
+            return f"(not {codes[0].text})"
+        if function == "_[_]":
+            container, key = types
+            if container.kind is Kind.MAP and key is STRING and not self._careful:
+                return f"{codes[0].text}[{codes[1].text}]"
+            if is_dyn(container):
+                return f"index({codes[0].text}, {codes[1].text})"
+        if function == "@in" and types[1].kind is Kind.MAP and types[0] is STRING:
+            return f"({codes[0].text} in {codes[1].text})"
+        if function == "@in" and types[1].kind is Kind.LIST and types[0] is STRING:
+            return f"({codes[0].text} in {codes[1].text})"
+        return None
+
+    def _list(self, node: ListNode) -> Step[Code]:
+        codes: list[Code] = yield self._many([element for element, _ in node.elements])
+        depth = max((code.depth for code in codes), default=0) + 1
+        if not any(optional for _, optional in node.elements):
+            return Code(f"[{', '.join(code.text for code in codes)}]", depth)
+        parts = (f"({int(optional)}, {code.text})" for code, (_, optional) in zip(codes, node.elements, strict=True))
+        return Code(f"make_list([{', '.join(parts)}])", depth + 1)
+
+    def _map(self, node: MapNode) -> Step[Code]:
+        parts: list[str] = []
+        depth = 0
+        for key, value, optional in node.entries:
+            codes: list[Code] = yield self._many([key, value])
+            depth = max(depth, codes[0].depth, codes[1].depth)
+            parts.append(f"({int(optional)}, {codes[0].text}, {codes[1].text})")
+        return Code(f"make_map([{', '.join(parts)}])", depth + 2)
+
+    # --- macros ---
+
+    def _in_scope(self, variables: list[Variable], body: Node, *, boolean: bool = False) -> Step[Code]:
+        self._scope.extend(variables)
+        code: Code = yield self._boolean(body) if boolean else self._emit(body)
+        del self._scope[-len(variables) :]
+        return Code(f"lambda {', '.join(f'v{variable.slot}' for variable in variables)}: {code.text}", code.depth + 1)
+
+    def _comprehension(self, node: Comprehension) -> Step[Code]:
+        over: Code = yield self._emit(node.range)
+        variables = [node.variable] if node.second is None else [node.variable, node.second]
+        predicate = node.macro in ("all", "exists", "exists_one", "filter")
+        body: Code = yield self._in_scope(variables, node.body, boolean=predicate)
+        condition = Code("None")
+        if node.condition is not None:
+            condition = yield self._in_scope(variables, node.condition, boolean=True)
+        name = node.macro + ("_careful" if self._careful and node.macro in ("all", "exists") else "")
+        if node.second is not None:
+            name += "_pairs"
+        tail = f", {condition.text}" if node.macro in ("map", "transformList", "transformMap", "transformMapEntry") else ""
+        depth = max(over.depth, body.depth, condition.depth) + 1
+        return Code(f"macro_{name}(b, {over.text}, {body.text}{tail})", depth)
+
+    def _bind(self, node: Bind) -> Step[Code]:
+        value: Code = yield self._emit(node.value)
+        if self._careful:
+            self._lazy.add(node.variable.slot)
+        body: Code = yield self._in_scope([node.variable], node.body)
+        depth = max(value.depth, body.depth) + 1
+        given = f"attempt(lambda: {value.text})" if self._careful else value.text
+        return Code(f"({body.text})({given})", depth + 1)
+
+    def _optional_map(self, node: OptionalMap) -> Step[Code]:
+        target: Code = yield self._emit(node.target)
+        body: Code = yield self._in_scope([node.variable], node.body)
+        name = "optional_flat_map" if node.flat else "optional_map"
+        return Code(f"{name}({target.text}, {body.text})", max(target.depth, body.depth) + 1)
+
+
+def _settled(param: Type, given: Type) -> bool:
+    """Whether a value of the given static type surely fits the parameter."""
+    if param.kind in (Kind.PARAM, Kind.DYN):
+        return True
+    return not is_dyn(given) and given.kind is param.kind and given.name == param.name

@@ -1,0 +1,189 @@
+"""Device selectors: the variable ``device``, its environment, and compiled selectors (L-3.*, A-21.*)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+from virt_dra.api.resource_v1 import Device, DeviceAttribute
+from virt_dra.api.semver import SemVer, SemVerError
+from virt_dra.cel.compiler import Program, compile_tree
+from virt_dra.cel.environment import Environment, Field
+from virt_dra.cel.errors import CompileError, EvaluationError, Issue, compile_error, enhanced
+from virt_dra.cel.checker import check
+from virt_dra.cel.functions import (
+    conditional,
+    conversions,
+    kubernetes,
+    lists,
+    network,
+    operators,
+    optionals,
+    regex,
+    strings,
+    times,
+    unsupported,
+)
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.parser import parse
+from virt_dra.cel.tokens import SyntaxFault
+from virt_dra.cel.types import BOOL, DYN, STRING, Type, TypeTooLarge, parse_type
+from virt_dra.cel.values import DomainMap, Value, type_name
+
+CACHE_SIZE: Final = 4096
+"""Compiled selectors that are kept: more than the classes and claims of a large cluster have."""
+
+_FIELDS = MappingProxyType(
+    {
+        "driver": "driver",
+        "allowMultipleAllocations": "allow_multiple_allocations",
+        "attributes": "attributes",
+        "capacity": "capacity",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInput:
+    """A device as expressions see it: domain -> id -> value. Make it with :func:`device_input`."""
+
+    CEL_TYPE: ClassVar[str] = "kubernetes.DRADevice"
+    CEL_FIELDS: ClassVar[dict[str, str]] = dict(_FIELDS)
+
+    driver: str
+    allow_multiple_allocations: bool
+    attributes: DomainMap
+    capacity: DomainMap
+
+
+def device_input(driver: str, device: Device) -> DeviceInput:
+    """Convert a device for evaluation (A-21.1, A-21.2, L-3.2, L-3.3).
+
+    All attributes are converted, used or not. Where ``NAME`` and ``DRIVER/NAME`` are both published, the qualified one wins (AC-17).
+    Raises EvaluationError `attribute NAME: …` for a value that can't be converted.
+    """
+    attributes: dict[str, Value] = {name: _attribute_value(name, device.attributes[name]) for name in sorted(device.attributes)}
+    capacity: dict[str, Value] = {name: device.capacity[name].value for name in sorted(device.capacity)}
+    return DeviceInput(driver, bool(device.allow_multiple_allocations), _by_domain(driver, attributes), _by_domain(driver, capacity))
+
+
+def _by_domain(driver: str, values: Mapping[str, Value]) -> DomainMap:
+    domains = DomainMap()
+    for qualified in (False, True):
+        for name, value in values.items():
+            domain, slash, identifier = name.partition("/")
+            if bool(slash) is qualified:
+                if not qualified:
+                    domain, identifier = driver, name
+                domains.setdefault(domain, {})[identifier] = value
+    return domains
+
+
+def _attribute_value(name: str, attribute: DeviceAttribute) -> Value:
+    for values in (attribute.ints, attribute.bools, attribute.strings):
+        if values is not None:
+            return list(values)
+    if attribute.versions is not None:
+        return [_version(name, text) for text in attribute.versions]
+    for value in (attribute.int_value, attribute.bool_value, attribute.string):
+        if value is not None:
+            return value
+    if attribute.version is not None:
+        return _version(name, attribute.version)
+    raise EvaluationError(f"attribute {name}: unsupported attribute value")
+
+
+def _version(name: str, text: str) -> SemVer:
+    try:
+        return SemVer.parse(text).require_uint64()
+    except SemVerError as error:
+        raise EvaluationError(f"attribute {name}: parse semantic version: {error}") from None
+
+
+FUNCTIONS: Final = Library(
+    module.library
+    for module in (conditional, operators, conversions, times, strings, lists, optionals, regex, kubernetes, network, unsupported)
+)
+_TYPE_NAMES: Final[dict[str, Type]] = {
+    name: parse_type(text)
+    for name, text in {
+        **{name: name for name in ("bool", "int", "uint", "double", "string", "bytes", "null_type", "type")},
+        "list": "list(dyn)",
+        "map": "map(dyn, dyn)",
+        "optional_type": "optional_type(dyn)",
+        "google.protobuf.Duration": "google.protobuf.Duration",
+        "google.protobuf.Timestamp": "google.protobuf.Timestamp",
+        "net.IP": "net.IP",
+        "net.CIDR": "net.CIDR",
+    }.items()
+}
+_ATTRIBUTES: Final = parse_type("map(string, map(string, dyn))")
+_CAPACITY: Final = parse_type("map(string, map(string, kubernetes.Quantity))")
+
+LANGUAGE: Final = Environment("language", {}, {}, _TYPE_NAMES, FUNCTIONS)
+"""Kubernetes' base environment without variables."""
+
+STORED_EXPRESSIONS: Final = Environment(
+    "stored expressions",
+    {"device": parse_type("kubernetes.DRADevice")},
+    {
+        "kubernetes.DRADevice": {
+            "driver": Field(STRING, _FIELDS["driver"]),
+            "allowMultipleAllocations": Field(BOOL, _FIELDS["allowMultipleAllocations"]),
+            "attributes": Field(_ATTRIBUTES, _FIELDS["attributes"]),
+            "capacity": Field(_CAPACITY, _FIELDS["capacity"]),
+        }
+    },
+    _TYPE_NAMES,
+    FUNCTIONS,
+)
+"""What the scheduler compiles with: knows every field and function, whatever the gates (A-21.4)."""
+
+
+def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS) -> Program:
+    """Parse, check and compile any expression of the language. Raises CompileError."""
+    try:
+        root = parse(text)
+        issues = check(root, environment)
+    except SyntaxFault as fault:
+        raise compile_error(text, [fault.issue]) from None
+    except TypeTooLarge as error:
+        raise compile_error(text, [Issue(None, f"the expression is too complex: {error}")]) from None
+    if issues:
+        raise compile_error(text, issues)
+    return compile_tree(text, root, environment)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selector:
+    """A compiled device selector. Make it with :func:`compile_selector`."""
+
+    expression: str
+    _program: Program
+
+    def matches(self, device: DeviceInput) -> bool:
+        """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7)."""
+        try:
+            value = self._program.evaluate({"device": device})
+        except EvaluationError as error:
+            raise EvaluationError(enhanced(error.message)) from None
+        if value is True or value is False:
+            return value is True
+        raise EvaluationError(
+            f"CEL result of type {type_name(value)} could not be converted to bool: type conversion error from {type_name(value)} to 'bool'"
+        )
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def compile_selector(expression: str) -> Selector:
+    """Compile a device selector in the stored-expressions environment; results are cached, errors aren't (A-21.9).
+
+    Raises CompileError: a fault in the text (`compilation failed: …`), or a result that is neither bool nor unknown (L-3.7).
+    """
+    program = compile_expression(expression, STORED_EXPRESSIONS)
+    if program.type is not BOOL and program.type is not DYN:
+        raise CompileError(f"must evaluate to bool or the unknown type, not {program.type}")
+    return Selector(expression, program)

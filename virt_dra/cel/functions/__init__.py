@@ -1,0 +1,1 @@
+"""The functions and operators of Kubernetes' CEL environment, one module a library."""

@@ -1,0 +1,211 @@
+"""Type conversions, ``type()``, ``dyn()`` and ``size()``."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.operators import timestamp as checked_timestamp
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.functions.times import format_duration, format_timestamp, parse_duration, parse_timestamp
+from virt_dra.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, TypeValue, UInt, Value, type_name
+
+library = Library()
+
+_SIGNED = re.compile(r"[-+]?[0-9]+")
+_UNSIGNED = re.compile(r"[0-9]+")
+_DOUBLE = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?:inf|infinity)|nan", re.IGNORECASE)
+_HEX_DOUBLE = re.compile(r"[-+]?0x(?:[0-9a-f]+(?:\.[0-9a-f]*)?|\.[0-9a-f]+)p[-+]?[0-9]+", re.IGNORECASE)
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+_EXPONENT_FROM = 6
+CONVERSIONS = frozenset(("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"))
+"""Functions whose value for a literal Kubernetes computes while compiling: what fails there refuses the expression."""
+
+
+def _inconvertible(source: str, target: str) -> EvaluationError:
+    return EvaluationError(f"type conversion error from '{source}' to '{target}'")
+
+
+@library.function(
+    "int(int) -> int",
+    "int(uint) -> int",
+    "int(double) -> int",
+    "int(string) -> int",
+    "int(google.protobuf.Timestamp) -> int",
+    "int(google.protobuf.Duration) -> int",
+)
+def to_int(value: Value) -> int:
+    if isinstance(value, float):
+        if not -9223372036854775808.0 < value < 9223372036854775808.0:
+            raise EvaluationError("integer overflow")
+        return int(value)
+    if isinstance(value, int):
+        if value > INT_MAX:
+            raise EvaluationError("integer overflow")
+        return int(value)
+    if isinstance(value, str):
+        if _SIGNED.fullmatch(value) is None or len(value) > 100 or not INT_MIN <= int(value) <= INT_MAX:
+            raise _inconvertible("string", "int")
+        return int(value)
+    if isinstance(value, Timestamp):
+        return value.nanoseconds // 10**9
+    if isinstance(value, Duration):
+        return value.nanoseconds
+    raise EvaluationError("no such overload")
+
+
+@library.function("uint(uint) -> uint", "uint(int) -> uint", "uint(double) -> uint", "uint(string) -> uint")
+def to_uint(value: Value) -> UInt:
+    if isinstance(value, float):
+        if not 0 <= value < 18446744073709551616.0:
+            raise EvaluationError("unsigned integer overflow")
+        return UInt(int(value))
+    if isinstance(value, int):
+        if value < 0:
+            raise EvaluationError("unsigned integer overflow")
+        return UInt(value)
+    if isinstance(value, str):
+        if _UNSIGNED.fullmatch(value) is None or len(value) > 100 or int(value) > UINT_MAX:
+            raise _inconvertible("string", "uint")
+        return UInt(int(value))
+    raise EvaluationError("no such overload")
+
+
+@library.function("double(double) -> double", "double(int) -> double", "double(uint) -> double", "double(string) -> double")
+def to_double(value: Value) -> float:
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, str):
+        if _HEX_DOUBLE.fullmatch(value) is not None:
+            try:
+                return float.fromhex(value)
+            except OverflowError:
+                raise _inconvertible("string", "double") from None
+        if _DOUBLE.fullmatch(value) is not None:
+            number = float(value)
+            if not math.isinf(number) or "n" in value.lower():
+                return number
+        raise _inconvertible("string", "double")
+    raise EvaluationError("no such overload")
+
+
+@library.function("bool(bool) -> bool", "bool(string) -> bool")
+def to_bool(value: Value) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise _inconvertible("string", "bool")
+
+
+@library.function("bytes(bytes) -> bytes", "bytes(string) -> bytes")
+def to_bytes(value: str | bytes) -> bytes:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+
+
+def format_double(value: float) -> str:
+    """The shortest text that reads back as the value, as Go's %g writes it."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    mantissa, _, exponent_text = f"{value!r}".partition("e")
+    negative = mantissa.startswith("-")
+    whole, _, fraction = mantissa.removeprefix("-").partition(".")
+    exponent = int(exponent_text or 0)
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + exponent - (len(whole + fraction) - len(digits))
+    digits = digits.rstrip("0")
+    if not digits:
+        return "-0" if negative else "0"
+    power = point - 1
+    if power < -4 or power >= _EXPONENT_FROM:
+        text = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "") + f"e{'-' if power < 0 else '+'}{abs(power):02}"
+    elif point <= 0:
+        text = "0." + "0" * -point + digits
+    elif point >= len(digits):
+        text = digits + "0" * (point - len(digits))
+    else:
+        text = digits[:point] + "." + digits[point:]
+    return f"-{text}" if negative else text
+
+
+@library.function(
+    "string(string) -> string",
+    "string(bool) -> string",
+    "string(bytes) -> string",
+    "string(double) -> string",
+    "string(int) -> string",
+    "string(uint) -> string",
+    "string(google.protobuf.Timestamp) -> string",
+    "string(google.protobuf.Duration) -> string",
+)
+def to_string(value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
+    if isinstance(value, float):
+        return format_double(value)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, Timestamp):
+        return format_timestamp(value)
+    if isinstance(value, Duration):
+        return format_duration(value)
+    raise EvaluationError("no such overload")
+
+
+@library.function(
+    "timestamp(google.protobuf.Timestamp) -> google.protobuf.Timestamp",
+    "timestamp(string) -> google.protobuf.Timestamp",
+    "timestamp(int) -> google.protobuf.Timestamp",
+)
+def to_timestamp(value: Value) -> Timestamp:
+    if isinstance(value, Timestamp):
+        return value
+    if isinstance(value, str):
+        parsed = parse_timestamp(value)
+        if parsed is None:
+            raise _inconvertible("string", "google.protobuf.Timestamp")
+        return parsed
+    if isinstance(value, int):
+        return checked_timestamp(value * 10**9)
+    raise EvaluationError("no such overload")
+
+
+@library.function("duration(google.protobuf.Duration) -> google.protobuf.Duration", "duration(string) -> google.protobuf.Duration")
+def to_duration(value: Value) -> Duration:
+    if isinstance(value, Duration):
+        return value
+    parsed = parse_duration(value) if isinstance(value, str) else None
+    if parsed is None:
+        raise _inconvertible("string", "google.protobuf.Duration")
+    return parsed
+
+
+@library.function("dyn(<A>) -> dyn")
+def to_dyn(value: Value) -> Value:
+    return value
+
+
+@library.function("type(<A>) -> type(<A>)")
+def type_of(value: Value) -> TypeValue:
+    return TypeValue(type_name(value))
+
+
+_SIZED = ("string", "bytes", "list(<A>)", "map(<A>, <B>)")
+
+
+@library.function(*(f"size({sized}) -> int" for sized in _SIZED), *(f"{sized}::size() -> int" for sized in _SIZED))
+def size(value: str | bytes | list[Value] | dict[Value, Value]) -> int:
+    return len(value)

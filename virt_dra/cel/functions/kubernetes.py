@@ -1,0 +1,121 @@
+"""Kubernetes' quantity and semver libraries (L-2.8, L-2.12)."""
+
+from __future__ import annotations
+
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.semver import SemVer, SemVerError
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.values import INT_MAX, INT_MIN
+
+library = Library()
+
+_Q = "kubernetes.Quantity"
+_S = "kubernetes.Semver"
+
+
+@library.function(f"quantity(string) -> {_Q}")
+def quantity(text: str) -> Quantity:
+    try:
+        return Quantity(text)
+    except ValueError as error:
+        raise EvaluationError(str(error)) from None
+
+
+@library.function("isQuantity(string) -> bool")
+def is_quantity(text: str) -> bool:
+    try:
+        Quantity(text)
+    except ValueError:
+        return False
+    return True
+
+
+@library.function(f"{_Q}::isInteger() -> bool")
+def is_integer(value: Quantity) -> bool:
+    return value.is_integer() and INT_MIN <= value.value() <= INT_MAX
+
+
+@library.function(f"{_Q}::asInteger() -> int")
+def as_integer(value: Quantity) -> int:
+    if not is_integer(value):
+        raise EvaluationError("cannot convert value to integer")
+    return value.value()
+
+
+@library.function(f"{_Q}::asApproximateFloat() -> double")
+def as_approximate_float(value: Quantity) -> float:
+    try:
+        return float(value.as_fraction())
+    except OverflowError:
+        return float("inf") if value.sign() > 0 else float("-inf")
+
+
+@library.function(f"sign({_Q}) -> int")
+def sign(value: Quantity) -> int:
+    return value.sign()
+
+
+def _other(value: Quantity | int) -> Quantity:
+    return value if isinstance(value, Quantity) else Quantity(str(value))
+
+
+@library.function(f"{_Q}::add({_Q}) -> {_Q}", f"{_Q}::add(int) -> {_Q}")
+def add(value: Quantity, other: Quantity | int) -> Quantity:
+    return value + _other(other)
+
+
+@library.function(f"{_Q}::sub({_Q}) -> {_Q}", f"{_Q}::sub(int) -> {_Q}")
+def subtract(value: Quantity, other: Quantity | int) -> Quantity:
+    return value - _other(other)
+
+
+@library.function(f"{_Q}::isLessThan({_Q}) -> bool", f"{_S}::isLessThan({_S}) -> bool")
+def is_less_than(value: Quantity | SemVer, other: Quantity | SemVer) -> bool:
+    return value < other  # type: ignore[operator]  # both are of one type by declaration
+
+
+@library.function(f"{_Q}::isGreaterThan({_Q}) -> bool", f"{_S}::isGreaterThan({_S}) -> bool")
+def is_greater_than(value: Quantity | SemVer, other: Quantity | SemVer) -> bool:
+    return other < value  # type: ignore[operator]  # both are of one type by declaration
+
+
+@library.function(f"{_Q}::compareTo({_Q}) -> int", f"{_S}::compareTo({_S}) -> int")
+def compare_to(value: Quantity | SemVer, other: Quantity | SemVer) -> int:
+    return int(is_greater_than(value, other)) - int(is_less_than(value, other))
+
+
+@library.function(f"semver(string) -> {_S}", f"semver(string, bool) -> {_S}")
+def semver(text: str, normalize: bool = False) -> SemVer:
+    try:
+        return SemVer.parse(text, normalize).require_uint64()
+    except SemVerError as error:
+        raise EvaluationError(str(error)) from None
+
+
+@library.function("isSemver(string) -> bool", "isSemver(string, bool) -> bool")
+def is_semver(text: str, normalize: bool = False) -> bool:
+    try:
+        SemVer.parse(text, normalize).require_uint64()
+    except SemVerError:
+        return False
+    return True
+
+
+def _int64(number: int) -> int:
+    return number if number <= INT_MAX else number - 2**64
+
+
+@library.function(f"{_S}::major() -> int")
+def major(version: SemVer) -> int:
+    return _int64(version.major)
+
+
+@library.function(f"{_S}::minor() -> int")
+def minor(version: SemVer) -> int:
+    return _int64(version.minor)
+
+
+@library.function(f"{_S}::patch() -> int")
+def patch(version: SemVer) -> int:
+    return _int64(version.patch)

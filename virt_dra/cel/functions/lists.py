@@ -1,0 +1,196 @@
+"""Functions on lists: Kubernetes' list library version 1, the lists extension version 3, and sets (L-2.7, L-2.8, L-2.10)."""
+
+from __future__ import annotations
+
+from functools import cmp_to_key
+
+from virt_dra.cel.budget import Budget
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.operators import (
+    add_durations,
+    add_double,
+    add_int,
+    add_uint,
+    compare,
+    equals,
+)
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.values import NONE, Duration, Optional, UInt, Value, type_name
+
+library = Library()
+
+_ORDERED = ("int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes")
+
+
+def _same_type(values: list[Value]) -> None:
+    """Ordering and summing want elements of one type."""
+    if len({type_name(value) for value in values}) > 1:
+        raise EvaluationError("no such overload")
+
+
+def _order(left: Value, right: Value) -> int:
+    return compare(left, right) or 0
+
+
+def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Value]:
+    """The values in the order of their keys; equal keys keep their order. Raises EvaluationError for keys of several or orderless types."""
+    budget.spend(len(values) * max(1, len(values).bit_length()))
+    if keys and type_name(keys[0]) not in _ORDERED:
+        raise EvaluationError(f"unsupported type for sort: {type_name(keys[0])}")
+    if len({type_name(key) for key in keys}) > 1:
+        raise EvaluationError("list elements must have the same type")
+    order = sorted(range(len(values)), key=cmp_to_key(lambda one, two: _order(keys[one], keys[two])))
+    return [values[place] for place in order]
+
+
+@library.function(*(f"list({kind})::sort() -> list({kind})" for kind in _ORDERED), budget=True)
+def sort(budget: Budget, values: list[Value]) -> list[Value]:
+    return sorted_by(budget, values, values)
+
+
+@library.function(*(f"list({kind})::isSorted() -> bool" for kind in _ORDERED), budget=True)
+def is_sorted(budget: Budget, values: list[Value]) -> bool:
+    budget.spend(len(values))
+    return all(_order(one, two) <= 0 for one, two in zip(values, values[1:], strict=False))
+
+
+def _zero(kind: str) -> Value:
+    return {"uint": UInt(0), "double": 0.0, "google.protobuf.Duration": Duration(0)}.get(kind, 0)
+
+
+@library.function(*(f"list({kind})::sum() -> {kind}" for kind in ("int", "uint", "double", "google.protobuf.Duration")), budget=True)
+def total(budget: Budget, values: list[Value]) -> Value:
+    budget.spend(len(values))
+    if not values:
+        return 0
+    _same_type(values)
+    add = {"int": add_int, "uint": add_uint, "double": add_double, "google.protobuf.Duration": add_durations}.get(type_name(values[0]))
+    if add is None:
+        raise EvaluationError("no such overload")
+    result: Value = _zero(type_name(values[0]))
+    for value in values:
+        result = add(result, value)  # type: ignore[operator]  # the type was looked at above
+    return result
+
+
+def _extreme(budget: Budget, values: list[Value], wanted: int, name: str) -> Value:
+    budget.spend(len(values))
+    if not values:
+        raise EvaluationError(f"{name} called on empty list")
+    best = values[0]
+    for value in values[1:]:
+        if _order(value, best) * wanted > 0:
+            best = value
+    return best
+
+
+@library.function(*(f"list({kind})::max() -> {kind}" for kind in _ORDERED), budget=True)
+def largest(budget: Budget, values: list[Value]) -> Value:
+    return _extreme(budget, values, 1, "max")
+
+
+@library.function(*(f"list({kind})::min() -> {kind}" for kind in _ORDERED), budget=True)
+def smallest(budget: Budget, values: list[Value]) -> Value:
+    return _extreme(budget, values, -1, "min")
+
+
+@library.function("list(<A>)::indexOf(<A>) -> int", budget=True)
+def index_of(budget: Budget, values: list[Value], wanted: Value) -> int:
+    return next((place for place, value in enumerate(values) if equals(budget, value, wanted)), -1)
+
+
+@library.function("list(<A>)::lastIndexOf(<A>) -> int", budget=True)
+def last_index_of(budget: Budget, values: list[Value], wanted: Value) -> int:
+    return next((place for place in range(len(values) - 1, -1, -1) if equals(budget, values[place], wanted)), -1)
+
+
+@library.function("dyn::includes(dyn) -> bool", budget=True)
+def includes(budget: Budget, value: Value, wanted: Value) -> bool:
+    """L-2.10: a list contains the value, anything else equals it."""
+    if isinstance(value, list):
+        return any(equals(budget, element, wanted) for element in value)
+    return equals(budget, value, wanted)
+
+
+# --- the lists extension ---
+
+
+@library.function("list(<T>)::slice(int, int) -> list(<T>)", budget=True)
+def part(budget: Budget, values: list[Value], start: int, end: int) -> list[Value]:
+    if start < 0 or end < 0:
+        raise EvaluationError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise EvaluationError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+    if end > len(values):
+        raise EvaluationError(f"cannot slice({start}, {end}), list is length {len(values)}")
+    budget.spend(end - start)
+    return values[start:end]
+
+
+@library.function("list(list(<T>))::flatten() -> list(<T>)", "list(dyn)::flatten(int) -> list(dyn)", budget=True)
+def flatten(budget: Budget, values: list[Value], depth: int = 1) -> list[Value]:
+    if depth < 0:
+        raise EvaluationError("level must be non-negative")
+    for _ in range(depth):
+        if not any(isinstance(value, list) for value in values):
+            break
+        flat: list[Value] = []
+        for value in values:
+            budget.spend(1 + (len(value) if isinstance(value, list) else 0))
+            if isinstance(value, list):
+                flat.extend(value)
+            else:
+                flat.append(value)
+        values = flat
+    return values
+
+
+@library.function("list(<T>)::distinct() -> list(<T>)", budget=True)
+def distinct(budget: Budget, values: list[Value]) -> list[Value]:
+    kept: list[Value] = []
+    for value in values:
+        if not any(equals(budget, value, other) for other in kept):
+            kept.append(value)
+    return kept
+
+
+@library.function("lists.range(int) -> list(int)", budget=True)
+def integers(budget: Budget, count: int) -> list[int]:
+    if count < 0:
+        raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
+    budget.spend(count)
+    return list(range(count))
+
+
+@library.function("list(<T>)::reverse() -> list(<T>)", budget=True)
+def reverse(budget: Budget, values: list[Value]) -> list[Value]:
+    budget.spend(len(values))
+    return values[::-1]
+
+
+@library.function("list(<V>)::first() -> optional_type(<V>)")
+def first(values: list[Value]) -> Optional:
+    return Optional(True, values[0]) if values else NONE
+
+
+@library.function("list(<V>)::last() -> optional_type(<V>)")
+def last(values: list[Value]) -> Optional:
+    return Optional(True, values[-1]) if values else NONE
+
+
+# --- sets ---
+
+
+@library.function("sets.contains(list(<T>), list(<T>)) -> bool", budget=True)
+def contains_all(budget: Budget, values: list[Value], wanted: list[Value]) -> bool:
+    return all(any(equals(budget, value, one) for value in values) for one in wanted)
+
+
+@library.function("sets.equivalent(list(<T>), list(<T>)) -> bool", budget=True)
+def equivalent(budget: Budget, left: list[Value], right: list[Value]) -> bool:
+    return contains_all(budget, left, right) and contains_all(budget, right, left)
+
+
+@library.function("sets.intersects(list(<T>), list(<T>)) -> bool", budget=True)
+def intersects(budget: Budget, left: list[Value], right: list[Value]) -> bool:
+    return any(equals(budget, one, two) for one in left for two in right)

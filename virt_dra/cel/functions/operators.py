@@ -1,0 +1,366 @@
+"""Arithmetic, comparison, membership and indexing (L-2.1, L-2.2): checked, exact, and never more lenient than cel-go."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+from virt_dra.cel.budget import Budget
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.values import (
+    COMPARISON_LIMIT,
+    INT_MAX,
+    INT_MIN,
+    NONE,
+    UINT_MAX,
+    Duration,
+    Optional,
+    Timestamp,
+    UInt,
+    Value,
+    compare_numbers,
+    equal_scalars,
+    map_key,
+    type_name,
+)
+from virt_dra.cel.values import equals as deep_equals
+
+library = Library()
+
+_FIRST_INSTANT = -62135596800 * 10**9
+_LAST_INSTANT = 253402300800 * 10**9 - 1
+Text = TypeVar("Text", str, bytes)
+
+
+def int64(value: int) -> int:
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise EvaluationError("integer overflow")
+
+
+def uint64(value: int) -> UInt:
+    if 0 <= value <= UINT_MAX:
+        return UInt(value)
+    raise EvaluationError("unsigned integer overflow")
+
+
+def duration(nanoseconds: int) -> Duration:
+    if INT_MIN <= nanoseconds <= INT_MAX:
+        return Duration(nanoseconds)
+    raise EvaluationError("duration overflow")
+
+
+def timestamp(nanoseconds: int, offset: int = 0) -> Timestamp:
+    if _FIRST_INSTANT <= nanoseconds <= _LAST_INSTANT:
+        return Timestamp(nanoseconds, offset)
+    raise EvaluationError("timestamp overflow")
+
+
+# --- arithmetic ---
+
+
+@library.function("_+_(int, int) -> int")
+def add_int(left: int, right: int) -> int:
+    return int64(left + right)
+
+
+@library.function("_-_(int, int) -> int")
+def subtract_int(left: int, right: int) -> int:
+    return int64(left - right)
+
+
+@library.function("_*_(int, int) -> int")
+def multiply_int(left: int, right: int) -> int:
+    return int64(left * right)
+
+
+def _truncated(left: int, right: int) -> int:
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+@library.function("_/_(int, int) -> int")
+def divide_int(left: int, right: int) -> int:
+    if right == 0:
+        raise EvaluationError("division by zero")
+    return int64(_truncated(left, right))
+
+
+@library.function("_%_(int, int) -> int")
+def modulo_int(left: int, right: int) -> int:
+    if right == 0:
+        raise EvaluationError("modulus by zero")
+    if left == INT_MIN and right == -1:
+        raise EvaluationError("integer overflow")
+    return left - right * _truncated(left, right)
+
+
+@library.function("-_(int) -> int")
+def negate_int(value: int) -> int:
+    return int64(-value)
+
+
+@library.function("_+_(uint, uint) -> uint")
+def add_uint(left: int, right: int) -> UInt:
+    return uint64(int(left) + int(right))
+
+
+@library.function("_-_(uint, uint) -> uint")
+def subtract_uint(left: int, right: int) -> UInt:
+    return uint64(int(left) - int(right))
+
+
+@library.function("_*_(uint, uint) -> uint")
+def multiply_uint(left: int, right: int) -> UInt:
+    return uint64(int(left) * int(right))
+
+
+@library.function("_/_(uint, uint) -> uint")
+def divide_uint(left: int, right: int) -> UInt:
+    if right == 0:
+        raise EvaluationError("division by zero")
+    return UInt(left // right)
+
+
+@library.function("_%_(uint, uint) -> uint")
+def modulo_uint(left: int, right: int) -> UInt:
+    if right == 0:
+        raise EvaluationError("modulus by zero")
+    return UInt(left % right)
+
+
+@library.function("_+_(double, double) -> double")
+def add_double(left: float, right: float) -> float:
+    return left + right
+
+
+@library.function("_-_(double, double) -> double")
+def subtract_double(left: float, right: float) -> float:
+    return left - right
+
+
+@library.function("_*_(double, double) -> double")
+def multiply_double(left: float, right: float) -> float:
+    return left * right
+
+
+@library.function("_/_(double, double) -> double")
+def divide_double(left: float, right: float) -> float:
+    if right == 0:
+        if left == 0 or math.isnan(left):
+            return math.nan
+        return math.copysign(math.inf, left) * math.copysign(1.0, right)
+    return left / right
+
+
+@library.function("-_(double) -> double")
+def negate_double(value: float) -> float:
+    return -value
+
+
+@library.function("_+_(string, string) -> string", "_+_(bytes, bytes) -> bytes", budget=True)
+def concatenate(budget: Budget, left: Text, right: Text) -> Text:
+    budget.spend((len(left) + len(right)) // 10 + 1)
+    return left + right
+
+
+@library.function("_+_(list(<A>), list(<A>)) -> list(<A>)", budget=True)
+def append(budget: Budget, left: list[Value], right: list[Value]) -> list[Value]:
+    budget.spend(len(left) + len(right) + 1)
+    return left + right
+
+
+@library.function("_+_(google.protobuf.Duration, google.protobuf.Duration) -> google.protobuf.Duration")
+def add_durations(left: Duration, right: Duration) -> Duration:
+    return duration(left.nanoseconds + right.nanoseconds)
+
+
+@library.function("_+_(google.protobuf.Timestamp, google.protobuf.Duration) -> google.protobuf.Timestamp")
+def later(left: Timestamp, right: Duration) -> Timestamp:
+    return timestamp(left.nanoseconds + right.nanoseconds, left.offset)
+
+
+@library.function("_+_(google.protobuf.Duration, google.protobuf.Timestamp) -> google.protobuf.Timestamp")
+def after(left: Duration, right: Timestamp) -> Timestamp:
+    return timestamp(left.nanoseconds + right.nanoseconds, right.offset)
+
+
+@library.function("_-_(google.protobuf.Duration, google.protobuf.Duration) -> google.protobuf.Duration")
+def subtract_durations(left: Duration, right: Duration) -> Duration:
+    return duration(left.nanoseconds - right.nanoseconds)
+
+
+@library.function("_-_(google.protobuf.Timestamp, google.protobuf.Duration) -> google.protobuf.Timestamp")
+def earlier(left: Timestamp, right: Duration) -> Timestamp:
+    return timestamp(left.nanoseconds - right.nanoseconds, left.offset)
+
+
+@library.function("_-_(google.protobuf.Timestamp, google.protobuf.Timestamp) -> google.protobuf.Duration")
+def between(left: Timestamp, right: Timestamp) -> Duration:
+    return duration(left.nanoseconds - right.nanoseconds)
+
+
+# --- comparison ---
+
+_ORDERED = (
+    "bool", "int", "uint", "double", "string", "bytes", "google.protobuf.Timestamp", "google.protobuf.Duration",
+)  # fmt: skip
+_MIXED = (("double", "int"), ("double", "uint"), ("int", "double"), ("int", "uint"), ("uint", "double"), ("uint", "int"))
+_PAIRS = (*((one, one) for one in _ORDERED), *_MIXED)
+
+
+def _declarations(operator: str) -> tuple[str, ...]:
+    return tuple(f"{operator}({left}, {right}) -> bool" for left, right in _PAIRS)
+
+
+def compare(left: Value, right: Value) -> int | None:
+    """-1, 0, 1, or None for not-a-number. Raises EvaluationError for values that have no order between them."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        if isinstance(left, bool) and isinstance(right, bool):
+            return int(left) - int(right)
+        raise EvaluationError("no such overload")
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return compare_numbers(left, right)
+    if isinstance(left, str) and isinstance(right, str):
+        return -1 if left < right else int(left > right)
+    if isinstance(left, bytes) and isinstance(right, bytes):
+        return -1 if left < right else int(left > right)
+    if (isinstance(left, Timestamp) and isinstance(right, Timestamp)) or (isinstance(left, Duration) and isinstance(right, Duration)):
+        return -1 if left.nanoseconds < right.nanoseconds else int(left.nanoseconds > right.nanoseconds)
+    raise EvaluationError("no such overload")
+
+
+@library.function(*_declarations("_<_"))
+def less(left: Value, right: Value) -> bool:
+    order = compare(left, right)
+    return order is not None and order < 0
+
+
+@library.function(*_declarations("_<=_"))
+def less_or_equal(left: Value, right: Value) -> bool:
+    order = compare(left, right)
+    return order is not None and order <= 0
+
+
+@library.function(*_declarations("_>_"))
+def greater(left: Value, right: Value) -> bool:
+    order = compare(left, right)
+    return order is not None and order > 0
+
+
+@library.function(*_declarations("_>=_"))
+def greater_or_equal(left: Value, right: Value) -> bool:
+    order = compare(left, right)
+    return order is not None and order >= 0
+
+
+@library.function("_==_(<A>, <A>) -> bool", budget=True)
+def equals(budget: Budget, left: Value, right: Value) -> bool:
+    same, compared = deep_equals(left, right)
+    budget.spend(compared)
+    if compared > COMPARISON_LIMIT:
+        raise EvaluationError("values are too large to compare")
+    return same
+
+
+@library.function("_!=_(<A>, <A>) -> bool", budget=True)
+def differs(budget: Budget, left: Value, right: Value) -> bool:
+    return not equals(budget, left, right)
+
+
+@library.function("!_(bool) -> bool")
+def negation(value: bool) -> bool:
+    return not value
+
+
+# --- membership and indexing ---
+
+
+@library.function("@in(<A>, list(<A>)) -> bool", budget=True)
+def in_list(budget: Budget, value: Value, values: list[Value]) -> bool:
+    if isinstance(value, (list, dict, Optional)):
+        return any(equals(budget, value, other) for other in values)
+    budget.spend(len(values) // 10 + 1)
+    return any(equal_scalars(value, other) for other in values)
+
+
+@library.function("@in(<A>, map(<A>, <B>)) -> bool")
+def in_map(key: Value, entries: dict[Value, Value]) -> bool:
+    return map_key(key) in entries
+
+
+def shown(key: Value) -> str:
+    """A key in a message, as Go prints it."""
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, float) and key.is_integer() and abs(key) < 1e21:
+        return str(int(key))
+    return str(key)
+
+
+@library.function("_[_](map(<A>, <B>), <A>) -> <B>")
+def index_map(entries: dict[Value, Value], key: Value) -> Value:
+    try:
+        return entries[map_key(key)]
+    except KeyError:
+        raise EvaluationError(f"no such key: {shown(key)}") from None
+
+
+def _position(values: list[Value], index: Value) -> int | None:
+    """The place an index denotes, None if outside. Raises EvaluationError for what is no index."""
+    if isinstance(index, float) and index.is_integer():
+        index = int(index)
+    if isinstance(index, int) and not isinstance(index, bool):
+        return index if 0 <= index < len(values) else None
+    if isinstance(index, float):
+        raise EvaluationError(f"unsupported index value {index} in list")
+    raise EvaluationError(f"unsupported index type '{type_name(index)}' in list")
+
+
+@library.function("_[_](list(<A>), int) -> <A>")
+def index_list(values: list[Value], index: Value) -> Value:
+    place = _position(values, index)
+    if place is None:
+        raise EvaluationError(f"index out of bounds: {shown(index)}")
+    return values[place]
+
+
+@library.function(
+    "_[_](optional_type(list(<V>)), int) -> optional_type(<V>)", "_[_](optional_type(map(<K>, <V>)), <K>) -> optional_type(<V>)"
+)
+def index_optional(container: Optional, index: Value) -> Optional:
+    return optional_index(container, index)
+
+
+@library.function(
+    "_[?_](list(<V>), int) -> optional_type(<V>)",
+    "_[?_](optional_type(list(<V>)), int) -> optional_type(<V>)",
+    "_[?_](map(<K>, <V>), <K>) -> optional_type(<V>)",
+    "_[?_](optional_type(map(<K>, <V>)), <K>) -> optional_type(<V>)",
+)
+def optional_index(container: Value, index: Value) -> Optional:
+    if isinstance(container, Optional):
+        if not container.present:
+            return NONE
+        container = container.value
+    if isinstance(container, dict):
+        try:
+            return Optional(True, container[map_key(index)])
+        except KeyError:
+            return NONE
+    if isinstance(container, list):
+        place = _position(container, index)
+        return NONE if place is None else Optional(True, container[place])
+    raise EvaluationError("no such overload")
+
+
+def index(container: Value, key: Value) -> Value:
+    """``container[key]`` where the container's type is known only now."""
+    if isinstance(container, dict):
+        return index_map(container, key)
+    if isinstance(container, list):
+        return index_list(container, key)
+    if isinstance(container, Optional):
+        return optional_index(container, key)
+    raise EvaluationError("no such overload")

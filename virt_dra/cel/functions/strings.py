@@ -1,0 +1,124 @@
+"""Functions on text: the standard ones and version 2 of the strings extension (L-2.6). Positions count code points."""
+
+from __future__ import annotations
+
+from virt_dra.cel.budget import Budget
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.values import Value
+
+library = Library()
+
+_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_QUOTES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
+
+
+def _out_of_range(position: int) -> EvaluationError:
+    return EvaluationError(f"index out of range: {position}")
+
+
+@library.function("string::contains(string) -> bool")
+def contains(text: str, part: str) -> bool:
+    return part in text
+
+
+@library.function("string::startsWith(string) -> bool")
+def starts_with(text: str, part: str) -> bool:
+    return text.startswith(part)
+
+
+@library.function("string::endsWith(string) -> bool")
+def ends_with(text: str, part: str) -> bool:
+    return text.endswith(part)
+
+
+@library.function("string::charAt(int) -> string")
+def char_at(text: str, position: int) -> str:
+    if not 0 <= position <= len(text):
+        raise _out_of_range(position)
+    return text[position : position + 1]
+
+
+@library.function("string::indexOf(string) -> int", "string::indexOf(string, int) -> int")
+def index_of(text: str, part: str, start: int = 0) -> int:
+    if not part:
+        return start
+    if start < 0:
+        raise _out_of_range(start)
+    return text.find(part, start)
+
+
+@library.function("string::lastIndexOf(string) -> int", "string::lastIndexOf(string, int) -> int")
+def last_index_of(text: str, part: str, last: int | None = None) -> int:
+    if not part:
+        return len(text) if last is None else last
+    if last is None:
+        return text.rfind(part)
+    if last < 0:
+        raise _out_of_range(last)
+    return text.rfind(part, 0, last + len(part))
+
+
+@library.function("list(string)::join() -> string", "list(string)::join(string) -> string", budget=True)
+def join(budget: Budget, parts: list[Value], separator: str = "") -> str:
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) != len(parts):
+        raise EvaluationError("no such overload")
+    budget.spend(sum(map(len, texts)) // 10 + len(texts) * (1 + len(separator) // 10))
+    return separator.join(texts)
+
+
+@library.function("string::lowerAscii() -> string")
+def lower_ascii(text: str) -> str:
+    return text.translate(_LOWER)
+
+
+@library.function("string::upperAscii() -> string")
+def upper_ascii(text: str) -> str:
+    return text.translate(_UPPER)
+
+
+@library.function("string::replace(string, string) -> string", "string::replace(string, string, int) -> string", budget=True)
+def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
+    found = text.count(old)
+    times = min(found, limit) if limit >= 0 else found
+    budget.spend((len(text) + times * len(new)) // 10 + 1)
+    return text.replace(old, new, times)
+
+
+@library.function("string::split(string) -> list(string)", "string::split(string, int) -> list(string)", budget=True)
+def split(budget: Budget, text: str, separator: str, limit: int = -1) -> list[str]:
+    budget.spend(len(text) // 10 + 1)
+    if limit == 0:
+        return []
+    if not separator:
+        return list(text) if limit < 0 or len(text) <= limit else [*text[: limit - 1], text[limit - 1 :]]
+    return text.split(separator, -1 if limit < 0 else limit - 1)
+
+
+@library.function("string::substring(int) -> string", "string::substring(int, int) -> string")
+def substring(text: str, start: int, end: int | None = None) -> str:
+    if end is None:
+        if not 0 <= start <= len(text):
+            raise _out_of_range(start)
+        return text[start:]
+    if start > end:
+        raise EvaluationError(f"invalid substring range. start: {start}, end: {end}")
+    if not 0 <= start <= len(text):
+        raise _out_of_range(start)
+    if not 0 <= end <= len(text):
+        raise _out_of_range(end)
+    return text[start:end]
+
+
+@library.function("string::trim() -> string")
+def trim(text: str) -> str:
+    return text.strip(_WHITE)
+
+
+@library.function("strings.quote(string) -> string", budget=True)
+def quote(budget: Budget, text: str) -> str:
+    budget.spend(len(text) // 10 + 1)
+    return '"' + "".join(_QUOTES.get(character, character) for character in text) + '"'

@@ -1,0 +1,191 @@
+"""Timestamps and durations: reading, writing, parts (all in UTC unless a zone is given)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.operators import timestamp as checked_timestamp
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
+
+library = Library()
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = 10**9
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
+_DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))")
+_OFFSET = re.compile(r"([-+]?)([0-9]{1,2}):([0-9]{1,2})")
+
+
+def parse_duration(text: str) -> Duration | None:
+    """Read ``1h30m``, ``-1.5s``, ``0`` as Go does; None if it is no duration."""
+    if _DURATION.fullmatch(text) is None:
+        return None
+    total = 0
+    for whole, fraction, unit in _DURATION_PART.findall(text):
+        total += int(whole or "0") * _UNITS[unit]
+        if fraction:
+            total += int(fraction) * _UNITS[unit] // 10 ** len(fraction)
+    nanoseconds = -total if text.startswith("-") else total
+    return Duration(nanoseconds) if INT_MIN <= nanoseconds <= INT_MAX else None
+
+
+def parse_timestamp(text: str) -> Timestamp | None:
+    """Read RFC 3339; None if it is no time between the years 1 and 9999."""
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        return None
+    head, fraction, sign, hours, minutes = found.groups()
+    offset = 0
+    if sign is not None:
+        if int(hours) > 24 or int(minutes) > 60:
+            return None
+        offset = (int(hours) * 3600 + int(minutes) * 60) * (-1 if sign == "-" else 1)
+    try:
+        moment = datetime.strptime(head, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    if head.endswith(":60") or head.endswith(":61"):
+        return None
+    since = moment - _EPOCH
+    nanoseconds = (since.days * 86400 + since.seconds - offset) * _SECOND
+    if fraction:
+        nanoseconds += int(fraction[:9].ljust(9, "0"))
+    try:
+        return Timestamp(checked_timestamp(nanoseconds).nanoseconds, offset)
+    except EvaluationError:
+        return None
+
+
+def format_duration(value: Duration) -> str:
+    """Seconds without needless zeros: ``5400s``, ``0.5s``. Go computes them in double precision."""
+    seconds, rest = divmod(abs(value.nanoseconds), _SECOND)
+    number = float(seconds) + rest / 1e9
+    text = repr(number)
+    if "e" in text:
+        text = f"{number:.20f}".rstrip("0")
+    return ("-" if value.nanoseconds < 0 else "") + text.removesuffix(".0").removesuffix(".") + "s"
+
+
+def format_timestamp(value: Timestamp) -> str:
+    """RFC 3339 with as many digits of the fraction as it has, in the zone it was written in."""
+    seconds, rest = divmod(value.nanoseconds + value.offset * _SECOND, _SECOND)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    zone = "Z"
+    if value.offset:
+        hours, minutes = divmod(abs(value.offset) // 60, 60)
+        zone = f"{'-' if value.offset < 0 else '+'}{hours:02}:{minutes:02}"
+    return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}{fraction}{zone}"
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> tzinfo:
+    found = _OFFSET.fullmatch(name)
+    if found is not None:
+        sign, hours, minutes = found.groups()
+        try:
+            return timezone(timedelta(hours=int(hours), minutes=int(minutes)) * (-1 if sign == "-" else 1))
+        except ValueError:
+            raise EvaluationError(f"unknown time zone {name}") from None
+    if name in ("", "UTC"):
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise EvaluationError(f"unknown time zone {name}") from None
+
+
+def _local(value: Timestamp, zone: str = "UTC") -> datetime:
+    moment = _EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)
+    try:
+        return moment.astimezone(_zone(zone))
+    except OverflowError:
+        raise EvaluationError("timestamp overflow") from None
+
+
+def _declared(name: str) -> tuple[str, str]:
+    receiver = f"google.protobuf.Timestamp::{name}"
+    return f"{receiver}() -> int", f"{receiver}(string) -> int"
+
+
+@library.function(*_declared("getFullYear"))
+def full_year(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).year
+
+
+@library.function(*_declared("getMonth"))
+def month(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).month - 1
+
+
+@library.function(*_declared("getDate"))
+def date(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).day
+
+
+@library.function(*_declared("getDayOfMonth"))
+def day_of_month(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).day - 1
+
+
+@library.function(*_declared("getDayOfWeek"))
+def day_of_week(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).isoweekday() % 7
+
+
+@library.function(*_declared("getDayOfYear"))
+def day_of_year(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).timetuple().tm_yday - 1
+
+
+@library.function(*_declared("getHours"))
+def hours_of_day(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).hour
+
+
+@library.function(*_declared("getMinutes"))
+def minutes_of_hour(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).minute
+
+
+@library.function(*_declared("getSeconds"))
+def seconds_of_minute(value: Timestamp, zone: str = "UTC") -> int:
+    return _local(value, zone).second
+
+
+@library.function(*_declared("getMilliseconds"))
+def milliseconds_of_second(value: Timestamp, zone: str = "UTC") -> int:
+    _zone(zone)
+    return value.nanoseconds % _SECOND // 10**6
+
+
+def _whole(value: Duration, unit: int) -> int:
+    whole = abs(value.nanoseconds) // unit
+    return -whole if value.nanoseconds < 0 else whole
+
+
+@library.function("google.protobuf.Duration::getHours() -> int")
+def hours(value: Duration) -> int:
+    return _whole(value, 3600 * _SECOND)
+
+
+@library.function("google.protobuf.Duration::getMinutes() -> int")
+def minutes(value: Duration) -> int:
+    return _whole(value, 60 * _SECOND)
+
+
+@library.function("google.protobuf.Duration::getSeconds() -> int")
+def seconds(value: Duration) -> int:
+    return _whole(value, _SECOND)
+
+
+@library.function("google.protobuf.Duration::getMilliseconds() -> int")
+def milliseconds(value: Duration) -> int:
+    return _whole(value, 10**6)

@@ -1,0 +1,126 @@
+"""The syntax tree of an expression. Macros have nodes of their own; the checker fills in types and what names refer to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from virt_dra.cel.types import DYN, Type
+
+if TYPE_CHECKING:
+    from virt_dra.cel.functions.registry import Overload
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A name bound by a macro. Two macros that bind the same name bind two variables."""
+
+    name: str
+    type: Type = DYN
+    slot: int = 0
+    """Number of the variable in generated code, unique in its expression."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """``offset``: the character that issues point at. ``type``: filled in by the checker. ``height``: see the parser."""
+
+    offset: int
+    type: Type = field(default=DYN, kw_only=True)
+    height: int = field(default=0, kw_only=True)
+
+
+LiteralValue: TypeAlias = "bool | int | float | str | bytes | None"
+
+
+@dataclass(slots=True, eq=False)
+class Literal(Node):
+    value: LiteralValue
+
+
+@dataclass(slots=True, eq=False)
+class Ident(Node):
+    name: str
+    variable: Variable | None = None
+    """The macro variable it refers to, if any; otherwise ``name`` is a variable or a type of the environment."""
+
+
+@dataclass(slots=True, eq=False)
+class Select(Node):
+    operand: Node
+    name: str
+    optional: bool = False
+    test: bool = False
+    """Whether it is the argument of has()."""
+    constant: str | None = None
+    """The qualified name of the type that the whole chain stands for, if it does."""
+
+
+@dataclass(slots=True, eq=False)
+class Call(Node):
+    """A function or operator (``_+_``, ``_[_]``, ``_?_:_``, ``@in`` …)."""
+
+    function: str
+    target: Node | None
+    args: list[Node]
+    overloads: tuple[Overload, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Logic(Node):
+    """``&&`` or ``||`` over two or more terms."""
+
+    function: str
+    terms: list[Node]
+
+
+@dataclass(slots=True, eq=False)
+class ListNode(Node):
+    elements: list[tuple[Node, bool]]
+    """Elements with whether each is optional (``[?x]``)."""
+
+
+@dataclass(slots=True, eq=False)
+class MapNode(Node):
+    entries: list[tuple[Node, Node, bool]]
+
+
+@dataclass(slots=True, eq=False)
+class Message(Node):
+    name: str
+    fields: list[tuple[str, Node, bool, int]]
+    """Name, value, whether optional, offset."""
+
+
+@dataclass(slots=True, eq=False)
+class Comprehension(Node):
+    """``range.macro(variable[, second], [condition,] body)``.
+
+    ``macro`` is all, exists, exists_one, map, filter, transformList, transformMap, transformMapEntry or sortBy.
+    """
+
+    macro: str
+    range: Node
+    variable: Variable
+    second: Variable | None
+    condition: Node | None
+    body: Node
+
+
+@dataclass(slots=True, eq=False)
+class Bind(Node):
+    """``cel.bind(variable, value, body)``."""
+
+    variable: Variable
+    value: Node
+    body: Node
+
+
+@dataclass(slots=True, eq=False)
+class OptionalMap(Node):
+    """``target.optMap(variable, body)``, or optFlatMap if ``flat``."""
+
+    flat: bool
+    target: Node
+    variable: Variable
+    body: Node

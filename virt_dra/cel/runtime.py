@@ -1,0 +1,279 @@
+"""What generated code calls besides library functions: selection, literals, macros, and the careful logic that takes failures as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from virt_dra.cel.budget import Budget
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.lists import sorted_by
+from virt_dra.cel.functions.operators import index, index_map
+from virt_dra.cel.values import NONE, BoolKey, Optional, Value, key_value, map_key, type_name
+
+__all__ = [
+    "attempt", "boolean", "both", "demand", "either", "has", "has_key", "index", "macro_all", "macro_all_careful", "macro_all_careful_pairs",
+    "macro_all_pairs", "macro_exists", "macro_exists_careful", "macro_exists_careful_pairs", "macro_exists_one", "macro_exists_one_pairs",
+    "macro_exists_pairs", "macro_filter", "macro_map", "macro_sortBy", "macro_transformList_pairs", "macro_transformMapEntry_pairs",
+    "macro_transformMap_pairs", "make_list", "make_map", "optional_flat_map", "optional_map", "optional_select", "select",
+]  # fmt: skip
+
+Body = Callable[..., Value]
+Test = Callable[..., bool]
+_UNFIT = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
+
+
+def boolean(value: Value) -> bool:
+    """The value, which must be a bool."""
+    if value is True or value is False:
+        return value is True
+    raise EvaluationError("no such overload")
+
+
+# --- failures as values ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: EvaluationError
+
+
+def attempt(value: Callable[[], Value]) -> Value:
+    """The value of a binding, or its failure, which matters only where the variable is used."""
+    try:
+        return value()
+    except EvaluationError as error:
+        return _Failed(error)
+    except _UNFIT:
+        return _Failed(EvaluationError("no such overload"))
+
+
+def demand(value: Value) -> Value:
+    """Use a bound variable."""
+    if isinstance(value, _Failed):
+        raise value.error
+    return value
+
+
+def _decide(decisive: bool, terms: Iterable[Callable[[], bool]]) -> bool:
+    failure: EvaluationError | None = None
+    for term in terms:
+        try:
+            if term() is decisive:
+                return decisive
+        except EvaluationError as error:
+            failure = failure or error
+        except _UNFIT:
+            failure = failure or EvaluationError("no such overload")
+    if failure is not None:
+        raise failure
+    return not decisive
+
+
+def both(*terms: Callable[[], bool]) -> bool:
+    """``&&``: false if any term is false, else the first failure, else true."""
+    return _decide(False, terms)
+
+
+def either(*terms: Callable[[], bool]) -> bool:
+    """``||``: true if any term is true, else the first failure, else false."""
+    return _decide(True, terms)
+
+
+# --- selection ---
+
+
+def select(operand: Value, name: str) -> Value:
+    """``operand.name`` where the operand is a map or its type is known only now."""
+    if isinstance(operand, dict):
+        return index_map(operand, name)
+    if isinstance(operand, Optional):
+        return optional_select(operand, name)
+    fields = getattr(type(operand), "CEL_FIELDS", None)
+    if isinstance(fields, dict) and name in fields:
+        value: Value = getattr(operand, fields[name])
+        return value
+    raise EvaluationError(f"no such key: {name}")
+
+
+def optional_select(operand: Value, name: str) -> Optional:
+    """``operand.?name``."""
+    if isinstance(operand, Optional):
+        if not operand.present:
+            return NONE
+        operand = operand.value
+    if isinstance(operand, dict):
+        try:
+            return Optional(True, operand[name])
+        except KeyError:
+            return NONE
+    fields = getattr(type(operand), "CEL_FIELDS", None)
+    if isinstance(fields, dict):
+        return Optional(True, getattr(operand, fields[name])) if name in fields else NONE
+    return NONE
+
+
+def has_key(operand: dict[Value, Value], name: str) -> bool:
+    """``has(map.name)``."""
+    return name in operand or hasattr(type(operand), "__missing__")
+
+
+def has(operand: Value, name: str) -> bool:
+    """``has(operand.name)`` where the operand is no map, or its type is known only now."""
+    if isinstance(operand, Optional):
+        return operand.present and has(operand.value, name)
+    if isinstance(operand, dict):
+        return has_key(operand, name)
+    fields = getattr(type(operand), "CEL_FIELDS", None)
+    return isinstance(fields, dict) and name in fields
+
+
+# --- literals ---
+
+
+def make_list(parts: list[tuple[int, Value]]) -> list[Value]:
+    """A list literal with optional elements (marked 1)."""
+    made: list[Value] = []
+    for optional, value in parts:
+        if not optional:
+            made.append(value)
+        elif not isinstance(value, Optional):
+            raise EvaluationError(f"cannot initialize optional list element from non-optional value {value}")
+        elif value.present:
+            made.append(value.value)
+    return made
+
+
+def make_map(parts: list[tuple[int, Value, Value]]) -> dict[Value, Value]:
+    """A map literal; of equal keys the last wins, as in cel-go."""
+    made: dict[Value, Value] = {}
+    for optional, key, value in parts:
+        if optional:
+            if not isinstance(value, Optional):
+                raise EvaluationError(f"cannot initialize optional entry '{key}' from non-optional value {value}")
+            if not value.present:
+                continue
+            value = value.value
+        made[_checked_key(key)] = value
+    return made
+
+
+def _checked_key(key: Value) -> Value:
+    if isinstance(key, (bool, int, str, float)):
+        return map_key(key)
+    raise EvaluationError(f"unsupported key type: {type_name(key)}")
+
+
+# --- macros ---
+
+
+def _elements(budget: Budget, over: Value) -> Iterable[Value]:
+    if isinstance(over, list):
+        budget.spend(len(over))
+        return over
+    if isinstance(over, dict):
+        budget.spend(len(over))
+        return [key_value(key) for key in over] if any(isinstance(key, BoolKey) for key in over) else list(over)
+    raise EvaluationError("no such overload")
+
+
+def _pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
+    if isinstance(over, list):
+        budget.spend(len(over))
+        return enumerate(over)
+    if isinstance(over, dict):
+        budget.spend(len(over))
+        return [(key_value(key), value) for key, value in over.items()]
+    raise EvaluationError("no such overload")
+
+
+def macro_all(budget: Budget, over: Value, body: Test) -> bool:
+    return all(map(body, _elements(budget, over)))
+
+
+def macro_all_pairs(budget: Budget, over: Value, body: Test) -> bool:
+    return all(body(key, value) for key, value in _pairs(budget, over))
+
+
+def macro_exists(budget: Budget, over: Value, body: Test) -> bool:
+    return any(map(body, _elements(budget, over)))
+
+
+def macro_exists_pairs(budget: Budget, over: Value, body: Test) -> bool:
+    return any(body(key, value) for key, value in _pairs(budget, over))
+
+
+def macro_all_careful(budget: Budget, over: Value, body: Test) -> bool:
+    return _decide(False, ((lambda element=element: body(element)) for element in _elements(budget, over)))
+
+
+def macro_all_careful_pairs(budget: Budget, over: Value, body: Test) -> bool:
+    return _decide(False, ((lambda pair=pair: body(*pair)) for pair in _pairs(budget, over)))
+
+
+def macro_exists_careful(budget: Budget, over: Value, body: Test) -> bool:
+    return _decide(True, ((lambda element=element: body(element)) for element in _elements(budget, over)))
+
+
+def macro_exists_careful_pairs(budget: Budget, over: Value, body: Test) -> bool:
+    return _decide(True, ((lambda pair=pair: body(*pair)) for pair in _pairs(budget, over)))
+
+
+def macro_exists_one(budget: Budget, over: Value, body: Test) -> bool:
+    return sum(map(body, _elements(budget, over))) == 1
+
+
+def macro_exists_one_pairs(budget: Budget, over: Value, body: Test) -> bool:
+    return sum(body(key, value) for key, value in _pairs(budget, over)) == 1
+
+
+def macro_filter(budget: Budget, over: Value, body: Test) -> list[Value]:
+    return [element for element in _elements(budget, over) if body(element)]
+
+
+def macro_map(budget: Budget, over: Value, body: Body, condition: Test | None) -> list[Value]:
+    return [body(element) for element in _elements(budget, over) if condition is None or condition(element)]
+
+
+def macro_transformList_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> list[Value]:
+    return [body(key, value) for key, value in _pairs(budget, over) if condition is None or condition(key, value)]
+
+
+def macro_transformMap_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
+    return {map_key(key): body(key, value) for key, value in _pairs(budget, over) if condition is None or condition(key, value)}
+
+
+def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
+    made: dict[Value, Value] = {}
+    for key, value in _pairs(budget, over):
+        if condition is not None and not condition(key, value):
+            continue
+        entries = body(key, value)
+        if not isinstance(entries, dict):
+            raise EvaluationError("no such overload")
+        for new_key, new_value in entries.items():
+            if new_key in made:
+                raise EvaluationError(f"insert failed: key {key_value(new_key)} already exists")
+            made[new_key] = new_value
+    return made
+
+
+def macro_sortBy(budget: Budget, over: Value, body: Body) -> list[Value]:
+    if not isinstance(over, list):
+        raise EvaluationError("no such overload")
+    budget.spend(len(over))
+    return sorted_by(budget, over, [body(element) for element in over])
+
+
+def optional_map(target: Value, body: Body) -> Optional:
+    """``target.optMap(variable, body)``."""
+    if not isinstance(target, Optional):
+        raise EvaluationError("no such overload")
+    return Optional(True, body(target.value)) if target.present else NONE
+
+
+def optional_flat_map(target: Value, body: Body) -> Value:
+    """``target.optFlatMap(variable, body)``."""
+    if not isinstance(target, Optional):
+        raise EvaluationError("no such overload")
+    return body(target.value) if target.present else NONE

@@ -1,0 +1,344 @@
+"""CEL's types: interned, so that equal types are the same object, and unified without recursion.
+
+Grammar of a type's text: ``int``, ``list(T)``, ``map(K, V)``, ``type(T)``, ``optional_type(T)``, a qualified name for an opaque or
+object type, ``<A>`` for a type parameter of a declaration.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+
+from virt_dra.cel.errors import CelError
+
+MAX_TYPE_SIZE = 1000
+"""Number of parts a type may have; beyond it an expression is refused, so that checking stays linear (L-6.3)."""
+
+
+class TypeTooLarge(CelError):
+    """The type of a sub-expression has more than MAX_TYPE_SIZE parts."""
+
+
+class Kind(Enum):
+    BASIC = "basic"
+    NULL = "null"
+    DYN = "dyn"
+    ERROR = "error"
+    LIST = "list"
+    MAP = "map"
+    TYPE = "type"
+    OPAQUE = "opaque"
+    OBJECT = "object"
+    PARAM = "param"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Type:
+    """A type. Compare with ``is``: equal types are the same object within one :class:`Types` table."""
+
+    kind: Kind
+    name: str
+    params: tuple[Type, ...] = ()
+    size: int = 1
+    open: bool = False
+    """Whether a type parameter occurs in it."""
+
+    def __str__(self) -> str:
+        return format_type(self)
+
+
+def format_type(root: Type) -> str:
+    """The type as Kubernetes' messages on a result's type write it (``google.protobuf.Duration``)."""
+    return _format(root, {})
+
+
+_MESSAGE_NAMES = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp", "null_type": "null"}
+
+
+def format_in_issue(root: Type) -> str:
+    """The type as the checker's issues write it (``duration``, ``null``)."""
+    return _format(root, _MESSAGE_NAMES)
+
+
+def _format(root: Type, names: dict[str, str]) -> str:
+    parts: list[str] = []
+    stack: list[Type | str] = [root]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            parts.append(item)
+            continue
+        parts.append(names.get(item.name, item.name))
+        if item.params:
+            parts.append("(")
+            stack.append(")")
+            for number, param in enumerate(reversed(item.params)):
+                if number:
+                    stack.append(", ")
+                stack.append(param)
+    return "".join(parts)
+
+
+class Types:
+    """A table of interned types; a table over a base shares the base's types and adds its own."""
+
+    def __init__(self, base: Types | None = None) -> None:
+        self._base = base
+        self._table: dict[tuple[Kind, str, tuple[Type, ...]], Type] = {}
+
+    def get(self, kind: Kind, name: str, params: tuple[Type, ...] = ()) -> Type:
+        key = (kind, name, params)
+        table: Types | None = self
+        while table is not None:
+            found = table._table.get(key)
+            if found is not None:
+                return found
+            table = table._base
+        size = 1 + sum(param.size for param in params)
+        if size > MAX_TYPE_SIZE:
+            raise TypeTooLarge(f"a type with more than {MAX_TYPE_SIZE} parts")
+        created = Type(kind, name, params, size, kind is Kind.PARAM or any(param.open for param in params))
+        self._table[key] = created
+        return created
+
+    def list_of(self, element: Type) -> Type:
+        return self.get(Kind.LIST, "list", (element,))
+
+    def map_of(self, key: Type, value: Type) -> Type:
+        return self.get(Kind.MAP, "map", (key, value))
+
+    def type_of(self, inner: Type) -> Type:
+        return self.get(Kind.TYPE, "type", (inner,))
+
+    def optional_of(self, inner: Type) -> Type:
+        return self.get(Kind.OPAQUE, "optional_type", (inner,))
+
+    def rebuild(self, like: Type, params: tuple[Type, ...]) -> Type:
+        return self.get(like.kind, like.name, params)
+
+
+SHARED = Types()
+BOOL = SHARED.get(Kind.BASIC, "bool")
+INT = SHARED.get(Kind.BASIC, "int")
+UINT = SHARED.get(Kind.BASIC, "uint")
+DOUBLE = SHARED.get(Kind.BASIC, "double")
+STRING = SHARED.get(Kind.BASIC, "string")
+BYTES = SHARED.get(Kind.BASIC, "bytes")
+NULL = SHARED.get(Kind.NULL, "null_type")
+DYN = SHARED.get(Kind.DYN, "dyn")
+ANY = SHARED.get(Kind.DYN, "any")
+ERROR = SHARED.get(Kind.ERROR, "!error!")
+DURATION = SHARED.get(Kind.BASIC, "google.protobuf.Duration")
+TIMESTAMP = SHARED.get(Kind.BASIC, "google.protobuf.Timestamp")
+TYPE = SHARED.get(Kind.TYPE, "type")
+QUANTITY = SHARED.get(Kind.OBJECT, "kubernetes.Quantity")
+SEMVER = SHARED.get(Kind.OBJECT, "kubernetes.Semver")
+NUMERIC = (INT, UINT, DOUBLE)
+
+_OBJECTS = {"kubernetes.DRADevice", "kubernetes.Quantity", "kubernetes.Semver"}
+_BASIC = {t.name: t for t in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, DYN, ANY, DURATION, TIMESTAMP)}
+_TYPE_TOKEN = re.compile(r"[A-Za-z_][\w.]*|<[A-Z]+>|[(),]")
+
+
+def parse_type(text: str) -> Type:
+    """Read a type of a declaration. Raises ValueError."""
+    tokens = _TYPE_TOKEN.findall(text)
+    parsed, rest = _parse(tokens)
+    if rest:
+        raise ValueError(f"trailing text in type {text!r}")
+    return parsed
+
+
+def parse_types(text: str) -> tuple[Type, ...]:
+    """Read a comma-separated list of types. Raises ValueError."""
+    tokens = _TYPE_TOKEN.findall(text)
+    parsed: list[Type] = []
+    while tokens:
+        one, tokens = _parse(tokens)
+        parsed.append(one)
+        if tokens:
+            tokens = tokens[1:]
+    return tuple(parsed)
+
+
+def _parse(tokens: list[str]) -> tuple[Type, list[str]]:
+    name, rest = tokens[0], tokens[1:]
+    params: list[Type] = []
+    if rest and rest[0] == "(":
+        while rest[0] != ")":
+            param, rest = _parse(rest[1:])
+            params.append(param)
+        rest = rest[1:]
+    if name.startswith("<"):
+        return SHARED.get(Kind.PARAM, name), rest
+    if name in _BASIC:
+        return _BASIC[name], rest
+    if name in ("list", "map", "type"):
+        return SHARED.get(Kind(name), name, tuple(params)), rest
+    return SHARED.get(Kind.OBJECT if name in _OBJECTS else Kind.OPAQUE, name, tuple(params)), rest
+
+
+_NULLABLE_BASIC = (DURATION, TIMESTAMP)
+
+
+def _nullable(candidate: Type) -> bool:
+    return candidate.kind in (Kind.OPAQUE, Kind.OBJECT, Kind.NULL, Kind.DYN) or candidate in _NULLABLE_BASIC
+
+
+@dataclass(slots=True)
+class Unifier:
+    """Type variables and what they stand for. A failed unification leaves no trace."""
+
+    types: Types
+    bound: dict[Type, Type] = field(default_factory=dict)
+    _trail: list[tuple[Type, Type | None]] = field(default_factory=list)
+    _count: int = 0
+
+    def fresh(self) -> Type:
+        """A new type variable."""
+        self._count += 1
+        return self.types.get(Kind.PARAM, f"_var{self._count}")
+
+    def assignable(self, wanted: Type, given: Type) -> bool:
+        """Whether the types agree, binding variables as needed."""
+        return wanted is given or self.all_assignable((wanted,), (given,))
+
+    def all_assignable(self, wanted: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
+        """Whether all pairs agree; binds variables only if so."""
+        if len(wanted) != len(given):
+            return False
+        mark = len(self._trail)
+        if self._unify(list(zip(reversed(wanted), reversed(given), strict=True))):
+            if not mark:
+                self._trail.clear()
+            return True
+        while len(self._trail) > mark:
+            variable, previous = self._trail.pop()
+            if previous is None:
+                del self.bound[variable]
+            else:
+                self.bound[variable] = previous
+        return False
+
+    def _bind(self, variable: Type, value: Type) -> None:
+        self._trail.append((variable, self.bound.get(variable)))
+        self.bound[variable] = value
+
+    def _unify(self, pairs: list[tuple[Type, Type]]) -> bool:
+        generalise: dict[int, list[tuple[Type, Type, Type]]] = {}
+        while True:
+            # a variable whose value was compared takes the more general of the two once that comparison is through
+            for variable, first, second in generalise.pop(len(pairs), ()):
+                self._widen(variable, first, second)
+            if not pairs:
+                return True
+            one, two = pairs.pop()
+            if one is two:
+                continue
+            if two.kind is Kind.PARAM:
+                value = self.bound.get(two)
+                if value is not None:
+                    if value is not one:
+                        generalise.setdefault(len(pairs), []).append((two, one, value))
+                        pairs.append((one, value))
+                    continue
+                if not self._occurs(two, one):
+                    self._bind(two, one)
+                    continue
+            if one.kind is Kind.PARAM:
+                value = self.bound.get(one)
+                if value is not None:
+                    if value is not two:
+                        generalise.setdefault(len(pairs), []).append((one, two, value))
+                        pairs.append((two, value))
+                    continue
+                if self._occurs(one, two):
+                    return False
+                self._bind(one, two)
+                continue
+            if one.kind in (Kind.DYN, Kind.ERROR) or two.kind in (Kind.DYN, Kind.ERROR):
+                continue
+            if one.kind is Kind.NULL or two.kind is Kind.NULL:
+                if not _nullable(two if one.kind is Kind.NULL else one):
+                    return False
+                continue
+            if one.kind is Kind.TYPE and two.kind is Kind.TYPE:
+                continue
+            if one.kind is not two.kind or one.name != two.name or len(one.params) != len(two.params):
+                return False
+            pairs.extend(zip(reversed(one.params), reversed(two.params), strict=True))
+
+    def _widen(self, variable: Type, first: Type, second: Type) -> None:
+        general = most_general(first, second)
+        if not self._occurs(variable, general):
+            self._bind(variable, general)
+
+    def _occurs(self, variable: Type, within: Type) -> bool:
+        if not within.open:
+            return False
+        stack, seen = [within], set[Type]()
+        while stack:
+            item = stack.pop()
+            if item is variable:
+                return True
+            if item in seen or not item.open:
+                continue
+            seen.add(item)
+            if item.kind is Kind.PARAM:
+                if item in self.bound:
+                    stack.append(self.bound[item])
+            else:
+                stack.extend(item.params)
+        return False
+
+    def resolve(self, root: Type, *, close: bool = False, local: dict[Type, Type] | None = None) -> Type:
+        """The type with bound variables replaced; with ``close`` the unbound become dyn; ``local`` renames parameters first."""
+        if not root.open:
+            return root
+        done: dict[Type, Type] = {}
+        stack: list[Type] = [root]
+        while stack:
+            item = stack[-1]
+            if item in done:
+                stack.pop()
+                continue
+            if not item.open:
+                done[item] = item
+            elif item.kind is Kind.PARAM:
+                value = local.get(item) if local is not None else None
+                if value is None:
+                    value = self.bound.get(item)
+                if value is None:
+                    done[item] = DYN if close else item
+                elif value in done:
+                    done[item] = done[value]
+                else:
+                    stack.append(value)
+                    continue
+            else:
+                missing = [param for param in item.params if param not in done]
+                if missing:
+                    stack.extend(missing)
+                    continue
+                done[item] = self.types.rebuild(item, tuple(done[param] for param in item.params))
+            stack.pop()
+        return done[root]
+
+
+def most_general(first: Type, second: Type) -> Type:
+    """Of two types that agree, the one that says less."""
+    stack = [(first, second)]
+    while stack:
+        one, two = stack.pop()
+        if one is two or one.kind in (Kind.DYN, Kind.PARAM):
+            continue
+        if two.kind in (Kind.DYN, Kind.PARAM) or one.kind is not two.kind or one.name != two.name or len(one.params) != len(two.params):
+            return second
+        if one.kind is not Kind.TYPE:
+            stack.extend(zip(one.params, two.params, strict=True))
+    return first
+
+
+def is_dyn(candidate: Type) -> bool:
+    return candidate.kind in (Kind.DYN, Kind.ERROR)
