@@ -101,8 +101,10 @@ def container_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[Resourc
         return ()
     seen: set[tuple[str, str]] = set()
     claims: list[ResourceClaimReference] = []
-    for claim, request in _device_claims(vmi, gates):
-        if version < V1_9_0 and not (claim and request):
+    for claim_name, request_name in _device_claims(vmi, gates):
+        claim, request = claim_name or "", request_name or ""
+        missing = not (claim and request) if version >= V1_8_3 else claim_name is None or request_name is None
+        if version < V1_9_0 and missing:
             continue  # K-4.6
         identity = (claim, request) if version >= V1_8_3 else (claim, "")
         if identity not in seen:
@@ -111,7 +113,7 @@ def container_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[Resourc
     return tuple(claims)
 
 
-def _device_claims(vmi: VirtualMachineInstance, gates: Gates) -> Iterator[tuple[str, str]]:
+def _device_claims(vmi: VirtualMachineInstance, gates: Gates) -> Iterator[tuple[str | None, str | None]]:
     devices = vmi.spec.domain.devices
     kinds: tuple[tuple[str, Iterable[DeviceEntry]], ...] = (
         (GPUS_WITH_DRA, devices.gpus),
@@ -121,11 +123,11 @@ def _device_claims(vmi: VirtualMachineInstance, gates: Gates) -> Iterator[tuple[
         if gate in gates:
             for device in entries:
                 if device.is_dra:
-                    yield device.claim_name or "", device.request_name or ""
+                    yield device.claim_name, device.request_name
     if NETWORK_DEVICES_WITH_DRA in gates:
         for network in vmi.spec.networks:
             if network.resource_claim is not None:
-                yield network.resource_claim.claim_name or "", network.resource_claim.request_name or ""
+                yield network.resource_claim.claim_name, network.resource_claim.request_name
 
 
 def _crash(vmi: VirtualMachineInstance, gates: Gates) -> RenderError | None:

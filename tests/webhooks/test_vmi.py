@@ -1,0 +1,171 @@
+"""Admission of VMIs and VMs: cases as data, and what holds for every input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtVersion
+from webhooks.verdict import Cause, Verdict, quoted
+from webhooks.vmi import RULE_SETS, review, rules_for
+
+CASES = [
+    pytest.param(case, id=f"{path.stem}: {case['name']}")
+    for path in sorted((Path(__file__).parent / "cases").glob("*.yaml"))
+    for case in yaml.safe_load(path.read_text())
+]
+KNOWN_KEYS = {"name", "spec", "vm", "object", "old", "old_vm", "annotations", "gates", "kubevirt", "causes", "warnings"}
+
+Reviewed = VirtualMachineInstance | VirtualMachine
+
+
+def _vmi(spec: dict[str, Any], annotations: dict[str, str] | None = None) -> VirtualMachineInstance:
+    return VirtualMachineInstance.from_wire({"metadata": {"name": "v", "annotations": annotations or {}}, "spec": spec})
+
+
+def _vm(spec: dict[str, Any], annotations: dict[str, str] | None = None) -> VirtualMachine:
+    template = {"metadata": {"annotations": annotations or {}}, "spec": spec}
+    return VirtualMachine.from_wire({"metadata": {"name": "v"}, "spec": {"template": template}})
+
+
+def _subject(case: dict[str, Any]) -> Reviewed:
+    if "object" in case:
+        return VirtualMachine.from_wire(case["object"])
+    annotations = case.get("annotations")
+    return _vm(case["vm"], annotations) if "vm" in case else _vmi(case["spec"], annotations)
+
+
+def _old(case: dict[str, Any]) -> Reviewed | None:
+    if "old_vm" in case:
+        return _vm(case["old_vm"])
+    return _vmi(case["old"]) if "old" in case else None
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdict(case: dict[str, Any]) -> None:
+    assert case.keys() <= KNOWN_KEYS
+    version = KubeVirtVersion.parse(str(case["kubevirt"])) if "kubevirt" in case else NEWEST
+    verdict = review(_subject(case), Gates.of(version, case.get("gates")), _old(case))
+    causes = tuple(Cause(kind, message, field) for kind, message, field in case.get("causes", []))
+    assert verdict == Verdict(allowed=not causes, causes=causes, warnings=tuple(case.get("warnings", [])))
+
+
+def test_the_message_of_a_verdict_joins_its_causes() -> None:
+    spec = {"domain": {"devices": {"gpus": [{"name": "a", "claimName": ""}]}}}
+    verdict = review(_vmi(spec), Gates.of(NEWEST))
+    assert verdict.message == "claimName is required for DRA GPU, requestName is required for DRA GPU"
+
+
+def test_an_update_does_not_change_the_kind() -> None:
+    with pytest.raises(TypeError, match="a VirtualMachine cannot become a VirtualMachineInstance"):
+        review(_vmi({}), Gates.of(NEWEST), _vm({}))
+
+
+@pytest.mark.parametrize(
+    ("version", "row"),
+    [
+        *(("main", 0), ("1.10", 0), ("1.9.0", 0), ("1.8", 1), ("1.8.3", 1), ("1.8.2", 2), ("1.8.0", 2)),
+        *(("1.7.9", 3), ("1.6.0", 3), ("1.5", 4), ("0.36", 4)),
+    ],
+)
+def test_each_version_has_the_rules_of_its_release(version: str, row: int) -> None:
+    assert rules_for(KubeVirtVersion.parse(version)) is RULE_SETS[row][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", '"plain"'),
+        ('"\\', '"\\"\\\\"'),
+        ("\a\b\f\n\r\t\v", '"\\a\\b\\f\\n\\r\\t\\v"'),
+        ("\x00\x7f", '"\\x00\\x7f"'),
+        ("\u200b\u2028", '"\\u200b\\u2028"'),
+        ("\U000e0001", '"\\U000e0001"'),
+        ("é中🙂", '"é中🙂"'),
+        ("\ud800", '"\ufffd"'),
+    ],
+)
+def test_names_are_quoted_as_go_quotes_them(text: str, shown: str) -> None:
+    assert quoted(text) == shown
+
+
+# --- properties ---
+
+_names = st.sampled_from(["", "a", "b", "a.b", "A", "a/b", "x" * 64]) | st.text(max_size=3)
+_maybe_names = st.none() | _names
+_devices = st.fixed_dictionaries(
+    {"name": _names},
+    optional={
+        "deviceName": _maybe_names,
+        "claimName": _maybe_names,
+        "requestName": _maybe_names,
+        "tag": _maybe_names,
+        "virtualGPUOptions": st.fixed_dictionaries(
+            {}, optional={"display": st.fixed_dictionaries({}, optional={"enabled": st.booleans()})}
+        ),
+    },
+)
+_claims = st.fixed_dictionaries({}, optional={"name": _names, "resourceClaimName": _maybe_names, "resourceClaimTemplateName": _maybe_names})
+_references = st.none() | st.fixed_dictionaries({}, optional={"claimName": _maybe_names, "requestName": _maybe_names})
+_networks = st.fixed_dictionaries({"name": _names}, optional={"multus": st.just({}), "resourceClaim": _references})
+_interfaces: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"name": _names}, optional={"sriov": st.just({}), "pciAddress": _maybe_names}
+)
+_specs = st.fixed_dictionaries(
+    {},
+    optional={
+        "resourceClaims": st.none() | st.lists(_claims, max_size=3),
+        "networks": st.lists(_networks, max_size=3),
+        "domain": st.fixed_dictionaries(
+            {},
+            optional={
+                "memory": st.just({"reservedOverhead": {}}),
+                "devices": st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "gpus": st.lists(_devices, max_size=4),
+                        "hostDevices": st.lists(_devices, max_size=3),
+                        "interfaces": st.lists(_interfaces, max_size=3),
+                    },
+                ),
+            },
+        ),
+    },
+)
+_gates = st.builds(
+    Gates.of,
+    st.sampled_from(["main", "1.9", "1.8.3", "1.8.0", "1.7", "1.6", "1.5"]).map(KubeVirtVersion.parse),
+    st.dictionaries(st.sampled_from(KNOWN_GATES), st.booleans()),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_specs, _gates)
+def test_every_well_typed_vmi_gets_a_verdict_and_the_same_one_twice(spec: dict[str, Any], gates: Gates) -> None:
+    vmi = _vmi(spec)
+    verdict = review(vmi, gates)
+    assert verdict == review(_vmi(spec), gates)
+    assert verdict.allowed is not bool(verdict.causes)
+    for cause in verdict.causes:
+        assert cause.message
+        assert cause.field.startswith(("spec.", "metadata."))
+
+
+@settings(max_examples=100, deadline=None)
+@given(_specs, _gates)
+def test_a_vm_gets_the_causes_of_its_vmi_below_its_template(spec: dict[str, Any], gates: Gates) -> None:
+    of_vmi, of_vm = review(_vmi(spec), gates), review(_vm(spec), gates)
+    assert [cause.type for cause in of_vm.causes] == [cause.type for cause in of_vmi.causes]
+    assert [cause.field for cause in of_vm.causes] == [f"spec.template.{cause.field}" for cause in of_vmi.causes]
+
+
+@settings(max_examples=100, deadline=None)
+@given(_specs, _gates)
+def test_an_unchanged_vmi_may_be_updated(spec: dict[str, Any], gates: Gates) -> None:
+    assert review(_vmi(spec), gates, _vmi(spec)) == Verdict(allowed=True)
