@@ -1,0 +1,128 @@
+"""From device addresses to libvirt's domain XML: what KubeVirt's launcher does, as a library.
+
+To test the domain XML of your own VMI::
+
+    from launcher import hostdevs, domain_xml
+
+    def test_the_gpu_reaches_the_domain():
+        vmi = yaml.safe_load(Path("vm.yaml").read_text())
+        (gpu,) = hostdevs(vmi, env={"PCI_RESOURCE_NVIDIA_COM_A100": "0000:41:00.0"})
+        assert (gpu.device, gpu.source) == ("gpus/gpu1", "environment")
+        assert 'bus="0x41"' in gpu.xml
+
+Must not know: clusters, controllers, allocation. It sees a VMI, environment variables and (if given) the pod; it takes only
+``virt_dra.api``. libvirt itself is reached through :mod:`launcher.libvirt_conn` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from launcher import xml as _xml
+from launcher.devices import host_devices, warnings
+from launcher.domain import Domain, domain
+from launcher.errors import LauncherError
+from launcher.hostdev import KUBEVIRT, LIBVIRT, Dialect
+from launcher.request import NO_VARIABLES, HostDevice, Request
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
+
+__all__ = [
+    "KUBEVIRT",
+    "LIBVIRT",
+    "Conversion",
+    "Dialect",
+    "HostDevice",
+    "LauncherError",
+    "convert",
+    "domain_xml",
+    "hostdevs",
+]
+
+AnyVmi = VirtualMachineInstance | VirtualMachine | Mapping[str, object]
+"""A VMI, typed or as the dict that YAML gives; a VirtualMachine stands for the VMI it would start."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """All that a VMI becomes. ``warnings`` are whole sentences about what did not fail but should be known."""
+
+    hostdevs: tuple[HostDevice, ...]
+    domain: Domain
+    warnings: tuple[str, ...]
+
+    @property
+    def domain_xml(self) -> str:
+        """The ``<domain>``, indented."""
+        return _xml.pretty(self.domain)
+
+
+def hostdevs(
+    vmi: AnyVmi,
+    env: Mapping[str, str] = NO_VARIABLES,
+    *,
+    pod: Pod | Mapping[str, object] | None = None,
+    kubevirt: KubeVirtVersion | str = NEWEST,
+) -> tuple[HostDevice, ...]:
+    """The host devices of a VMI in the order of ``<devices>`` (K-7.22), each with ``.device``, ``.source``, ``.address`` and ``.xml``.
+
+    ``env`` are the compute container's variables (never the caller's own); ``pod`` names the claims generated for it (K-7.5).
+    Raises :class:`LauncherError`, or :class:`virt_dra.api.wire.WireError` for a dict that is no VMI.
+    """
+    return host_devices(_request(vmi, env, pod, kubevirt, has_files=False))
+
+
+def domain_xml(
+    vmi: AnyVmi,
+    env: Mapping[str, str] = NO_VARIABLES,
+    *,
+    pod: Pod | Mapping[str, object] | None = None,
+    kubevirt: KubeVirtVersion | str = NEWEST,
+) -> str:
+    """A complete domain that libvirt defines, indented. Raises as :func:`hostdevs` does."""
+    return convert(vmi, env, pod=pod, kubevirt=kubevirt).domain_xml
+
+
+def convert(
+    vmi: AnyVmi,
+    env: Mapping[str, str] = NO_VARIABLES,
+    *,
+    pod: Pod | Mapping[str, object] | None = None,
+    kubevirt: KubeVirtVersion | str = NEWEST,
+    has_files: bool = False,
+    dialect: Dialect = LIBVIRT,
+) -> Conversion:
+    """Devices, domain and warnings in one go. ``has_files``: metadata files were given, so a device that would need one is refused.
+
+    The domain is written in libvirt's dialect; ``dialect=KUBEVIRT`` writes the elements as KubeVirt hands them to libvirt.
+    """
+    request = _request(vmi, env, pod, kubevirt, has_files)
+    devices = host_devices(request)
+    page, lost = domain(request.vmi, devices, dialect)
+    return Conversion(devices, page, (*warnings(request, devices), *lost))
+
+
+def _request(
+    vmi: AnyVmi, env: Mapping[str, str], pod: Pod | Mapping[str, object] | None, kubevirt: KubeVirtVersion | str, has_files: bool
+) -> Request:
+    return Request(
+        vmi=_as_vmi(vmi),
+        env=env,
+        pod=Pod.from_wire(dict(pod)) if isinstance(pod, Mapping) else pod,
+        version=KubeVirtVersion.parse(kubevirt) if isinstance(kubevirt, str) else kubevirt,
+        has_files=has_files,
+    )
+
+
+def _as_vmi(given: AnyVmi) -> VirtualMachineInstance:
+    if isinstance(given, VirtualMachineInstance):
+        return given
+    if not isinstance(given, VirtualMachine):
+        raw = dict(given)
+        if raw.get("kind") != VirtualMachine.KIND:
+            return VirtualMachineInstance.from_wire(raw)
+        given = VirtualMachine.from_wire(raw)
+    template = given.spec.template
+    return VirtualMachineInstance(metadata=template.metadata.with_(name=given.name, namespace=given.namespace), spec=template.spec)

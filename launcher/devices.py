@@ -1,0 +1,81 @@
+"""All host devices of a VMI, in the order of ``<devices>``, and what must hold between them (K-7.17, K-7.22, K-5.13)."""
+
+from __future__ import annotations
+
+from launcher.dra_devices import dra_devices
+from launcher.errors import DUPLICATE_ADDRESS, DUPLICATE_ALIAS, UNWRITABLE_TEXT, LauncherError
+from launcher.kinds import GPUS, HOST_DEVICES, DeviceKind
+from launcher.plugin_devices import plugin_devices
+from launcher.request import HostDevice, Request
+from launcher.sriov import left_out, sriov_devices
+from launcher.status_devices import status_devices
+from launcher.xml import XmlTextError, carried
+from virt_dra.api.kubevirt_versions import V1_8_0
+
+
+def host_devices(request: Request) -> tuple[HostDevice, ...]:
+    """Host devices before GPUs, plugin before claim in each, SR-IOV last (K-7.22). Raises :class:`LauncherError` for the first fault."""
+    _names_can_be_written(request)
+    devices = tuple(device for kind in (HOST_DEVICES, GPUS) for device in _of_kind(request, kind)) + sriov_devices(request)
+    _aliases_differ(devices)
+    _claimed_devices_differ(devices)
+    return devices
+
+
+def _of_kind(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+    claimed = dra_devices if request.version >= V1_8_0 else status_devices
+    return plugin_devices(request, kind) + claimed(request, kind)
+
+
+def warnings(request: Request, devices: tuple[HostDevice, ...]) -> tuple[str, ...]:
+    """What did not fail but should be known: sources that disagree, addresses that libvirt will refuse, interfaces left out."""
+    found = [note for device in devices for note in device.notes]
+    found += [f"{d.device}: libvirt will refuse {d.address}: {d.address.libvirt_refuses}" for d in devices if d.address.libvirt_refuses]
+    found += [_both(first, second) for first, second in _pairs_with_one_address(devices)]
+    return (*found, *left_out(request))
+
+
+def _names_can_be_written(request: Request) -> None:
+    """Names go into aliases (K-7.17). Said before anything else, for a name that can't be printed explains no other error."""
+    devices = request.vmi.spec.domain.devices
+    named = [(f"gpus[{index}]", gpu.name) for index, gpu in enumerate(devices.gpus)]
+    named += [(f"hostDevices[{index}]", entry.name) for index, entry in enumerate(devices.host_devices)]
+    named += [(f"interfaces[{index}]", interface.name) for index, interface in enumerate(devices.interfaces)]
+    for path, name in named:
+        try:
+            carried(name)
+        except XmlTextError as error:
+            field = f"spec.domain.devices.{path}.name"
+            raise LauncherError(UNWRITABLE_TEXT, field, f"{field}: {error}") from None
+
+
+def _aliases_differ(devices: tuple[HostDevice, ...]) -> None:
+    seen: dict[str | None, HostDevice] = {}
+    for device in devices:
+        first = seen.setdefault(device.element.alias, device)
+        if first is not device:
+            raise LauncherError(DUPLICATE_ALIAS, device.device, _same_alias(first, device))
+
+
+def _same_alias(first: HostDevice, second: HostDevice) -> str:
+    if first.field == second.field:
+        return f"{first.field} ({first.device}) gets two devices, {first.address} and {second.address}: two variables serve its resource"
+    alias = f"both would get alias {second.element.alias}, which libvirt refuses; rename one of them"
+    return f"{first.field} and {second.field} have the same name {second.device.partition('/')[2]!r}: {alias}"
+
+
+def _claimed_devices_differ(devices: tuple[HostDevice, ...]) -> None:
+    """An address twice is an error where a claim is involved (K-5.13). Two plugin pools do give it out twice in KubeVirt (K-7.3)."""
+    for first, second in _pairs_with_one_address(devices):
+        if first.is_dra or second.is_dra:
+            raise LauncherError(DUPLICATE_ADDRESS, second.device, _both(first, second))
+
+
+def _pairs_with_one_address(devices: tuple[HostDevice, ...]) -> list[tuple[HostDevice, HostDevice]]:
+    seen: dict[tuple[str, str], HostDevice] = {}
+    pairs = ((seen.setdefault((device.element.type, device.address.identity), device), device) for device in devices)
+    return [(first, second) for first, second in pairs if first is not second]
+
+
+def _both(first: HostDevice, second: HostDevice) -> str:
+    return f"{first.device} and {second.device} are both device {second.address}; libvirt accepts a host device only once"

@@ -1,0 +1,108 @@
+"""The ``<disk>`` of each ``spec.domain.devices.disks`` entry, at the place where KubeVirt's launcher finds its volume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, LauncherError
+from launcher.xml import Page, Property, XmlTextError, carried
+from virt_dra.api.kubevirt_v1 import Disk as DiskEntry
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+
+IMAGE = "/var/run/kubevirt-private/vmi-disks/{}/disk.img"
+BLOCK_DEVICE = "/dev/{}"
+_TARGETS: Mapping[str, str] = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
+_TYPES = ("disk", "cdrom", "lun")
+
+
+@dataclass(frozen=True)
+class Disk(Page):
+    """A ``<disk>`` backed by the image (or, for a LUN, the block device) of a volume."""
+
+    TAG: ClassVar[str] = "disk"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("type", attribute="type"),
+        Property("device", attribute="device"),
+        Property("driver", "driver", "name"),
+        Property("format", "driver", "type"),
+        Property("file", "source", "file"),
+        Property("block", "source", "dev"),
+        Property("target", "target", "dev"),
+        Property("bus", "target", "bus"),
+        Property("readonly", "readonly"),
+        Property("boot_order", "boot", "order"),
+    )
+
+    volume: str
+    device: str
+    target: str
+    bus: str
+    boot_order: int | None = None
+    driver: str = "qemu"
+    format: str = "raw"
+
+    @property
+    def type(self) -> str:
+        return "block" if self.device == "lun" else "file"
+
+    @property
+    def file(self) -> str | None:
+        return None if self.device == "lun" else IMAGE.format(self.volume)
+
+    @property
+    def block(self) -> str | None:
+        return BLOCK_DEVICE.format(self.volume) if self.device == "lun" else None
+
+    @property
+    def readonly(self) -> bool:
+        return self.device == "cdrom"
+
+
+def disks(vmi: VirtualMachineInstance) -> tuple[Disk, ...]:
+    """In spec order, with guest names counted per prefix (``vda``, ``vdb``, ``sda``). Raises :class:`LauncherError` naming the field."""
+    counters: dict[str, Iterator[str]] = {prefix: _letters() for prefix in _TARGETS.values()}
+    built = []
+    for index, entry in enumerate(vmi.spec.domain.devices.disks):
+        field = f"spec.domain.devices.disks[{index}]"
+        device, bus = _device_and_bus(entry, field, "scsi" if vmi.spec.architecture in ("arm64", "s390x") else "sata")
+        prefix = _TARGETS[bus]
+        order = (entry.model_extra or {}).get("bootOrder")
+        if order is not None and (not isinstance(order, int) or isinstance(order, bool)):
+            raise LauncherError(INVALID_DOMAIN, f"{field}.bootOrder", f"{field}.bootOrder: must be an integer")
+        built.append(Disk(_volume(entry.name, field), device, prefix + next(counters[prefix]), bus, order))
+    return tuple(built)
+
+
+def _device_and_bus(entry: DiskEntry, field: str, cdrom_bus: str) -> tuple[str, str]:
+    """``disk`` on virtio where the entry says nothing, as KubeVirt defaults it."""
+    extra = entry.model_extra or {}
+    device = next((kind for kind in _TYPES if isinstance(extra.get(kind), dict)), "disk")
+    options = extra.get(device)
+    bus = options.get("bus") if isinstance(options, dict) else None
+    bus = bus or (cdrom_bus if device == "cdrom" else "virtio")
+    if not isinstance(bus, str) or bus not in _TARGETS:
+        raise LauncherError(INVALID_DOMAIN, f"{field}.{device}.bus", f"{field}.{device}.bus: {bus!r} is not one of {', '.join(_TARGETS)}")
+    return device, bus
+
+
+def _volume(name: str, field: str) -> str:
+    """A volume's name is part of a path, so it must not lead elsewhere."""
+    if not name or "/" in name or name in (".", ".."):
+        raise LauncherError(INVALID_DOMAIN, f"{field}.name", f"{field}.name: {name!r} can't be the name of a volume")
+    try:
+        return carried(name)
+    except XmlTextError as error:
+        raise LauncherError(UNWRITABLE_TEXT, f"{field}.name", f"{field}.name: {error}") from None
+
+
+def _letters() -> Iterator[str]:
+    """a … z, aa, ab, …"""
+    count = 0
+    while True:
+        text, rest = "", count
+        while rest >= 0:
+            text, rest = chr(ord("a") + rest % 26) + text, rest // 26 - 1
+        yield text
+        count += 1

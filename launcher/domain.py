@@ -1,0 +1,285 @@
+"""The whole ``<domain>``: the smallest one that libvirt defines and that can hold the VMI's host devices.
+
+What the devices do not depend on (networks, consoles, firmware, pinning) is left to the launcher that runs the VM.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from launcher.disks import Disk, disks
+from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, AddressSyntaxError, LauncherError
+from launcher.hostdev import LIBVIRT, Dialect, Hostdev
+from launcher.mdev import MdevUuid
+from launcher.request import HostDevice
+from launcher.xml import Page, Property, XmlTextError, carried
+from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
+from virt_dra.api.quantity import Quantity
+
+DEFAULT_MEMORY = Quantity("1Gi")
+"""For a VMI that names none. KubeVirt refuses such a VMI at admission, a unit test need not care."""
+_LARGEST_MEMORY = 2**63 - 1
+_MOST_CPUS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How an architecture looks to libvirt."""
+
+    arch: str
+    type: str
+    is_pcie: bool
+    acpi: bool
+    video: str
+
+
+MACHINES: Mapping[str, Machine] = {
+    "amd64": Machine("x86_64", "q35", is_pcie=True, acpi=True, video="vga"),
+    # ACPI needs UEFI there, which is the launcher's to bring.
+    "arm64": Machine("aarch64", "virt", is_pcie=True, acpi=False, video="virtio"),
+    "s390x": Machine("s390x", "s390-ccw-virtio", is_pcie=False, acpi=False, video="virtio"),
+}
+
+
+@dataclass(frozen=True)
+class Controller(Page):
+    """A PCI Express root or root port. Every device that libvirt places gets a port of its own."""
+
+    TAG: ClassVar[str] = "controller"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("type", attribute="type"),
+        Property("index", attribute="index"),
+        Property("model", attribute="model"),
+    )
+
+    index: int
+    model: str
+    type: str = "pci"
+
+
+@dataclass(frozen=True)
+class Graphics(Page):
+    """A display that listens nowhere until the launcher says where; ``display="on"`` needs one (K-14.1)."""
+
+    TAG: ClassVar[str] = "graphics"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (Property("type", attribute="type"), Property("listen", "listen", "type"))
+
+    type: str = "vnc"
+    listen: str = "none"
+
+
+@dataclass(frozen=True)
+class Video(Page):
+    """The emulated adapter beside the passed-through one."""
+
+    TAG: ClassVar[str] = "video"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (Property("model", "model", "type"), Property("heads", "model", "heads"))
+
+    model: str
+    heads: int = 1
+
+
+@dataclass(frozen=True)
+class Domain(Page):
+    """A ``<domain>``. A field that is ``None``, ``False`` or empty is not written."""
+
+    TAG: ClassVar[str] = "domain"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("type", attribute="type"),
+        Property("name", "name"),
+        Property("uuid", "uuid"),
+        Property("memory_unit", "memory", "unit"),
+        Property("memory", "memory"),
+        Property("hugepages", "memoryBacking/hugepages"),
+        Property("vcpus_placement", "vcpu", "placement"),
+        Property("vcpus", "vcpu"),
+        Property("arch", "os/type", "arch"),
+        Property("machine", "os/type", "machine"),
+        Property("os_type", "os/type"),
+        Property("boot_device", "os/boot", "dev"),
+        Property("acpi", "features/acpi"),
+        Property("cpu_mode", "cpu", "mode"),
+        Property("cpu_match", "cpu", "match"),
+        Property("cpu_model", "cpu/model"),
+        Property("sockets", "cpu/topology", "sockets"),
+        Property("cores", "cpu/topology", "cores"),
+        Property("threads", "cpu/topology", "threads"),
+        Property("disks", "devices"),
+        Property("controllers", "devices"),
+        Property("graphics", "devices"),
+        Property("video", "devices"),
+        Property("hostdevs", "devices"),
+    )
+
+    name: str
+    uuid: str
+    memory: int
+    hugepages: bool
+    sockets: int
+    cores: int
+    threads: int
+    cpu_mode: str | None
+    cpu_match: str | None
+    cpu_model: str | None
+    arch: str
+    machine: str
+    boot_device: str | None
+    acpi: bool
+    disks: tuple[Disk, ...] = ()
+    controllers: tuple[Controller, ...] = ()
+    graphics: tuple[Graphics, ...] = ()
+    video: tuple[Video, ...] = ()
+    hostdevs: tuple[Hostdev, ...] = ()
+    type: str = "kvm"
+    os_type: str = "hvm"
+    memory_unit: str = "b"
+    vcpus_placement: str = "static"
+
+    @property
+    def vcpus(self) -> int:
+        return self.sockets * self.cores * self.threads
+
+
+def domain(vmi: VirtualMachineInstance, devices: tuple[HostDevice, ...], dialect: Dialect = LIBVIRT) -> tuple[Domain, tuple[str, ...]]:
+    """The domain, and a sentence for everything that the dialect can't express. Raises :class:`LauncherError` naming the field."""
+    machine = _machine(vmi)
+    converted = [(device, *dialect.converted(device.element)) for device in devices]
+    hostdevs = tuple(element for _, element, _ in converted)
+    shown = any(element.display == "on" for element in hostdevs)
+    name = _name(vmi)
+    drives = disks(vmi)
+    _boot_orders_differ(drives, devices)
+    sockets, cores, threads = _topology(vmi)
+    mode, match, model = _cpu_model(vmi.spec.domain.cpu)
+    type_ = vmi.spec.domain.machine.type if vmi.spec.domain.machine else ""
+    page = Domain(
+        name=name,
+        uuid=_uuid(vmi, name),
+        memory=_memory(vmi),
+        hugepages=bool(vmi.spec.domain.memory and vmi.spec.domain.memory.hugepages),
+        sockets=sockets,
+        cores=cores,
+        threads=threads,
+        cpu_mode=mode,
+        cpu_match=match,
+        cpu_model=model,
+        arch=machine.arch,
+        machine=_text(type_ or machine.type, "spec.domain.machine.type"),
+        boot_device=_boot_device(drives, hostdevs),
+        acpi=machine.acpi,
+        disks=drives,
+        controllers=_pcie_ports(machine, type_, hostdevs),
+        hostdevs=hostdevs,
+        graphics=(Graphics(),) if shown else (),
+        video=(Video(machine.video),) if shown else (),
+    )
+    return page, tuple(f"{device.device}: {sentence}" for device, _, lost in converted for sentence in lost)
+
+
+def _machine(vmi: VirtualMachineInstance) -> Machine:
+    architecture = vmi.spec.architecture or "amd64"
+    machine = MACHINES.get(architecture)
+    if machine is None:
+        raise _invalid("spec.architecture", f"{architecture!r} is not one of {', '.join(MACHINES)}")
+    return machine
+
+
+def _name(vmi: VirtualMachineInstance) -> str:
+    """``<namespace>_<name>`` as KubeVirt calls it. A nameless VMI (a fragment in a test) is called after what it will be named from."""
+    name = vmi.name or vmi.metadata.generate_name.rstrip("-") or "vmi"
+    return _plain(vmi.namespace or "default", "metadata.namespace") + "_" + _plain(name, "metadata.name")
+
+
+def _plain(text: str, field: str) -> str:
+    """libvirt keeps a file per domain, so a name can hold neither a slash nor a line break."""
+    if "/" in text or "\n" in text:
+        raise _invalid(field, f"{text!r} holds '/' or a line break, which libvirt takes in no domain's name")
+    return _text(text, field)
+
+
+def _text(text: str, field: str) -> str:
+    try:
+        return carried(text)
+    except XmlTextError as error:
+        raise LauncherError(UNWRITABLE_TEXT, field, f"{field}: {error}") from None
+
+
+def _uuid(vmi: VirtualMachineInstance, name: str) -> str:
+    """The VMI's own uid, else one made from the domain's name: the same VMI is the same domain, so it can be defined again."""
+    try:
+        return MdevUuid.parse(vmi.metadata.uid).text
+    except AddressSyntaxError:
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kubevirt.io/{name}"))
+
+
+def _memory(vmi: VirtualMachineInstance) -> int:
+    """Bytes: ``domain.memory.guest``, else what is requested, else the limit, else :data:`DEFAULT_MEMORY`."""
+    spec = vmi.spec.domain
+    choices = {
+        "spec.domain.memory.guest": spec.memory.guest if spec.memory else None,
+        "spec.domain.resources.requests.memory": spec.resources.requests.get("memory"),
+        "spec.domain.resources.limits.memory": spec.resources.limits.get("memory"),
+    }
+    field, memory = next(((field, q) for field, q in choices.items() if q is not None), ("", DEFAULT_MEMORY))
+    count = memory.value()
+    if not 0 < count <= _LARGEST_MEMORY:
+        raise _invalid(field, f"{memory} is no amount of memory for a guest; write for example 2Gi")
+    return count
+
+
+def _topology(vmi: VirtualMachineInstance) -> tuple[int, int, int]:
+    """Sockets, cores, threads: 0 and absent mean 1; with none given, the CPU limit or request counts as sockets, as in KubeVirt."""
+    cpu, resources = vmi.spec.domain.cpu or CPU(), vmi.spec.domain.resources
+    given = {"sockets": cpu.sockets or 0, "cores": cpu.cores or 0, "threads": cpu.threads or 0}
+    if not any(given.values()):
+        wanted = resources.limits.get("cpu", resources.requests.get("cpu"))
+        given["sockets"] = wanted.value() if wanted is not None else 1
+    sockets, cores, threads = (count or 1 for count in given.values())
+    if min(sockets, cores, threads) < 1 or sockets * cores * threads > _MOST_CPUS:
+        raise _invalid("spec.domain.cpu", f"{sockets} sockets of {cores} cores of {threads} threads are no topology; all must be positive")
+    return sockets, cores, threads
+
+
+def _cpu_model(cpu: CPU | None) -> tuple[str | None, str | None, str | None]:
+    """``mode``, ``match`` and model name. KubeVirt's special names are modes; without a name the choice is libvirt's."""
+    if cpu is None or not cpu.model:
+        return None, None, None
+    if cpu.model in ("host-model", "host-passthrough"):
+        return cpu.model, None, None
+    return "custom", "exact", _text(cpu.model, "spec.domain.cpu.model")
+
+
+def _boot_device(drives: tuple[Disk, ...], hostdevs: tuple[Hostdev, ...]) -> str | None:
+    """The first disk, unless devices carry an order of their own: libvirt takes only one of the two (K-14.1)."""
+    orders = [drive.boot_order for drive in drives] + [device.boot_order for device in hostdevs]
+    return "hd" if all(order is None for order in orders) else None
+
+
+def _boot_orders_differ(drives: tuple[Disk, ...], devices: tuple[HostDevice, ...]) -> None:
+    seen: dict[int, str] = {}
+    ordered = [(f"disks/{drive.volume}", drive.boot_order) for drive in drives]
+    ordered += [(device.device, device.element.boot_order) for device in devices]
+    for name, order in ordered:
+        if order is None:
+            continue
+        if order < 1:
+            raise _invalid(f"{name}.bootOrder", f"{order} must be 1 or more")
+        if order in seen:
+            raise _invalid(f"{name}.bootOrder", f"{order} is also that of {seen[order]}; libvirt wants each order once")
+        seen[order] = name
+
+
+def _pcie_ports(machine: Machine, type_: str, hostdevs: tuple[Hostdev, ...]) -> tuple[Controller, ...]:
+    """The root and a root port for each device that libvirt is to place. libvirt adds ports for its own devices."""
+    if not machine.is_pcie or re.fullmatch(r"pc|pc-i440fx.*", type_):
+        return ()
+    ports = sum(device.takes_a_pcie_port for device in hostdevs)
+    return (Controller(0, "pcie-root"), *(Controller(index, "pcie-root-port") for index in range(1, ports + 1)))
+
+
+def _invalid(field: str, reason: str) -> LauncherError:
+    return LauncherError(INVALID_DOMAIN, field, f"{field}: {reason}" if field else reason)

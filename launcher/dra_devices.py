@@ -1,0 +1,117 @@
+"""Devices of ResourceClaims: one address per entry, from the first source that has one, in spec order (K-7.6, KubeVirt 1.8 and newer)."""
+
+from __future__ import annotations
+
+from launcher.display import mdev_with_display, with_default_display
+from launcher.errors import (
+    INCOMPLETE_CLAIM_REQUEST,
+    MALFORMED_ADDRESS,
+    METADATA_FILES_UNSUPPORTED,
+    NO_ADDRESS,
+    AddressSyntaxError,
+    LauncherError,
+)
+from launcher.hostdev import Address, Hostdev, mdev, pci
+from launcher.kinds import GPUS, HOST_DEVICES, DeviceKind
+from launcher.mdev import MdevUuid
+from launcher.pci import PciAddress
+from launcher.pools import MDEV_PREFIX, PCI_PREFIX
+from launcher.request import HostDevice, Request
+from launcher.sources import (
+    Answer,
+    ClaimObjects,
+    claim_object_in_status,
+    from_environment,
+    from_status,
+    recognised_claim_object,
+    variable_spellings,
+)
+from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, DeviceStatusInfo
+
+
+def dra_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+    """The elements of all entries with a claim. Raises :class:`LauncherError` for the first that has no usable address."""
+    claims = ClaimObjects.of(request.vmi, request.pod)
+    statuses = kind.statuses(request.vmi.status.device_status)
+    entries = ((index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if entry.is_dra)
+    built = tuple(_device(request, kind, index, entry, _resolve(request, kind, entry, statuses, claims)) for index, entry in entries)
+    if kind is not GPUS:
+        return built
+    shown = with_default_display([device.element for device in built], request.vmi.spec.domain.devices.gpus)
+    return tuple(device.with_element(element) for device, element in zip(built, shown, strict=True))
+
+
+def _resolve(
+    request: Request, kind: DeviceKind, entry: DeviceEntry, statuses: tuple[DeviceStatusInfo, ...], claims: ClaimObjects
+) -> tuple[Answer, tuple[str, ...]]:
+    """The answer that counts, and a sentence for a later one that disagrees (K-7.6)."""
+    device = f"{kind.path}/{entry.name}"
+    claim, wanted = entry.claim_name or "", entry.request_name or ""
+    said = from_status(statuses, entry.name)
+    if said is None:
+        if not claim or not wanted:
+            message = f"{kind.dra_failure}{kind.word} {entry.name} has incomplete ClaimRequest"
+            raise LauncherError(INCOMPLETE_CLAIM_REQUEST, device, message)
+        refuse_files(request, device)
+    known = claims.names.get(claim) or claim_object_in_status(statuses, entry.name)
+    if said is not None:
+        variable = from_environment(request.env, known, wanted) if known and wanted else None
+        if variable is None or not said.disagrees_with(variable):
+            return said, ()
+        return said, (f"{device}: {said.place} says {said.address}, variable {variable.place} says {variable.address}; the first is used",)
+    known = known or recognised_claim_object(request.env, claims, claim, wanted, device)
+    answer = from_environment(request.env, known, wanted) if known else None
+    if answer is None:
+        where = f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID for claim {claim} request {wanted}"
+        raise LauncherError(NO_ADDRESS, device, f"{where} ({nothing_found(claims, claim, known, wanted)})")
+    return answer, ()
+
+
+def refuse_files(request: Request, device: str) -> None:
+    """Metadata files come before variables (K-7.6), so where one would be read next, nothing later may be used in its place."""
+    if request.has_files:
+        message = (
+            f"metadata files are not supported yet: {device} has no address in status.deviceStatus, so its metadata file would be read"
+        )
+        advice = (
+            "give the address in status.deviceStatus, or leave the files out and set its variable PCI_RESOURCE_<claim object>_<request>"
+        )
+        raise LauncherError(METADATA_FILES_UNSUPPORTED, device, f"{message}; {advice}")
+
+
+def nothing_found(claims: ClaimObjects, claim: str, claim_object: str, request: str) -> str:
+    """What was looked at in vain."""
+    if claim_object:
+        names = ", ".join(name for prefix in (PCI_PREFIX, MDEV_PREFIX) for name in variable_spellings(prefix, claim_object, request))
+        looked = f"environment: none of {names} is set"
+    elif claim in claims.listed:
+        looked = f"environment: no variable of a claim generated for {claim}, whose object is not known without the pod's status"
+    else:
+        looked = f"environment: claim {claim} is not listed in spec.resourceClaims"
+    return f"status.deviceStatus: no address; metadata files: none; {looked}"
+
+
+def _device(request: Request, kind: DeviceKind, index: int, entry: DeviceEntry, found: tuple[Answer, tuple[str, ...]]) -> HostDevice:
+    answer, notes = found
+    device = f"{kind.path}/{entry.name}"
+    address, element = dra_element(kind, entry.name, answer, mdev_model(request, kind), entry if isinstance(entry, GPU) else None)
+    return HostDevice(device, answer.source, address, element, kind.field(index), is_dra=True, notes=notes)
+
+
+def mdev_model(request: Request, kind: DeviceKind) -> str:
+    """Crypto adapters are the mdevs of s390x (K-7.15)."""
+    return "vfio-ap" if kind is HOST_DEVICES and request.vmi.spec.architecture == "s390x" else "vfio-pci"
+
+
+def dra_element(kind: DeviceKind, name: str, answer: Answer, model: str, gpu: GPU | None) -> tuple[Address, Hostdev]:
+    """An mdev if there is one, else the PCI function (K-6.5). Whole PCI GPUs of claims never get a display (K-7.19)."""
+    try:
+        if answer.mdev:
+            uuid = MdevUuid.parse(answer.mdev)
+            return uuid, mdev_with_display(gpu, mdev(uuid, kind.dra_alias + name, model))
+        address = PciAddress.parse(answer.pci)
+    except AddressSyntaxError as error:
+        what = "mdev" if answer.mdev else "PCI"
+        message = f"{kind.dra_failure}failed to create {what} device for {name}: {error}"
+        raise LauncherError(MALFORMED_ADDRESS, f"{kind.path}/{name}", message) from None
+    return address, pci(address, kind.dra_alias + name)

@@ -1,0 +1,73 @@
+"""SR-IOV interfaces whose network is a ResourceClaim (K-7.21, KubeVirt 1.9 and newer)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launcher.dra_devices import nothing_found, refuse_files
+from launcher.errors import MALFORMED_ADDRESS, NO_ADDRESS, AddressSyntaxError, LauncherError
+from launcher.hostdev import Hostdev, at_guest_address, pci
+from launcher.kinds import SRIOV_ALIAS
+from launcher.pci import PciAddress
+from launcher.request import HostDevice, Request
+from launcher.sources import ClaimObjects, from_environment, recognised_claim_object
+from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
+from virt_dra.api.kubevirt_versions import V1_9_0
+
+
+def sriov_devices(request: Request) -> tuple[HostDevice, ...]:
+    """In interface order. No status holds their address, so it comes from a variable. Raises :class:`LauncherError`."""
+    sources = {network.name: network.resource_claim for network in request.vmi.spec.networks if network.resource_claim is not None}
+    claims = ClaimObjects.of(request.vmi, request.pod)
+    return tuple(
+        _device(request, claims, index, interface, sources[interface.name])
+        for index, interface in enumerate(request.vmi.spec.domain.devices.interfaces)
+        if interface.sriov is not None and interface.name in sources and request.version >= V1_9_0
+    )
+
+
+def left_out(request: Request) -> tuple[str, ...]:
+    """A sentence for each SR-IOV interface that gets no element: its address stands in the pod's network status, which we don't get."""
+    served = {network.name for network in request.vmi.spec.networks if network.resource_claim is not None and request.version >= V1_9_0}
+    return tuple(
+        f"interfaces/{interface.name} is left out: only SR-IOV networks with a resourceClaim are converted (KubeVirt 1.9 and newer)"
+        for interface in request.vmi.spec.domain.devices.interfaces
+        if interface.sriov is not None and interface.name not in served
+    )
+
+
+def _device(request: Request, claims: ClaimObjects, index: int, interface: Interface, claim_request: ClaimRequest) -> HostDevice:
+    device = f"interfaces/{interface.name}"
+    text, source = _resolve(request, claims, interface.name, claim_request)
+    try:
+        address = PciAddress.parse(text)
+    except AddressSyntaxError as error:
+        message = f"failed to create PCI address for SR-IOV DRA interface {interface.name}: {error}"
+        raise LauncherError(MALFORMED_ADDRESS, device, message) from None
+    element = _placed(interface, pci(address, SRIOV_ALIAS + interface.name))
+    if interface.boot_order is not None:
+        element = replace(element, boot_order=interface.boot_order)
+    return HostDevice(device, source, address, element, f"spec.domain.devices.interfaces[{index}]", is_dra=True)
+
+
+def _resolve(request: Request, claims: ClaimObjects, name: str, wanted: ClaimRequest) -> tuple[str, str]:
+    device, claim, of_claim = f"interfaces/{name}", wanted.claim_name or "", wanted.request_name or ""
+    where = f"failed to resolve PCI address for SR-IOV DRA interface {name} (claim {claim} request {of_claim})"
+    if not claim or not of_claim:
+        raise LauncherError(NO_ADDRESS, device, f"{where}: claimName and requestName are both needed")
+    refuse_files(request, device)
+    known = claims.names.get(claim, "") or recognised_claim_object(request.env, claims, claim, of_claim, device)
+    answer = from_environment(request.env, known, of_claim) if known else None
+    if answer is None or not answer.pci:
+        raise LauncherError(NO_ADDRESS, device, f"{where}: {nothing_found(claims, claim, known, of_claim)}")
+    return answer.pci, answer.source
+
+
+def _placed(interface: Interface, element: Hostdev) -> Hostdev:
+    if not interface.pci_address:
+        return element
+    try:
+        return at_guest_address(element, PciAddress.parse(interface.pci_address))
+    except AddressSyntaxError as error:
+        message = f"failed to interpret the guest PCI address for interface {interface.name}: {error}"
+        raise LauncherError(MALFORMED_ADDRESS, f"interfaces/{interface.name}", message) from None

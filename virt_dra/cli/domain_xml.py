@@ -1,0 +1,67 @@
+"""``virt-dra domain-xml --jsonl``: VMIs with their devices' addresses in, libvirt XML out."""
+
+from __future__ import annotations
+
+from launcher import LauncherError, convert
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.wire import Json, WireError
+from virt_dra.cli.jsonl import BadLine, gates_of, jsonl_command, member, vmi_of
+
+REFUSAL: Json = {"hostdevs": [], "domain": None}
+
+
+def answer(request: Json) -> Json:
+    """One request -> ``{"hostdevs": [{"device", "source", "xml"}], "domain", "error"}``; ``warnings`` only where there are any.
+
+    A conversion that fails is an answer, not a bad line: ``hostdevs`` is empty, ``domain`` null and ``error`` KubeVirt's text.
+    Raises :class:`BadLine` or :class:`WireError` for a request that can't be understood.
+    """
+    vmi = vmi_of(request)
+    if vmi is None:
+        raise BadLine("vmi: is required; give the VirtualMachineInstance as an object")
+    env = _texts(request, "env")
+    files = member(request, "files", dict, {})
+    raw_files = _texts(request, "rawFiles")
+    try:
+        result = convert(vmi, env, pod=_pod(request), kubevirt=gates_of(request).version, has_files=bool(files or raw_files))
+    except LauncherError as error:
+        return {**REFUSAL, "error": str(error)}
+    hostdevs = [{"device": device.device, "source": device.source, "xml": device.xml} for device in result.hostdevs]
+    warnings = {"warnings": list(result.warnings)} if result.warnings else {}
+    return {"hostdevs": hostdevs, "domain": result.domain_xml, "error": None, **warnings}
+
+
+def _texts(request: Json, name: str) -> dict[str, str]:
+    texts: Json = member(request, name, dict, {})
+    for key, value in texts.items():
+        if not isinstance(value, str):
+            raise BadLine(f"{name}.{key}: must be a string")
+    return texts
+
+
+def _pod(request: Json) -> Pod | None:
+    raw = member(request, "pod", dict)
+    if raw is None:
+        return None
+    try:
+        return Pod.from_wire(raw)
+    except WireError as error:
+        raise WireError(error.kind, tuple((f"pod.{path}", message) for path, message in error.problems)) from None
+
+
+command = jsonl_command(
+    "domain-xml",
+    answer,
+    refusal=REFUSAL,
+    help_text="Turn VMIs and their devices' addresses into libvirt XML, one JSON object per line in and out.",
+    epilog="""\b
+In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "pod": {}}   only vmi is required
+Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"environment", "xml"}], "domain", "error"}
+     and "warnings": [text] where something did not fail but should be known
+\b
+Examples:
+  virt-dra domain-xml --jsonl requests.jsonl
+  echo '{"id": 1, "vmi": {"spec": {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "v.com/x"}]}}}},
+         "env": {"PCI_RESOURCE_V_COM_X": "0000:01:00.0"}}' | tr -d '\\n' | virt-dra domain-xml --jsonl
+""",
+)
