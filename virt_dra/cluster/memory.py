@@ -196,16 +196,15 @@ class MemoryCluster:
     def load(self, objects: Iterable[TypedObject]) -> None:
         """Take objects as they are, status and server-set metadata included, and fill in what is missing. All or none.
 
-        Defaults are applied, validation is not: what a cluster gave away was valid; new objects are judged by :meth:`create`.
+        Defaults are applied; rules and size are not checked: what a cluster gave away was valid, new objects are judged by :meth:`create`.
         Owners that are not among the objects are taken to be alive elsewhere. Watches must list again (:class:`Gone`).
-        Raises :class:`AlreadyExists` for a name that is taken, by an earlier object of ``objects`` too, :class:`Invalid` for an object
-        without a name, and :class:`TooLarge`.
+        Raises :class:`AlreadyExists` for a name that is taken, by an earlier object of ``objects`` too, and :class:`Invalid` for an object
+        without a name.
         """
         now = self._now()
         loaded: dict[Place, TypedObject] = {}
         for obj in objects:
             resource = resource_of(obj)
-            refusals.check_size(obj)
             namespace = (obj.metadata.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
             place = self._new_place(resource, namespace, obj.metadata)
             if not place.key.name:
