@@ -1,0 +1,57 @@
+"""What the readers of JSON and YAML text share: the error with its place, one read value, and the limit of nesting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_DEPTH = 200
+"""Deeper nesting is refused: no manifest needs it, and everything after reading may recurse safely."""
+
+
+class DocumentError(ValueError):
+    """A text that can't be read. ``source`` is the name of the text; line, column and document count from 1.
+
+    ``final``: reading the text in another language would not help.
+    """
+
+    def __init__(self, source: str, line: int, column: int, message: str, document: int = 1, *, final: bool = False) -> None:
+        self.source = source
+        self.line = line
+        self.column = column
+        self.document = document
+        self.message = message
+        self.final = final
+        super().__init__(f"{source}: line {line}, column {column}, document {document}: {message}")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One JSON value: ``None`` for an empty document. ``length`` in characters of text; ``expanded``: aliases were followed."""
+
+    value: object
+    line: int
+    document: int
+    length: int
+    expanded: bool = False
+    item_lines: tuple[int, ...] = ()
+    """The line of each entry of a top-level ``items`` list, where known."""
+
+
+def too_deep(name: str, line: int, column: int, document: int) -> DocumentError:
+    message = f"nested more than {MAX_DEPTH} levels deep; no Kubernetes object needs that"
+    return DocumentError(name, line, column, message, document, final=True)
+
+
+def limit_depth(parsed: Parsed, name: str) -> None:
+    """Raises :class:`DocumentError` for a value nested more than ``MAX_DEPTH`` levels deep. Does not recurse."""
+    level = [parsed.value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if type(value) is dict else value if type(value) is list else ())
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return
+    raise too_deep(name, parsed.line, 1, parsed.document)

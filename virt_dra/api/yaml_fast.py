@@ -1,0 +1,113 @@
+"""YAML text -> JSON values, fast: documents that read in one way only go through a fast parser, others through ``yaml_text``.
+
+Large inputs (a cluster's ResourceSlices) are written by programs and use a small part of YAML. A document of which *every line* is of
+the forms below means the same to YAML 1.1 and 1.2, to go-yaml and to yaml-rs. Nothing else is handed to yaml-rs, and whatever it refuses
+is read again exactly, which then words the error. Why two readers: docs/decisions/0003-yaml.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import yaml_rs
+
+from virt_dra.api import yaml_text
+from virt_dra.api.document_error import Parsed
+
+MIN_LENGTH = 64 * 1024
+"""Shorter texts are read exactly at once: nothing to gain."""
+
+# Words that are booleans or null to some reader. "true", "false" and "null" as values are the same to all.
+_RESERVED = r"(?!(?:[yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF|[tT]rue|TRUE|[fF]alse|FALSE|[nN]ull|NULL)(?:[ :,}\]]|$))"
+_SINGLE = r"'(?:[^'\n]|'')*+'"
+_DOUBLE = r'"(?:[^"\\\n]|\\["\\nt])*+"'
+_KEY = rf"(?:{_RESERVED}[A-Za-z_][A-Za-z0-9_./-]{{0,250}}+|'[^'\n]{{0,250}}'|\"[^\"\\\n]{{0,250}}\")"
+_WORD = r"[A-Za-z0-9_./@%+=~()-]++(?::[A-Za-z0-9_./@%+=~()-]++)*+"
+_TEXT = rf"{_RESERVED}[A-Za-z_/](?:[A-Za-z0-9_./@%+=~()-]++)?(?::[A-Za-z0-9_./@%+=~()-]++)*+(?: {_WORD})*+"
+_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
+_DECIMAL = r"-?(?:0|[1-9][0-9]{0,8})\.[0-9]{0,6}[1-9]"
+# Begins with a digit and yet can't be a number: has a character no number has, or two hyphens or dots (versions, dates, PCI addresses).
+_NO_NUMBER = (
+    r"[0-9](?=[0-9A-Za-z_./:-]*?(?:[:/g-np-wyzG-NP-WYZ]|-[0-9A-Za-z_]*-|\.[0-9A-Za-z_]*\.))"
+    r"[0-9A-Za-z_./-]*+(?::[0-9A-Za-z_./-]++)*+"
+)
+_FLOW_TEXT = rf"{_RESERVED}[A-Za-z_/][A-Za-z0-9_./-]*+"
+_FLOW_NO_NUMBER = r"[0-9](?=[0-9A-Za-z_./-]*?(?:[/g-np-wyzG-NP-WYZ]|-[0-9A-Za-z_]*-|\.[0-9A-Za-z_]*\.))[0-9A-Za-z_./-]*+"
+_ENDS = r"(?=[,}\]])"
+_FLOW_VALUE = rf"(?:{_FLOW_TEXT}|(?:true|false|null|{_INTEGER}|{_DECIMAL}|{_FLOW_NO_NUMBER}){_ENDS}|{_SINGLE}|{_DOUBLE})"
+_FLOW_ENTRY = rf"{_KEY}: {_FLOW_VALUE}"
+_FLOW = rf"(?:\{{(?:{_FLOW_ENTRY}(?:, {_FLOW_ENTRY})*+)?\}}|\[(?:{_FLOW_VALUE}(?:, {_FLOW_VALUE})*+)?\])"
+_VALUE = rf"(?:(?:{_TEXT}|true|false|null|{_INTEGER}|{_DECIMAL}|{_NO_NUMBER})(?= *$)|{_SINGLE}|{_DOUBLE}|{_FLOW})"
+_LINE = re.compile(rf"(?: {{0,60}}(?:- ){{0,4}}(?:{_KEY}:(?: {_VALUE})?|(?<=- ){_VALUE})| {{0,60}}#[ -~]*| *|---) *")
+
+_SEPARATOR = re.compile(r"^(?=---(?:[ \t\r]|$))", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^(?:%|\.\.\.)", re.MULTILINE)
+_ITEMS = re.compile(r"^items:\n( *)- ", re.MULTILINE)
+
+
+def is_unambiguous(line: str) -> bool:
+    """Whether a line (without line break) is of a form that every YAML reader takes for the same."""
+    return line.isascii() and _LINE.fullmatch(line) is not None
+
+
+def parse(text: str, name: str) -> Iterator[Parsed]:
+    """Every document of a YAML stream. Raises :class:`DocumentError`."""
+    if len(text) < MIN_LENGTH or "\r" in text or _DIRECTIVE.search(text):
+        return yaml_text.parse(text, name)
+    return _parse_large(text, name)
+
+
+def _parse_large(text: str, name: str) -> Iterator[Parsed]:
+    verdicts: dict[str, bool] = {}
+    line = number = 1
+    for chunk in _SEPARATOR.split(text):
+        if not chunk:
+            continue
+        fast = _fast(chunk, line, number, verdicts)
+        if fast is None:
+            for parsed in yaml_text.parse(chunk, name, line, number):
+                yield parsed
+                number = parsed.document + 1
+        elif fast.value is not None or chunk.startswith("---"):
+            yield fast
+            number += 1
+        line += chunk.count("\n")
+
+
+def _fast(chunk: str, line: int, number: int, verdicts: dict[str, bool]) -> Parsed | None:
+    """The document, or None if it must be read exactly. ``verdicts`` remembers lines: they repeat a lot."""
+    for written in set(chunk.split("\n")):
+        verdict = verdicts.get(written)
+        if verdict is None:
+            verdict = verdicts[written] = is_unambiguous(written)
+        if not verdict:
+            return None
+    try:
+        value: object = yaml_rs.loads(chunk, parse_datetime=False)
+    except yaml_rs.YAMLDecodeError:
+        return None
+    return Parsed(value, line + _blank_lines(chunk), number, len(chunk), item_lines=_item_lines(chunk, line))
+
+
+_CONTENT = re.compile(r"^(?!---) *[^ #\n]", re.MULTILINE)
+
+
+def _blank_lines(chunk: str) -> int:
+    content = _CONTENT.search(chunk)
+    return chunk.count("\n", 0, content.start()) if content else 0
+
+
+def _item_lines(chunk: str, line: int) -> tuple[int, ...]:
+    """The lines of the entries of a top-level ``items`` list."""
+    items = _ITEMS.search(chunk)
+    if items is None:
+        return ()
+    entry = re.compile(rf"^{items[1]}- ", re.MULTILINE)
+    lines: list[int] = []
+    position = 0
+    for match in entry.finditer(chunk, items.start()):
+        line += chunk.count("\n", position, match.start())
+        position = match.start()
+        lines.append(line)
+    return tuple(lines)

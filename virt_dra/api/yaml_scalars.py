@@ -1,0 +1,116 @@
+"""What a plain YAML scalar means to Kubernetes: the rules of go-yaml v2 as sigs.k8s.io/yaml uses it, not PyYAML's.
+
+The differences that matter here: ``0000:01:00.0`` and dates are strings; ``y``, ``n``, ``on``, ``off`` are booleans; ``1e3`` is a number;
+``010`` is 8 but ``08`` is 8 too (read as a float); underscores in numbers are dropped. Whole floats become integers, as
+Kubernetes' JSON writes them. Unlike go-yaml, integers beyond 64 bits stay exact instead of becoming floats.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from functools import lru_cache
+
+Scalar = str | int | float | bool | None
+"""What a scalar node can be in JSON."""
+
+_TAG = "tag:yaml.org,2002:"
+STR, BOOL, INT, FLOAT, NULL, TIMESTAMP, BINARY, MERGE = (
+    _TAG + name for name in ("str", "bool", "int", "float", "null", "timestamp", "binary", "merge")
+)
+
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+}
+_INFINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_BASES = {"x": 16, "X": 16, "o": 8, "O": 8, "b": 2, "B": 2}
+_BASED = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
+_OCTAL = re.compile(r"[-+]?0[0-7]+")
+_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_TIMESTAMP = re.compile(
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?(?:Z|[-+][0-9]{2}:[0-9]{2})?)?"
+)
+_STARTS_NUMBER = frozenset("+-.0123456789")
+MAX_INTEGER_DIGITS = 4000
+"""Longer plain integers are strings, as numbers out of range are to go-yaml."""
+
+
+class ScalarError(ValueError):
+    """A scalar that has no JSON value."""
+
+
+@lru_cache(maxsize=65536)
+def plain_scalar(text: str) -> Scalar:
+    """The value of a plain, untagged scalar. Raises :class:`ScalarError` for infinity and NaN, which JSON does not have."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _STARTS_NUMBER:
+        return text
+    if _INFINITE.fullmatch(text):
+        raise ScalarError(f"{text} is not a number that JSON can express; write a finite number, or quote it if a string is meant")
+    digits = text if text[0] == "." else text.replace("_", "")
+    number = _number(digits)
+    return text if number is None else number
+
+
+def _number(digits: str) -> int | float | None:
+    if len(digits) > MAX_INTEGER_DIGITS:
+        return None
+    if _DECIMAL.fullmatch(digits):
+        return int(digits)
+    if _BASED.fullmatch(digits):
+        sign, bare = (-1, digits[1:]) if digits[0] == "-" else (1, digits.removeprefix("+"))
+        return _within_64_bits(sign * int(bare[2:], _BASES[bare[1]]))
+    if _OCTAL.fullmatch(digits):
+        octal = _within_64_bits(int(digits, 8))
+        if octal is not None:
+            return octal
+    if _FLOAT.fullmatch(digits):
+        number = float(digits)
+        return None if math.isinf(number) else whole(number)
+    return None
+
+
+def _within_64_bits(number: int) -> int | None:
+    return number if -(2**63) <= number < 2**64 else None
+
+
+def whole(number: float) -> int | float:
+    """A float as Kubernetes' JSON writes it: without fraction below 10^21, so that ``1e3`` and ``5.0`` are integers."""
+    return int(number) if number.is_integer() and abs(number) < 1e21 else number
+
+
+def tagged_scalar(tag: str, text: str) -> Scalar:
+    """The value of a scalar with an explicit tag (long form). Unknown tags read as strings. Raises :class:`ScalarError`."""
+    if tag == BINARY:
+        try:
+            return base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True).decode(errors="replace")
+        except (binascii.Error, ValueError):
+            raise ScalarError("!!binary value contains invalid base64 data") from None
+    if tag not in (BOOL, INT, FLOAT, NULL, TIMESTAMP):
+        return text
+    if tag == TIMESTAMP:
+        if _TIMESTAMP.fullmatch(text):
+            return text
+        raise ScalarError(f"cannot decode `{text}` as a !!timestamp")
+    value = plain_scalar(text)
+    kinds: dict[str, tuple[type, ...]] = {BOOL: (bool,), NULL: (type(None),), INT: (int,), FLOAT: (int, float)}
+    if not isinstance(value, kinds[tag]) or (isinstance(value, bool) and tag != BOOL):
+        raise ScalarError(f"cannot decode `{text}` as a !!{tag.removeprefix(_TAG)}")
+    return value
+
+
+def key_text(value: Scalar) -> str:
+    """A mapping key as the string JSON needs. Raises :class:`ScalarError` for null."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        raise ScalarError('null can\'t be a key; quote it ("null") if the string is meant')
+    return str(value) if isinstance(value, int) else repr(value)
