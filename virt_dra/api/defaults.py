@@ -33,6 +33,7 @@ TOLERATION_OPERATOR = "Equal"
 POOL_REQUEST_LIMIT = 100
 
 W = TypeVar("W", bound=Wire)
+Counted = TypeVar("Counted", ExactDeviceRequest, DeviceSubRequest)
 Tolerant = TypeVar("Tolerant", ExactDeviceRequest, DeviceSubRequest, DeviceRequestAllocationResult)
 
 
@@ -100,13 +101,11 @@ def _request(request: DeviceRequest) -> DeviceRequest:
     return _with(request, first_available=alternatives, exactly=exactly)
 
 
-def _counted(request: Tolerant) -> Tolerant:
+def _counted(request: Counted) -> Counted:
     """Mode and count of an exact request or an alternative. A count is implied only in the mode that has one."""
-    request = _tolerating(request)
-    if isinstance(request, DeviceRequestAllocationResult):
-        return request
     mode = request.allocation_mode or EXACT_COUNT
-    return _with(request, allocation_mode=mode, count=1 if mode == EXACT_COUNT and request.count == 0 else request.count)
+    count = 1 if mode == EXACT_COUNT and request.count == 0 else request.count
+    return _with(_tolerating(request), allocation_mode=mode, count=count)
 
 
 def _allocation(allocation: AllocationResult) -> AllocationResult:
