@@ -31,6 +31,7 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.port import Reader, Writer
 from virt_dra.controllers.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.launcher_resources import (
+    BAD_AFFINITY,
     BAD_HOOK_SIDECARS,
     NO_COMPUTE_CONTAINER,
     NOT_PERMITTED,
@@ -44,8 +45,8 @@ from virt_dra.controllers.launcher_resources import (
 )
 
 __all__ = [
-    "BAD_HOOK_SIDECARS", "COMPUTE", "NOT_PERMITTED", "NO_COMPUTE_CONTAINER", "RENDERER_CRASHES", "CannotRender", "CreatePod", "Fragment",
-    "Inputs", "LauncherOptions", "RenderError", "apply", "fragment", "gather", "patch_into", "plan", "render",
+    "BAD_AFFINITY", "BAD_HOOK_SIDECARS", "COMPUTE", "NOT_PERMITTED", "NO_COMPUTE_CONTAINER", "RENDERER_CRASHES", "CannotRender", "CreatePod",
+    "Fragment", "Inputs", "LauncherOptions", "RenderError", "apply", "fragment", "gather", "patch_into", "plan", "render",
 ]  # fmt: skip
 
 COMPUTE = "compute"
@@ -88,13 +89,16 @@ def render(
     permitted_host_devices: PermittedHostDevices | None = None,
     options: LauncherOptions = DEFAULT_OPTIONS,
 ) -> Pod | RenderError:
-    """The complete pod, not yet named (K-4.1 to K-4.11), or why there is none. Raises WireError for a malformed ``spec.affinity``."""
+    """The complete pod, not yet named (K-4.1 to K-4.11), or why there is none."""
     devices = fragment(vmi, gates, permitted_host_devices)
     if isinstance(devices, RenderError):
         return devices
     sidecars = _hook_sidecars(vmi, gates)
     if isinstance(sidecars, RenderError):
         return sidecars
+    affinity = _affinity(vmi)
+    if isinstance(affinity, RenderError):
+        return affinity
     spec = PodSpec(
         containers=(_compute(vmi, gates, devices, options), *sidecars),
         restart_policy="Never",
@@ -108,8 +112,8 @@ def render(
         spec = spec.with_(resource_claims=devices.resource_claims)
     if vmi.spec.tolerations:
         spec = spec.with_(tolerations=vmi.spec.tolerations)
-    if vmi.spec.affinity is not None:
-        spec = spec.with_(affinity=_affinity(vmi.spec.affinity))
+    if affinity is not None:
+        spec = spec.with_(affinity=affinity)
     return Pod(metadata=_metadata(vmi, gates), spec=spec)
 
 
@@ -142,7 +146,7 @@ def _label_of(name: str) -> str:
     """A VMI's name as a label value: longer ones are cut and made unique by a hash."""
     if len(name) <= _MAX_LABEL:
         return name
-    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:8]
+    digest = hashlib.sha1(name.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:8]
     return f"{name[: _MAX_LABEL - 9]}-{digest}"
 
 
@@ -160,11 +164,13 @@ def _node_selector(vmi: VirtualMachineInstance, options: LauncherOptions) -> dic
     return own | {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": vmi.spec.architecture or options.default_architecture}
 
 
-def _affinity(raw: Json) -> Affinity:
+def _affinity(vmi: VirtualMachineInstance) -> Affinity | RenderError | None:
+    if vmi.spec.affinity is None:
+        return None
     try:
-        return Affinity.from_wire(raw)
+        return Affinity.from_wire(vmi.spec.affinity)
     except WireError as error:
-        raise WireError(error.kind, tuple((f"spec.affinity.{path}", text) for path, text in error.problems)) from None
+        return RenderError(BAD_AFFINITY, str(error), "spec.affinity")
 
 
 def _compute(vmi: VirtualMachineInstance, gates: Gates, devices: Fragment, options: LauncherOptions) -> Container:

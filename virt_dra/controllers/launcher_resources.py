@@ -30,6 +30,8 @@ RENDERER_CRASHES = "RendererCrashes"
 """This KubeVirt release crashes on the VMI; no pod is ever made (K-4.6)."""
 BAD_HOOK_SIDECARS = "BadHookSidecars"
 """The annotation that lists hook sidecars can't be read (K-11.4)."""
+BAD_AFFINITY = "BadAffinity"
+"""``spec.affinity`` does not have the shape of a pod's affinity."""
 NO_COMPUTE_CONTAINER = "NoComputeContainer"
 """A pod to be patched has no container named ``compute`` (K-4.3)."""
 
