@@ -5,7 +5,7 @@ from __future__ import annotations
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import Issue
 from virt_dra.cel.functions.registry import Overload
-from virt_dra.cel.literals import invalid_literal
+from virt_dra.cel.literals import check_constants, invalid_literal
 from virt_dra.cel.nodes import (
     Bind,
     Call,
@@ -29,11 +29,14 @@ _SORTABLE = ("int", "uint", "double", "bool", "google.protobuf.Duration", "googl
 
 
 def check(root: Node, environment: Environment) -> list[Issue]:
-    """Check a tree in place; no issues mean that it is well typed. Raises TypeTooLarge."""
+    """Check a tree in place; no issues mean that it is well typed and its literals are valid. Raises TypeTooLarge, InvalidConstant."""
     checker = _Checker(environment)
     run(checker.visit(root))
     if not checker.issues:
         checker.settle()
+        checker.validate()
+    if not checker.issues:
+        check_constants(checker.visited)
     return checker.issues
 
 
@@ -44,15 +47,41 @@ class _Checker:
         self._unifier = Unifier(self._types)
         self._scope: dict[str, list[Variable]] = {}
         self._variables: list[Variable] = []
-        self._visited: list[Node] = []
+        self._aggregates: list[ListNode | MapNode] = []
+        self._exempt = 0
+        """How many calls of format() are around: mixed lists are allowed in them."""
+        self.visited: list[Node] = []
+        """Every node, parents before their children."""
         self.issues: list[Issue] = []
 
     def settle(self) -> None:
         """Replace type variables everywhere by what they came to stand for."""
-        for node in self._visited:
+        for node in self.visited:
             node.type = self._unifier.resolve(node.type, close=True)
         for variable in self._variables:
             variable.type = self._unifier.resolve(variable.type, close=True)
+
+    def validate(self) -> None:
+        """What may only be judged once all types are known: literal arguments (L-2.5) and mixed aggregates (L-2.3)."""
+        for node in self.visited:
+            if isinstance(node, Call):
+                self._check_literals(node)
+        for aggregate in self._aggregates:
+            if isinstance(aggregate, ListNode):
+                self._alike(aggregate.elements)
+            else:
+                self._alike([(key, False) for key, _, _ in aggregate.entries])
+                self._alike([(value, optional) for _, value, optional in aggregate.entries])
+
+    def _alike(self, parts: list[tuple[Node, bool]]) -> None:
+        first: Type | None = None
+        for node, optional in parts:
+            given = node.type.params[0] if optional and node.type.params else node.type
+            if first is None:
+                first = given
+            elif given is not first:
+                self._mismatch(node, first, given)
+                return
 
     def _issue(self, offset: int, message: str) -> None:
         self.issues.append(Issue(offset, message))
@@ -85,7 +114,7 @@ class _Checker:
 
     def visit(self, node: Node) -> Step[Type]:
         """Check one node and what is below it; the result is also stored in ``node.type``."""
-        self._visited.append(node)
+        self.visited.append(node)
         match node:
             case Literal():
                 pass
@@ -172,6 +201,8 @@ class _Checker:
 
     def _call(self, node: Call) -> Step[Type]:
         functions = self._environment.functions.functions
+        exempting = node.function == "format"
+        self._exempt += exempting
         arguments: list[Type] = []
         for argument in node.args:
             given: Type = yield self.visit(argument)
@@ -184,14 +215,13 @@ class _Checker:
             else:
                 receiver: Type = yield self.visit(node.target)
                 arguments.insert(0, receiver)
+        self._exempt -= exempting
         declared = functions.get(node.function) or functions.get(node.function.removeprefix("."))
         if declared is None:
             self._undeclared(node.offset, node.function)
             return ERROR
         node.function = declared[0].function
-        result = self._resolve(node, declared, arguments)
-        self._check_literals(node)
-        return result
+        return self._resolve(node, declared, arguments)
 
     def _resolve(self, node: Call, declared: list[Overload], arguments: list[Type]) -> Type:
         member = node.target is not None
@@ -236,13 +266,10 @@ class _Checker:
                 self._mismatch(term, BOOL, given)
         return BOOL
 
-    def _join(self, node: Node, previous: Type | None, given: Type) -> Type:
+    def _join(self, previous: Type | None, given: Type) -> Type:
         if previous is None:
             return given
-        if self._unifier.assignable(previous, given):
-            return most_general(previous, given)
-        self._mismatch(node, previous, given)
-        return ERROR
+        return most_general(previous, given) if self._unifier.assignable(previous, given) else DYN
 
     def _unwrapped(self, node: Node, given: Type) -> Type:
         """The type inside an optional element's type."""
@@ -259,7 +286,9 @@ class _Checker:
             given: Type = yield self.visit(item)
             if optional:
                 given = self._unwrapped(item, given)
-            element = self._join(item, element, given)
+            element = self._join(element, given)
+        if not self._exempt:
+            self._aggregates.append(node)
         return self._types.list_of(element if element is not None else self._unifier.fresh())
 
     def _map(self, node: MapNode) -> Step[Type]:
@@ -267,13 +296,15 @@ class _Checker:
         values: Type | None = None
         for key, value, optional in node.entries:
             key_type: Type = yield self.visit(key)
-            keys = self._join(key, keys, key_type)
+            keys = self._join(keys, key_type)
             value_type: Type = yield self.visit(value)
             if optional:
                 value_type = self._unwrapped(value, value_type)
-            values = self._join(value, values, value_type)
+            values = self._join(values, value_type)
         if keys is None or values is None:
             keys, values = self._unifier.fresh(), self._unifier.fresh()
+        if not self._exempt:
+            self._aggregates.append(node)
         return self._types.map_of(keys, values)
 
     def _message(self, node: Message) -> Step[Type]:

@@ -1,7 +1,7 @@
 """From a checked tree to Python source, and from there to a function.
 
-Source is built only from fixed pieces, numbers of variables and constants, and literals rendered by :func:`ascii`; no text of the expression
-reaches ``compile()``. Two forms are made of one tree:
+Source is built only from fixed pieces, numbers of variables and constants, and literals rendered by :func:`ascii`; no text of the
+expression reaches ``compile()``. Two forms are made of one tree:
 
 * *plain*: ``a and b``, short-circuiting left to right. As long as nothing fails, that is what CEL says.
 * *careful*, made only when the plain one failed once: ``&&``, ``||``, all and exists take failures of one side as values, since
@@ -175,7 +175,7 @@ class _Emitter:
             slot = node.variable.slot
             return Code(f"demand(v{slot})" if slot in self._lazy else f"v{slot}")
         if node.name in self._environment.variables:
-            return Code(f"e[{ascii(node.name)}]")
+            return Code(f"e[{node.name!a}]")
         return Code(self._type_constant(node.name))
 
     def _type_constant(self, name: str) -> str:
@@ -230,7 +230,7 @@ class _Emitter:
             budget = "b, " if overloads[0].budget else ""
             return Code(f"{self._implementation(overloads[0])}({budget}{arguments})", depth)
         member = node.target is not None
-        return Code(f"dispatch(b, {ascii(node.function)}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
+        return Code(f"dispatch(b, {node.function!a}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
 
     def _operator(self, function: str, types: list[Type], codes: list[Code]) -> str | None:
         """Source for the operators that Python's own suffice for, given what is known of the operands."""
@@ -239,7 +239,9 @@ class _Emitter:
             sign = _COMPARISONS[function]
             if one is two and one in (_NATIVE if sign in ("==", "!=") else _ORDERED):
                 return f"({codes[0].text} {sign} {codes[1].text})"
-            if sign in ("==", "!=") and (STRING in types or BYTES in types):
+            if sign == "==" and two in (STRING, BYTES):
+                return f"equals_text({codes[0].text}, {codes[1].text})"
+            if (sign == "==" and one in (STRING, BYTES)) or (sign == "!=" and (STRING in types or BYTES in types)):
                 return f"({codes[0].text} {sign} {codes[1].text})"
             return None
         if function == "!_" and types[0] is BOOL:

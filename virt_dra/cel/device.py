@@ -10,10 +10,10 @@ from typing import ClassVar, Final
 
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.api.semver import SemVer, SemVerError
+from virt_dra.cel.checker import check
 from virt_dra.cel.compiler import Program, compile_tree
 from virt_dra.cel.environment import Environment, Field
 from virt_dra.cel.errors import CompileError, EvaluationError, Issue, compile_error, enhanced
-from virt_dra.cel.checker import check
 from virt_dra.cel.functions import (
     conditional,
     conversions,
@@ -28,10 +28,11 @@ from virt_dra.cel.functions import (
     unsupported,
 )
 from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.literals import InvalidConstant
 from virt_dra.cel.parser import parse
 from virt_dra.cel.tokens import SyntaxFault
 from virt_dra.cel.types import BOOL, DYN, STRING, Type, TypeTooLarge, parse_type
-from virt_dra.cel.values import DomainMap, Value, type_name
+from virt_dra.cel.values import DomainMap, Optional, Value, type_name
 
 CACHE_SIZE: Final = 4096
 """Compiled selectors that are kept: more than the classes and claims of a large cluster have."""
@@ -150,6 +151,8 @@ def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS)
         issues = check(root, environment)
     except SyntaxFault as fault:
         raise compile_error(text, [fault.issue]) from None
+    except InvalidConstant as error:
+        raise CompileError(f"program instantiation failed: {error}") from None
     except TypeTooLarge as error:
         raise compile_error(text, [Issue(None, f"the expression is too complex: {error}")]) from None
     if issues:
@@ -170,11 +173,36 @@ class Selector:
             value = self._program.evaluate({"device": device})
         except EvaluationError as error:
             raise EvaluationError(enhanced(error.message)) from None
-        if value is True or value is False:
-            return value is True
-        raise EvaluationError(
-            f"CEL result of type {type_name(value)} could not be converted to bool: type conversion error from {type_name(value)} to 'bool'"
-        )
+        return _as_bool(value)
+
+
+_REFUSALS = MappingProxyType(
+    {
+        "string": "unsupported native conversion from string to 'bool'",
+        "int": "unsupported type conversion from 'int' to bool",
+        "uint": "unsupported type conversion from 'uint' to bool",
+        "double": "type conversion error from Double to 'bool'",
+        "bytes": "type conversion error from Bytes to 'bool'",
+        "list": "type conversion error from list to 'bool'",
+        "map": "type conversion error from map to 'bool'",
+        "type": "type conversion not supported for 'type'",
+        "null_type": "type conversion error from 'null_type' to 'bool'",
+    }
+)
+
+
+def _as_bool(value: Value) -> bool:
+    """The result as a bool; an optional bool counts as what it holds (L-3.7)."""
+    inner = value
+    while isinstance(inner, Optional):
+        if not inner.present:
+            raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: optional.none() dereference")
+        inner = inner.value
+    if inner is True or inner is False:
+        return inner is True
+    name = type_name(inner)
+    why = _REFUSALS.get(name, f"type conversion error from '{name.rpartition('.')[2]}' to 'bool'")
+    raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
 
 
 @lru_cache(maxsize=CACHE_SIZE)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from virt_dra.cel.errors import CelError, EvaluationError
+from virt_dra.cel.functions.conversions import CONVERSIONS
 from virt_dra.cel.functions.regex import InvalidPattern, compile_pattern
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
-from virt_dra.cel.nodes import LiteralValue
+from virt_dra.cel.nodes import Call, Literal, LiteralValue, Node
+from virt_dra.cel.types import UINT
+from virt_dra.cel.values import UInt, Value
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 
@@ -24,3 +28,42 @@ def invalid_literal(function: str, member: bool, place: int, value: LiteralValue
         except InvalidPattern:
             return "invalid matches argument"
     return None
+
+
+class InvalidConstant(CelError):
+    """A conversion of a constant fails, which Kubernetes finds out when it builds the program."""
+
+
+def check_constants(nodes: list[Node]) -> None:
+    """Convert constants as Kubernetes does while it builds a program; ``nodes`` has parents before children.
+
+    Raises InvalidConstant for the first that can't be converted, and for a constant pattern of ``find`` or ``findAll`` that is none.
+    """
+    constants: dict[int, Value] = {}
+    for node in reversed(nodes):
+        if isinstance(node, Literal):
+            constants[id(node)] = UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
+        elif isinstance(node, Call):
+            arguments = [constants[id(argument)] for argument in node.args if id(argument) in constants]
+            if node.function in ("find", "findAll", "matches"):
+                _check_pattern(arguments, len(node.args))
+            elif len(arguments) == 1 and len(node.args) == 1 and (node.function in CONVERSIONS or node.function == "dyn"):
+                _convert(node, arguments[0], constants)
+
+
+def _check_pattern(arguments: list[Value], count: int) -> None:
+    if len(arguments) == count and arguments and isinstance(arguments[0], str):
+        try:
+            compile_pattern(arguments[0])
+        except InvalidPattern as error:
+            raise InvalidConstant(str(error)) from None
+
+
+def _convert(node: Call, argument: Value, constants: dict[int, Value]) -> None:
+    for overload in node.overloads:
+        if overload.implementation is not None and not overload.budget and overload.accepts((argument,)):
+            try:
+                constants[id(node)] = overload.implementation(argument)
+            except EvaluationError as error:
+                raise InvalidConstant(error.message) from None
+            return

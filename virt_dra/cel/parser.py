@@ -43,7 +43,27 @@ MAX_DEPTH = 250
 MAX_LENGTH = 10 * 1024
 """Characters in an expression (L-2.1)."""
 
-_RESERVED = frozenset("as break const continue else for function if import let loop package namespace return var void while".split())
+_RESERVED = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
 _BINARY = {
     "*": (3, "_*_"), "/": (3, "_/_"), "%": (3, "_%_"), "+": (2, "_+_"), "-": (2, "_-_"),
     "<": (1, "_<_"), "<=": (1, "_<=_"), ">": (1, "_>_"), ">=": (1, "_>=_"), "==": (1, "_==_"), "!=": (1, "_!=_"), "in": (1, "@in"),
@@ -201,7 +221,7 @@ class _Parser:
 
     def _name(self) -> Token:
         if self._token.kind not in ("IDENT", "ESCAPED"):
-            self._fail(f"Syntax error: no viable alternative at input '.{self._token.text}'")
+            self._fail("Syntax error: no viable alternative at input '.'")
         return self._next()
 
     def _arguments(self) -> Step[list[Node]]:
@@ -341,7 +361,7 @@ class _Parser:
         if token.kind == "null":
             self._next()
             return Literal(offset, None, type=NULL)
-        self._fail(f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}")
+        raise SyntaxFault(Issue(token.offset, f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}"))
 
 
 def _logic(function: str, terms: list[Node], offset: int | None) -> Node:
@@ -392,6 +412,10 @@ def _receiver_call(offset: int, name: str, target: Node, arguments: list[Node]) 
         macro = "exists_one" if name == "existsOne" else name
         return Comprehension(offset, macro, target, first, second, arguments[2] if len(arguments) == 4 else None, arguments[-1])
     if shape == ("sortBy", 2):
+        if not isinstance(target, (ListNode, Ident, Comprehension, Call, Select, Bind, OptionalMap)):
+            raise SyntaxFault(
+                Issue(target.offset, "sortBy can only be applied to a list, identifier, comprehension, call or select expression")
+            )
         return Comprehension(offset, name, target, _variable(arguments[0], "argument is not an identifier"), None, None, arguments[1])
     if shape == ("optMap", 2) or shape == ("optFlatMap", 2):
         variable = _variable(arguments[0], f"{name}() variable name must be a simple identifier")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.lists import sorted_by
-from virt_dra.cel.functions.operators import index, index_map
+from virt_dra.cel.functions.operators import equals_text, index, index_map
 from virt_dra.cel.values import NONE, BoolKey, Optional, Value, key_value, map_key, type_name
 
 __all__ = [
-    "attempt", "boolean", "both", "demand", "either", "has", "has_key", "index", "macro_all", "macro_all_careful", "macro_all_careful_pairs",
+    "attempt", "boolean", "both", "demand", "either", "equals_text",
+    "has", "has_key", "index", "macro_all", "macro_all_careful", "macro_all_careful_pairs",
     "macro_all_pairs", "macro_exists", "macro_exists_careful", "macro_exists_careful_pairs", "macro_exists_one", "macro_exists_one_pairs",
     "macro_exists_pairs", "macro_filter", "macro_map", "macro_sortBy", "macro_transformList_pairs", "macro_transformMapEntry_pairs",
     "macro_transformMap_pairs", "make_list", "make_map", "optional_flat_map", "optional_map", "optional_select", "select",
@@ -159,7 +161,7 @@ def make_map(parts: list[tuple[int, Value, Value]]) -> dict[Value, Value]:
 
 
 def _checked_key(key: Value) -> Value:
-    if isinstance(key, (bool, int, str, float)):
+    if isinstance(key, (bool, int, str, float)) or key is None:
         return map_key(key)
     raise EvaluationError(f"unsupported key type: {type_name(key)}")
 
@@ -204,19 +206,19 @@ def macro_exists_pairs(budget: Budget, over: Value, body: Test) -> bool:
 
 
 def macro_all_careful(budget: Budget, over: Value, body: Test) -> bool:
-    return _decide(False, ((lambda element=element: body(element)) for element in _elements(budget, over)))
+    return _decide(False, (partial(body, element) for element in _elements(budget, over)))
 
 
 def macro_all_careful_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return _decide(False, ((lambda pair=pair: body(*pair)) for pair in _pairs(budget, over)))
+    return _decide(False, (partial(body, *pair) for pair in _pairs(budget, over)))
 
 
 def macro_exists_careful(budget: Budget, over: Value, body: Test) -> bool:
-    return _decide(True, ((lambda element=element: body(element)) for element in _elements(budget, over)))
+    return _decide(True, (partial(body, element) for element in _elements(budget, over)))
 
 
 def macro_exists_careful_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return _decide(True, ((lambda pair=pair: body(*pair)) for pair in _pairs(budget, over)))
+    return _decide(True, (partial(body, *pair) for pair in _pairs(budget, over)))
 
 
 def macro_exists_one(budget: Budget, over: Value, body: Test) -> bool:

@@ -123,9 +123,7 @@ def bytes_value(token: Token) -> bytes:
         if simple is not None:
             value.append(_SIMPLE_ESCAPES[simple])
         elif short is not None or long is not None:
-            raise SyntaxFault(
-                Issue(token.offset, f"unable to unescape string: \\{'u' if short is not None else 'U'} is not allowed in bytes")
-            )
+            raise SyntaxFault(Issue(token.offset, "unable to unescape string"))
         else:
             value.append(int(octal, 8) if octal is not None else int(hexadecimal, 16))
         position = found.end()

@@ -15,7 +15,10 @@ library = Library()
 
 _SIGNED = re.compile(r"[-+]?[0-9]+")
 _UNSIGNED = re.compile(r"[0-9]+")
-_DOUBLE = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?:inf|infinity)|nan", re.IGNORECASE)
+_DIGITS = "[0-9]+(?:_[0-9]+)*"
+_DOUBLE = re.compile(
+    rf"[-+]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][-+]?{_DIGITS})?|[-+]?(?:inf|infinity)|nan", re.IGNORECASE
+)
 _HEX_DOUBLE = re.compile(r"[-+]?0x(?:[0-9a-f]+(?:\.[0-9a-f]*)?|\.[0-9a-f]+)p[-+]?[0-9]+", re.IGNORECASE)
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))

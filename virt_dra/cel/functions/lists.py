@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cmp_to_key
+from itertools import pairwise
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.operators import (
-    add_durations,
     add_double,
+    add_durations,
     add_int,
     add_uint,
     compare,
@@ -32,6 +33,10 @@ def _order(left: Value, right: Value) -> int:
     return compare(left, right) or 0
 
 
+def _key_order(left: tuple[Value, Value], right: tuple[Value, Value]) -> int:
+    return _order(left[0], right[0])
+
+
 def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Value]:
     """The values in the order of their keys; equal keys keep their order. Raises EvaluationError for keys of several or orderless types."""
     budget.spend(len(values) * max(1, len(values).bit_length()))
@@ -39,8 +44,8 @@ def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Va
         raise EvaluationError(f"unsupported type for sort: {type_name(keys[0])}")
     if len({type_name(key) for key in keys}) > 1:
         raise EvaluationError("list elements must have the same type")
-    order = sorted(range(len(values)), key=cmp_to_key(lambda one, two: _order(keys[one], keys[two])))
-    return [values[place] for place in order]
+    pairs = sorted(zip(keys, values, strict=True), key=cmp_to_key(_key_order))
+    return [value for _, value in pairs]
 
 
 @library.function(*(f"list({kind})::sort() -> list({kind})" for kind in _ORDERED), budget=True)
@@ -51,7 +56,7 @@ def sort(budget: Budget, values: list[Value]) -> list[Value]:
 @library.function(*(f"list({kind})::isSorted() -> bool" for kind in _ORDERED), budget=True)
 def is_sorted(budget: Budget, values: list[Value]) -> bool:
     budget.spend(len(values))
-    return all(_order(one, two) <= 0 for one, two in zip(values, values[1:], strict=False))
+    return all(_order(one, two) <= 0 for one, two in pairwise(values))
 
 
 def _zero(kind: str) -> Value:

@@ -255,8 +255,28 @@ def greater_or_equal(left: Value, right: Value) -> bool:
     return order is not None and order >= 0
 
 
+_SAME_TYPE_ONLY = frozenset(("kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL", "net.IP", "net.CIDR"))
+
+
 @library.function("_==_(<A>, <A>) -> bool", budget=True)
+def operator_equals(budget: Budget, left: Value, right: Value) -> bool:
+    """``==``. Kubernetes' own types on its left side are compared to their like (or null) only."""
+    if right is not None and type(left) is not type(right) and type_name(left) in _SAME_TYPE_ONLY:
+        raise EvaluationError("no such overload")
+    return equals(budget, left, right)
+
+
+def equals_text(left: Value, right: str | bytes) -> bool:
+    """``left == right`` where the right side is known to be a string or bytes."""
+    if type(left) is type(right):
+        return left == right
+    if type_name(left) in _SAME_TYPE_ONLY:
+        raise EvaluationError("no such overload")
+    return False
+
+
 def equals(budget: Budget, left: Value, right: Value) -> bool:
+    """Whether two values are equal, of whatever types."""
     same, compared = deep_equals(left, right)
     budget.spend(compared)
     if compared > COMPARISON_LIMIT:

@@ -43,21 +43,23 @@ def char_at(text: str, position: int) -> str:
 
 @library.function("string::indexOf(string) -> int", "string::indexOf(string, int) -> int")
 def index_of(text: str, part: str, start: int = 0) -> int:
-    if not part:
-        return start
     if start < 0:
         raise _out_of_range(start)
+    if not part:
+        return min(start, len(text))
     return text.find(part, start)
 
 
 @library.function("string::lastIndexOf(string) -> int", "string::lastIndexOf(string, int) -> int")
 def last_index_of(text: str, part: str, last: int | None = None) -> int:
-    if not part:
-        return len(text) if last is None else last
     if last is None:
         return text.rfind(part)
     if last < 0:
         raise _out_of_range(last)
+    if not part:
+        return min(last, len(text))
+    if last >= len(text):
+        return -1
     return text.rfind(part, 0, last + len(part))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -19,7 +19,7 @@ _SECOND = 10**9
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
 _DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
-_TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))")
+_TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{1,2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))")
 _OFFSET = re.compile(r"([-+]?)([0-9]{1,2}):([0-9]{1,2})")
 
 
@@ -51,7 +51,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
         moment = datetime.strptime(head, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
     except ValueError:
         return None
-    if head.endswith(":60") or head.endswith(":61"):
+    if head.endswith((":60", ":61")):
         return None
     since = moment - _EPOCH
     nanoseconds = (since.days * 86400 + since.seconds - offset) * _SECOND
@@ -86,14 +86,12 @@ def format_timestamp(value: Timestamp) -> str:
 
 
 @lru_cache(maxsize=256)
-def _zone(name: str) -> tzinfo:
+def _zone(name: str) -> tzinfo | timedelta:
+    """A named zone, or a fixed distance from UTC."""
     found = _OFFSET.fullmatch(name)
     if found is not None:
         sign, hours, minutes = found.groups()
-        try:
-            return timezone(timedelta(hours=int(hours), minutes=int(minutes)) * (-1 if sign == "-" else 1))
-        except ValueError:
-            raise EvaluationError(f"unknown time zone {name}") from None
+        return timedelta(hours=int(hours), minutes=int(minutes)) * (-1 if sign == "-" else 1)
     if name in ("", "UTC"):
         return UTC
     try:
@@ -104,8 +102,9 @@ def _zone(name: str) -> tzinfo:
 
 def _local(value: Timestamp, zone: str = "UTC") -> datetime:
     moment = _EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)
+    place = _zone(zone)
     try:
-        return moment.astimezone(_zone(zone))
+        return moment + place if isinstance(place, timedelta) else moment.astimezone(place)
     except OverflowError:
         raise EvaluationError("timestamp overflow") from None
 
