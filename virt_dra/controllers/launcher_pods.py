@@ -45,8 +45,8 @@ from virt_dra.controllers.launcher_resources import (
 )
 
 __all__ = [
-    "BAD_AFFINITY", "BAD_HOOK_SIDECARS", "COMPUTE", "NOT_PERMITTED", "NO_COMPUTE_CONTAINER", "RENDERER_CRASHES", "CannotRender", "CreatePod",
-    "Fragment", "Inputs", "LauncherOptions", "RenderError", "apply", "fragment", "gather", "patch_into", "plan", "render",
+    "BAD_AFFINITY", "BAD_HOOK_SIDECARS", "COMPUTE", "NOT_PERMITTED", "NO_COMPUTE_CONTAINER", "RENDERER_CRASHES", "CannotRender",
+    "CreatePod", "Fragment", "Inputs", "LauncherOptions", "RenderError", "apply", "fragment", "gather", "patch_into", "plan", "render",
 ]  # fmt: skip
 
 COMPUTE = "compute"
