@@ -1,0 +1,65 @@
+"""Every case under cases/: `given` and `features` in, then `want`: devices, a refusal's text, or an error (see cases/README.md)."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.allocator import build
+from tests.allocator.toy_selectors import Toy
+from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Features, NodeError, UnsupportedFeature, allocate
+from virt_dra.allocator.explain import lines
+
+CASES = Path(__file__).parent / "cases"
+FILES = sorted(CASES.glob("*/*.yaml"))
+
+
+def _features(given: dict[str, bool]) -> Features:
+    known = {field.name for field in fields(Features)}
+    assert given.keys() <= known, f"unknown features {given.keys() - known}"
+    return replace(DEFAULT, **given)
+
+
+def _got(case: dict[str, Any], want: dict[str, Any]) -> dict[str, Any]:
+    """The outcome, in the words of `want`, with exactly the parts that `want` mentions."""
+    given = case["given"]
+    node = build.node(want.get("at", given.get("node", "n1")))
+    claims = [build.claim({"name": f"claim{i}", **each}) for i, each in enumerate(given["claims"])]
+    got: dict[str, Any] = {"at": want["at"]} if "at" in want else {}
+    limits = {"step_limit": case["steps"]} if "steps" in case else {}
+    try:
+        found = allocate(build.snapshot(given, Toy), claims, node, _features(case.get("features", {})), **limits)
+    except AllocationError as error:
+        kind = "node_error" if isinstance(error, NodeError) else "unsupported" if isinstance(error, UnsupportedFeature) else "fatal"
+        return got | {kind: str(error)}
+    if not isinstance(found, Allocated):
+        assert found.explanation is not None
+        got |= {"why": found.explanation.summary} if "why" in want else {}
+        return got | {"refused": lines(found.explanation)}
+    wires = [result.to_wire() for result in found.results]
+    if "devices" in want:
+        got["devices"] = [[f"{r['request']} {r['driver']}/{r['pool']}/{r['device']}" for r in wire["devices"]["results"]] for wire in wires]
+    if "results" in want:
+        got["results"] = wires
+    if "config" in want:
+        got["config"] = [
+            [
+                f"{c['source']} {c['opaque']['parameters']['text']} {';'.join(c.get('requests', ()))}".strip()
+                for c in w["devices"].get("config", ())
+            ]
+            for w in wires
+        ]
+    if "node_selector" in want:
+        got["node_selector"] = [wire.get("nodeSelector") for wire in wires]
+    return got if len(got) > ("at" in want) else got | {"devices": wires}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_case(file: Path) -> None:
+    case = yaml.safe_load(file.read_text(encoding="utf-8"))
+    wants = case["want"] if isinstance(case["want"], list) else [case["want"]]
+    assert [_got(case, want) for want in wants] == wants
