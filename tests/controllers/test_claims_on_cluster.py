@@ -1,0 +1,288 @@
+"""The lives of claims on the embedded cluster: made, recorded, reserved, released, deleted (C-10, C-22)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimTemplate
+from virt_dra.api.wire import Json
+from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound
+from virt_dra.controllers.claims import apply, gather, plan, reconcile
+
+REQUESTS: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
+TEMPLATE = ResourceClaimTemplate.from_wire({"metadata": {"name": "single-gpu", "namespace": "lab"}, "spec": {"spec": REQUESTS}})
+ALLOCATION: Json = {"devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "d0"}]}}
+
+
+def pod(name: str = "vm-pod", *claims: Json, node: str | None = None) -> Pod:
+    entries = list(claims) or [{"name": "gpu", "resourceClaimTemplateName": "single-gpu"}]
+    container = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": entry["name"]} for entry in entries]}}
+    spec: Json = {"resourceClaims": entries, "containers": [container], **({"nodeName": node} if node else {})}
+    return Pod.from_wire({"metadata": {"name": name, "namespace": "lab"}, "spec": spec})
+
+
+class Life:
+    """A cluster with the template, and short words for what happens to a pod and its claim."""
+
+    def __init__(self, cluster: MemoryCluster | None = None) -> None:
+        self.cluster = cluster or MemoryCluster.deterministic()
+
+    async def start(self, *objects: TypedObject) -> None:
+        for obj in (TEMPLATE, *objects):
+            await self.cluster.create(obj)
+
+    async def pod(self, name: str = "vm-pod") -> Pod:
+        return await self.cluster.get(Pod, name, "lab")
+
+    async def claims(self) -> tuple[ResourceClaim, ...]:
+        return (await self.cluster.list(ResourceClaim, "lab")).items
+
+    async def recorded(self, name: str = "vm-pod") -> list[Json]:
+        return [status.to_wire() for status in (await self.pod(name)).status.resource_claim_statuses]
+
+    async def allocate(self, claim: str, *consumers: str) -> None:
+        """As the scheduler does it: the finalizer, then allocation and reservations together."""
+        pending = await self.cluster.get(ResourceClaim, claim, "lab")
+        protected = await self.cluster.update(pending.with_(metadata=pending.metadata.with_(finalizers=(FINALIZER,))))
+        reserved = [{"resource": "pods", "name": name, "uid": (await self.pod(name)).metadata.uid} for name in consumers]
+        wire = protected.to_wire() | {"status": {"allocation": ALLOCATION, "reservedFor": reserved}}
+        await self.cluster.update_status(ResourceClaim.from_wire(wire))
+
+    async def finish(self, name: str = "vm-pod") -> None:
+        await self.cluster.patch(Pod, name, "lab", merge={"status": {"phase": "Succeeded"}}, subresource="status")
+
+    async def settled(self) -> bool:
+        return not plan(await gather(self.cluster)).actions
+
+
+def test_a_claim_is_made_and_recorded_and_then_nothing_is_left_to_do() -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(pod())
+        assert await reconcile(it.cluster) == ()
+        (claim,) = await it.claims()
+        assert claim.name.startswith("vm-pod-gpu-")
+        assert claim.spec.to_wire() == {"devices": {"requests": [_defaulted(REQUESTS["devices"]["requests"][0])]}}
+        assert claim.metadata.annotations == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+        uid = (await it.pod()).metadata.uid
+        owners = [owner.to_wire() for owner in claim.metadata.owner_references]
+        assert owners == [{"apiVersion": "v1", "kind": "Pod", "name": "vm-pod", "uid": uid, "controller": True}]
+        assert await it.recorded() == [{"name": "gpu", "resourceClaimName": claim.name}]
+        version = it.cluster.resource_version
+        assert await reconcile(it.cluster) == ()
+        assert it.cluster.resource_version == version
+
+    asyncio.run(life())
+
+
+def _defaulted(request: Json) -> Json:
+    return {**request, "exactly": {**request["exactly"], "allocationMode": "ExactCount", "count": 1}}
+
+
+def test_after_a_crash_between_creating_and_recording_the_claim_is_found_again() -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(pod())
+        assert await apply(it.cluster, plan(await gather(it.cluster)).actions) == ()
+        assert await it.recorded() == []
+        assert await reconcile(it.cluster) == ()
+        (claim,) = await it.claims()
+        assert await it.recorded() == [{"name": "gpu", "resourceClaimName": claim.name}]
+
+    asyncio.run(life())
+
+
+def test_a_missing_template_is_told_until_it_is_there() -> None:
+    async def life() -> None:
+        it = Life()
+        await it.cluster.create(pod())
+        (event,) = await reconcile(it.cluster, "lab")
+        assert (event.kind, event.name, event.type, event.reason, event.retry) == (
+            "Pod",
+            "vm-pod",
+            "Warning",
+            "FailedResourceClaimCreation",
+            True,
+        )
+        assert event.message == (
+            'PodResourceClaim gpu: resource claim template "single-gpu": resourceclaimtemplate.resource.k8s.io "single-gpu" not found'
+        )
+        await it.cluster.create(TEMPLATE)
+        assert await reconcile(it.cluster, "lab") == ()
+        assert len(await it.recorded()) == 1
+
+    asyncio.run(life())
+
+
+def test_the_generated_claim_of_a_finished_pod_is_released_and_deleted() -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(pod())
+        await reconcile(it.cluster)
+        (claim,) = await it.claims()
+        await it.allocate(claim.name, "vm-pod")
+        assert await it.settled()
+        await it.finish()
+        assert await reconcile(it.cluster) == ()
+        assert await it.claims() == ()
+
+    asyncio.run(life())
+
+
+def test_a_direct_claim_is_pending_again_once_its_last_pod_is_gone() -> None:
+    async def life() -> None:
+        it = Life()
+        direct = {"name": "gpu", "resourceClaimName": "shared"}
+        shared = ResourceClaim.from_wire({"metadata": {"name": "shared", "namespace": "lab"}, "spec": REQUESTS})
+        await it.start(shared, pod("one", direct), pod("two", direct))
+        await it.allocate("shared", "one", "two")
+        await it.finish("one")
+        await reconcile(it.cluster)
+        (claim,) = await it.claims()
+        assert [consumer.name for consumer in claim.status.reserved_for] == ["two"]
+        assert claim.status.allocation is not None
+        await it.cluster.delete(Pod, "two", "lab")
+        await reconcile(it.cluster)
+        (claim,) = await it.claims()
+        assert (claim.status.reserved_for, claim.status.allocation, claim.metadata.finalizers) == ((), None, ())
+        assert await it.recorded("one") == []
+
+    asyncio.run(life())
+
+
+def test_deleting_a_claim_waits_for_its_pod_and_then_goes_through() -> None:
+    async def life() -> None:
+        it = Life()
+        shared = ResourceClaim.from_wire({"metadata": {"name": "shared", "namespace": "lab"}, "spec": REQUESTS})
+        await it.start(shared, pod("one", {"name": "gpu", "resourceClaimName": "shared"}, node="node-a"))
+        await it.allocate("shared", "one")
+        await it.cluster.delete(ResourceClaim, "shared", "lab")
+        assert await it.settled()
+        await it.finish("one")
+        await reconcile(it.cluster)
+        assert await it.claims() == ()
+
+    asyncio.run(life())
+
+
+def test_a_claim_that_is_allocated_but_not_used_can_be_deleted() -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(ResourceClaim.from_wire({"metadata": {"name": "shared", "namespace": "lab"}, "spec": REQUESTS}))
+        await it.allocate("shared")
+        assert await it.settled()
+        await it.cluster.delete(ResourceClaim, "shared", "lab")
+        await reconcile(it.cluster)
+        assert await it.claims() == ()
+
+    asyncio.run(life())
+
+
+def test_a_pod_bound_by_hand_gets_its_allocated_claim_reserved() -> None:
+    async def life() -> None:
+        it = Life()
+        shared = ResourceClaim.from_wire({"metadata": {"name": "shared", "namespace": "lab"}, "spec": REQUESTS})
+        await it.start(shared, pod("bound", {"name": "gpu", "resourceClaimName": "shared"}, node="node-a"))
+        assert await it.settled(), "an unallocated claim is never allocated here"
+        await it.allocate("shared")
+        await reconcile(it.cluster)
+        (claim,) = await it.claims()
+        uid = (await it.pod("bound")).metadata.uid
+        assert [consumer.to_wire() for consumer in claim.status.reserved_for] == [{"resource": "pods", "name": "bound", "uid": uid}]
+
+    asyncio.run(life())
+
+
+def test_a_pod_created_again_under_its_name_gets_a_claim_of_its_own() -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(pod())
+        await reconcile(it.cluster)
+        (old,) = await it.claims()
+        await it.allocate(old.name, "vm-pod")
+        await it.cluster.delete(Pod, "vm-pod", "lab")
+        await it.cluster.create(pod())
+        await reconcile(it.cluster)
+        (new,) = await it.claims()
+        assert new.metadata.uid != old.metadata.uid
+        assert new.metadata.owner_references[0].uid == (await it.pod()).metadata.uid
+        assert await it.recorded() == [{"name": "gpu", "resourceClaimName": new.name}]
+
+    asyncio.run(life())
+
+
+def refuse(error: ApiError) -> Callable[..., Awaitable[None]]:
+    async def refusing(*_: object, **__: object) -> None:
+        raise error
+
+    return refusing
+
+
+def test_a_refused_creation_is_told_and_the_pods_other_claims_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def life() -> None:
+        it = Life()
+        entries = [{"name": name, "resourceClaimTemplateName": "single-gpu"} for name in ("a", "b")]
+        await it.start(pod("vm-pod", *entries))
+        with monkeypatch.context() as patched:
+            patched.setattr(it.cluster, "create", refuse(Forbidden("exceeded quota: gpus")))
+            (event,) = await reconcile(it.cluster)
+        assert (event.reason, event.message) == (
+            "FailedResourceClaimCreation",
+            "PodResourceClaim a: create ResourceClaim : exceeded quota: gpus",
+        )
+        assert await it.claims() == ()
+        assert await reconcile(it.cluster) == ()
+        assert len(await it.recorded()) == 2
+
+    asyncio.run(life())
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "told"),
+    [
+        ("patch", Forbidden("no"), [("FailedResourceClaimStatusUpdate", "update pod lab/vm-pod ResourceClaimStatuses: no")]),
+        ("patch", Conflict("changed"), []),
+        ("patch", NotFound("gone"), []),
+    ],
+)
+def test_a_refused_record_is_told_unless_the_pod_changed(
+    monkeypatch: pytest.MonkeyPatch, method: str, error: ApiError, told: list[tuple[str, str]]
+) -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(pod())
+        await apply(it.cluster, plan(await gather(it.cluster)).actions)
+        monkeypatch.setattr(it.cluster, method, refuse(error))
+        events = await apply(it.cluster, plan(await gather(it.cluster)).actions)
+        assert [(event.reason, event.message) for event in events] == told
+
+    asyncio.run(life())
+
+
+@pytest.mark.parametrize(
+    ("method", "reason", "message"),
+    [
+        ("update_status", "FailedResourceClaimReservation", "reserve claim {claim}: no"),
+        ("update", "FailedResourceClaimReservation", "reserve claim {claim}: no"),
+        ("delete", "FailedResourceClaimRelease", "delete unused generated claim lab/{claim}: no"),
+    ],
+)
+def test_a_refused_release_is_told(monkeypatch: pytest.MonkeyPatch, method: str, reason: str, message: str) -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(pod())
+        await reconcile(it.cluster)
+        (claim,) = await it.claims()
+        await it.allocate(claim.name, "vm-pod")
+        await it.finish()
+        monkeypatch.setattr(it.cluster, method, refuse(Forbidden("no")))
+        (event,) = await reconcile(it.cluster)
+        assert (event.kind, event.reason, event.message) == ("ResourceClaim", reason, message.format(claim=claim.name))
+
+    asyncio.run(life())
