@@ -78,6 +78,12 @@ def test_text_that_utf8_cannot_carry_is_escaped() -> None:
     assert out.read() == '{"id": "\\ud800", "got": "\\u00fc"}\n'
 
 
+def test_characters_that_readers_take_for_line_ends_are_escaped() -> None:
+    out = io.StringIO()
+    answer_lines([b'{"value": "a\\u2028b\\u0085"}'], out, _echo, {})
+    assert out.getvalue() == '{"id": null, "got": "a\\u2028b\\u0085"}\n'
+
+
 def test_an_answer_that_raises_keeps_the_id() -> None:
     def refuse(request: Json) -> Json:
         if request["id"] == 1:

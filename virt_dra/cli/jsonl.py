@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import IO, Any, NoReturn
@@ -76,18 +77,14 @@ def _finite(text: str) -> float:
     return value
 
 
+_TO_ESCAPE = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
+"""Characters that some readers take for the end of a line, and lone surrogates, which UTF-8 can't carry."""
+
+
 def _dump(answer: Json) -> str:
-    """Readable JSON; escaped where a text holds a lone surrogate, which UTF-8 can't carry."""
+    """One line of readable JSON; escaped where it holds a character that would not survive."""
     text = json.dumps(answer, ensure_ascii=False)
-    return text if _encodes(text) else json.dumps(answer)
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return json.dumps(answer) if _TO_ESCAPE.search(text) else text
 
 
 def member(request: Json, name: str, kind: type, default: Any = None) -> Any:
