@@ -16,12 +16,12 @@ from typing import Any, Generic, TypeVar
 from pydantic_core import to_json
 
 from virt_dra.api import json_text, yaml_fast, yaml_text
-from virt_dra.api.document_error import DocumentError, Parsed, limit_depth
+from virt_dra.api.document_error import DocumentError, Parsed
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.scheme import read_object
 from virt_dra.api.wire import WireError
 
-__all__ = ["Document", "DocumentError", "Objects", "Problem", "Source", "Sourced", "read_documents", "read_objects"]
+__all__ = ["Document", "DocumentError", "Loaded", "Problem", "Source", "Sourced", "read_documents", "read_objects"]
 
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """The largest object (as compact JSON) that kube-apiserver takes."""
@@ -34,7 +34,10 @@ O = TypeVar("O", bound=TypedObject, covariant=True)  # noqa: E741 - the object t
 
 @dataclass(frozen=True, order=True)
 class Source:
-    """Where an object stands. ``line`` and ``document`` count from 1; ``item`` (from 0) is set for objects in a List."""
+    """Where an object stands. ``line`` and ``document`` count from 1; ``item`` (from 0) is set for objects in a List.
+
+    Line 0 is the file or folder as a whole.
+    """
 
     name: str
     line: int = 1
@@ -45,7 +48,8 @@ class Source:
         within = f"document {self.document}" if self.document > 1 else ""
         if self.item is not None:
             within = f"{within}, items[{self.item}]" if within else f"items[{self.item}]"
-        return f"{self.name}:{self.line}" + (f" ({within})" if within else "")
+        place = f"{self.name}:{self.line}" if self.line else self.name
+        return f"{place} ({within})" if within else place
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Objects:
+class Loaded:
     """The objects of a text, and one problem per object that does not have the shape of its kind."""
 
     objects: tuple[Sourced[TypedObject], ...]
@@ -92,7 +96,7 @@ def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
         return tuple(_documents(text, name))
 
 
-def read_objects(text: bytes, name: str) -> Objects:
+def read_objects(text: bytes, name: str) -> Loaded:
     """The typed objects of a text. Raises :class:`DocumentError` if the text as a whole can't be read."""
     objects: list[Sourced[TypedObject]] = []
     problems: list[Problem] = []
@@ -105,7 +109,7 @@ def read_objects(text: bytes, name: str) -> Objects:
                     Problem(document.source, f"{_title(document.raw)}{path}: {message}" if path else f"{_title(document.raw)}{message}")
                     for path, message in error.problems
                 )
-    return Objects(tuple(objects), tuple(problems))
+    return Loaded(tuple(objects), tuple(problems))
 
 
 def _title(raw: object) -> str:
@@ -123,7 +127,6 @@ def _documents(text: bytes, name: str) -> Iterator[Document]:
         if parsed.value is None:
             continue
         source = Source(name, parsed.line, parsed.document)
-        limit_depth(parsed, name)
         documents = list(_flattened(parsed, source))
         if parsed.expanded or parsed.length > _SMALL_TEXT:
             for document in documents:

@@ -7,7 +7,7 @@ import math
 import re
 from typing import NoReturn
 
-from virt_dra.api.document_error import DocumentError, Parsed, too_deep
+from virt_dra.api.document_error import DocumentError, Parsed, limit_depth, too_deep
 from virt_dra.api.yaml_scalars import whole
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -32,7 +32,9 @@ def parse(text: str, name: str) -> tuple[Parsed, ...]:
         line += text.count("\n", counted, position)
         counted = position
         value, end = _value(text, position, name, line, len(values) + 1)
-        values.append(Parsed(value, line, len(values) + 1, end - position))
+        parsed = Parsed(value, line, len(values) + 1, end - position)
+        limit_depth(parsed, name)
+        values.append(parsed)
         position = _skip(text, end)
     return tuple(values)
 

@@ -11,6 +11,7 @@ import base64
 import binascii
 import math
 import re
+import struct
 from functools import lru_cache
 
 Scalar = str | int | float | bool | None
@@ -32,6 +33,7 @@ _BASED = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
 _OCTAL = re.compile(r"[-+]?0[0-7]+")
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_POINT_FIRST = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?(?:Z|[-+][0-9]{2}:[0-9]{2})?)?"
 )
@@ -53,27 +55,32 @@ def plain_scalar(text: str) -> Scalar:
         return text
     if _INFINITE.fullmatch(text):
         raise ScalarError(f"{text} is not a number that JSON can express; write a finite number, or quote it if a string is meant")
-    digits = text if text[0] == "." else text.replace("_", "")
-    number = _number(digits)
-    return text if number is None else number
+    integer = _integer(text)
+    if integer is not None:
+        return integer
+    number = _float(text)
+    return text if number is None else whole(number)
 
 
-def _number(digits: str) -> int | float | None:
-    if len(digits) > MAX_INTEGER_DIGITS:
+def _integer(text: str) -> int | None:
+    digits = text.replace("_", "")
+    if text[0] == "." or len(digits) > MAX_INTEGER_DIGITS:
         return None
     if _DECIMAL.fullmatch(digits):
         return int(digits)
     if _BASED.fullmatch(digits):
         sign, bare = (-1, digits[1:]) if digits[0] == "-" else (1, digits.removeprefix("+"))
         return _within_64_bits(sign * int(bare[2:], _BASES[bare[1]]))
-    if _OCTAL.fullmatch(digits):
-        octal = _within_64_bits(int(digits, 8))
-        if octal is not None:
-            return octal
-    if _FLOAT.fullmatch(digits):
-        number = float(digits)
-        return None if math.isinf(number) else whole(number)
-    return None
+    return _within_64_bits(int(digits, 8)) if _OCTAL.fullmatch(digits) else None
+
+
+def _float(text: str) -> float | None:
+    form = _POINT_FIRST if text[0] == "." else _FLOAT
+    digits = text.replace("_", "")
+    if not form.fullmatch(text if text[0] == "." else digits):
+        return None
+    number = float(digits)
+    return None if math.isinf(number) else number
 
 
 def _within_64_bits(number: int) -> int | None:
@@ -105,12 +112,55 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
     return value
 
 
+def plain_key(text: str) -> str:
+    """A plain mapping key as the string that JSON needs: ``yes`` -> ``true``, ``0x10`` -> ``16``, ``1e6`` -> ``1e+06``.
+
+    Raises :class:`ScalarError` for null and for integers of 2^63 and more.
+    """
+    if text not in _WORDS and text[0] in _STARTS_NUMBER:
+        if _INFINITE.fullmatch(text):
+            return text.lower().removeprefix("+")
+        integer = _integer(text)
+        number = _float(text) if integer is None else None
+        if number is not None:
+            return _float_key(number)
+    return key_text(plain_scalar(text))
+
+
 def key_text(value: Scalar) -> str:
-    """A mapping key as the string JSON needs. Raises :class:`ScalarError` for null."""
+    """A scalar as a mapping key. Raises :class:`ScalarError`."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
         raise ScalarError('null can\'t be a key; quote it ("null") if the string is meant')
-    return str(value) if isinstance(value, int) else repr(value)
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise ScalarError(f"{value} is too large for a key; quote it if the string is meant")
+        return str(value)
+    return _float_key(value)
+
+
+def _float_key(number: float) -> str:
+    """The shortest text of a number in single precision, as sigs.k8s.io/yaml writes float keys (Go's %g)."""
+    single = _single(number)
+    if math.isinf(single):
+        return ".inf" if single > 0 else "-.inf"
+    for precision in range(9):
+        text = f"{single:.{precision}e}"
+        if _single(float(text)) == single:
+            break
+    mantissa, exponent = text.split("e")
+    if single and not -4 <= int(exponent) < 6:
+        return text
+    decimals = max(len(mantissa.partition(".")[2]) - int(exponent), 0)
+    return f"{float(text):.{decimals}f}"
+
+
+def _single(number: float) -> float:
+    try:
+        single: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    return single

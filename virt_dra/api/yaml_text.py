@@ -25,7 +25,7 @@ from yaml.events import (
 )
 
 from virt_dra.api.document_error import MAX_DEPTH, DocumentError, Parsed, too_deep
-from virt_dra.api.yaml_scalars import MERGE, ScalarError, key_text, plain_scalar, tagged_scalar
+from virt_dra.api.yaml_scalars import MERGE, ScalarError, key_text, plain_key, plain_scalar, tagged_scalar
 
 MAX_ALIAS_NODES = 400_000
 """So many nodes (scalars, lists, mappings) may aliases stand for in a document, plus ten times what is written."""
@@ -64,9 +64,6 @@ class _Open:
     merging: bool = False
     """The value that comes next belongs to the merge key ``<<``."""
     merged: set[str] = field(default_factory=set)
-    key_line: int = 0
-    mappings: bool = True
-    """For lists: only mappings so far (what ``<<`` takes)."""
 
 
 _OPEN = object()
@@ -120,7 +117,6 @@ class _Reader:
         alias_nodes = 0
         while True:
             kind: type = type(event)
-            is_mapping = False
             if kind is ScalarEvent:
                 nodes += 1
                 if stack and type(stack[-1].value) is dict and not stack[-1].waiting:
@@ -150,7 +146,6 @@ class _Reader:
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
                 done = stack.pop()
                 value, size = done.value, done.size
-                is_mapping = kind is MappingEndEvent
                 if done.anchor:
                     anchors[done.anchor] = (value, size)
             elif kind is AliasEvent:
@@ -169,7 +164,6 @@ class _Reader:
                     self._name(stack[-1], self._key_text(event, value), event)
                     event = next_event()
                     continue
-                is_mapping = type(value) is dict
             elif kind is DocumentEndEvent:
                 length = event.start_mark.index - started
                 return Parsed(root, self.base + first_line, self.document, length, alias_nodes > 0, tuple(item_lines))
@@ -182,11 +176,10 @@ class _Reader:
                 parent.size += size
                 if type(parent.value) is list:
                     parent.value.append(value)
-                    parent.mappings &= is_mapping
                     if len(stack) == 2 and parent.value is items and len(item_lines) < len(parent.value):
                         item_lines.append(self.base + event.start_mark.line)
                 elif parent.merging:
-                    self._merge(parent, value, event)
+                    self._merge(parent, value, event, kind is AliasEvent)
                 else:
                     assert type(parent.value) is dict
                     assert parent.key is not None
@@ -206,10 +199,16 @@ class _Reader:
         if event.value == "<<" and (event.implicit[0] or event.tag == MERGE):
             parent.merging = parent.waiting = True
             return
-        value = self._scalar(event)
+        if not event.tag and event.implicit[0]:
+            try:
+                key = plain_key(event.value)
+            except ScalarError as error:
+                raise self._error(event, str(error)) from None
+        else:
+            key = self._key_text(event, self._scalar(event))
         if event.anchor:
-            anchors[event.anchor] = (value, 1)
-        self._name(parent, value if type(value) is str else self._key_text(event, value), event)
+            anchors[event.anchor] = (self._scalar(event), 1)
+        self._name(parent, key, event)
 
     def _key_text(self, event: _Event, value: object) -> str:
         assert not isinstance(value, dict | list)
@@ -227,17 +226,18 @@ class _Reader:
         parent.waiting = True
         parent.size += 1
 
-    def _merge(self, parent: _Open, value: object, event: _Event) -> None:
-        """``<<``: keys written in the mapping itself win, then those of the earlier mappings in a list (as the YAML merge type says)."""
-        mappings = value if type(value) is list else [value]
+    def _merge(self, parent: _Open, value: object, event: _Event, aliased: bool) -> None:
+        """``<<``: as go-yaml v2, which follows the order of the text: what comes later in the mapping wins, merged or written.
+
+        Of several mappings in a list, the earlier ones win.
+        """
+        mappings = [value] if aliased or not isinstance(value, list) else reversed(value)
         for mapping in mappings:
             if type(mapping) is not dict:
                 raise self._error(event, "map merge requires map or sequence of maps as the value")
             assert type(parent.value) is dict
-            for key, inner in mapping.items():
-                if key not in parent.value:
-                    parent.value[key] = inner
-                    parent.merged.add(key)
+            parent.value.update(mapping)
+            parent.merged.update(mapping)
         parent.merging = parent.waiting = False
 
     def _error(self, event: _Event, message: str) -> DocumentError:

@@ -1,0 +1,201 @@
+"""Objects in files: manifests that users give, and the folder into which an embedded cluster is saved. The only file access for objects."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from virt_dra.api.documents import DocumentError, Loaded, Problem, Source, Sourced, read_objects
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.yaml_writing import write_yaml
+
+__all__ = ["STDIN", "Loaded", "Problem", "Source", "Sourced", "load_folder", "read_inputs", "save_folder"]
+
+STDIN = "-"
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_FILE_BYTES = 512 * 1024 * 1024
+"""Larger files are refused, so that an endless one (a device, a pipe) does not fill the memory."""
+
+_HEADER = "# Saved by virt-dra.\n"
+"""First line of every file of :func:`save_folder`; only files that begin with it are ever removed."""
+
+
+def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Loaded:
+    """All objects in files, folders (recursive, ``*.yaml *.yml *.json``, sorted, hidden ones skipped) and ``-`` (standard input).
+
+    Never raises for what it finds there: a file that can't be read or understood becomes a problem, and the others are still read. A
+    file that is met twice is read once. ``stdin`` replaces the process's standard input.
+    """
+    objects: list[Sourced[TypedObject]] = []
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for path in paths:
+        for found in _found(str(path), stdin):
+            if isinstance(found, Problem):
+                problems.append(found)
+                continue
+            name, given = found
+            identity = name if name == STDIN else os.path.realpath(name)
+            if identity in seen:
+                continue
+            seen.add(identity)
+            loaded = _read(name, stdin)
+            objects += loaded.objects
+            problems += loaded.problems
+            if given and not loaded.objects and not loaded.problems:
+                problems.append(_problem(name, "contains no objects"))
+    return Loaded(tuple(objects), tuple(problems))
+
+
+def load_folder(folder: str | Path) -> Loaded:
+    """The objects of a folder, as :func:`save_folder` wrote them or as users put them there."""
+    return read_inputs([folder])
+
+
+def _found(path: str, stdin: BinaryIO | None) -> Iterator[tuple[str, bool] | Problem]:
+    """The files behind one path, each with whether it was named itself (and not found in a folder)."""
+    if path == STDIN:
+        yield path, True
+        return
+    try:
+        folder = Path(path).is_dir()
+    except (OSError, ValueError) as error:
+        yield _problem(path, _reason(error))
+        return
+    if not folder:
+        yield path, True
+        return
+    errors: list[OSError] = []
+    names = sorted(_manifests(path, errors), key=lambda name: Path(name).parts)
+    for failed in errors:
+        yield _problem(str(failed.filename or path), _reason(failed))
+    if not names and not errors:
+        yield _problem(path, f"no manifests in this folder; they must end in {', '.join(SUFFIXES)}")
+    for name in names:
+        yield name, False
+
+
+def _manifests(folder: str, errors: list[OSError]) -> Iterator[str]:
+    for parent, folders, names in os.walk(folder, onerror=errors.append):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if name.endswith(SUFFIXES) and not name.startswith("."):
+                yield str(Path(parent, name))
+
+
+def _read(path: str, stdin: BinaryIO | None) -> Loaded:
+    name = "standard input" if path == STDIN else _shown(path)
+    try:
+        if path == STDIN:
+            text = (stdin or sys.stdin.buffer).read(MAX_FILE_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                text = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        return Loaded((), (_problem(path, _reason(error)),))
+    if len(text) > MAX_FILE_BYTES:
+        return Loaded((), (_problem(path, f"larger than {MAX_FILE_BYTES // 2**20} MiB; split it"),))
+    try:
+        return read_objects(text, name)
+    except DocumentError as error:
+        source = Source(error.source, error.line, error.document)
+        return Loaded((), (Problem(source, f"column {error.column}: {error.message}"),))
+
+
+def _problem(path: str, message: str) -> Problem:
+    return Problem(Source("standard input" if path == STDIN else _shown(path), 0), message)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file or folder"
+    if isinstance(error, PermissionError):
+        return "permission denied; it must be readable for this user"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _shown(path: str) -> str:
+    """A path that can be printed: file names may be any bytes."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
+
+
+# --- saving -------------------------------------------------------------------------------------------------------
+
+_UNSAFE = re.compile(r"[^a-z0-9.-]|^[.-]")
+_MAX_STEM = 180
+
+
+def save_folder(objects: Iterable[TypedObject], folder: str | Path) -> tuple[Path, ...]:
+    """Write each object to a YAML file of its own, ``<plural>.<group>/<namespace>_<name>.yaml``; the paths, in the order of the objects.
+
+    Each file appears as a whole or not at all. Files of an earlier save that have no object any more are removed; files that were not
+    written by this function are neither removed nor changed. Names can be any text: what is unsafe in a file name is written as ``%XX``,
+    and objects that would share a file get ``~2``, ``~3``, … Raises OSError.
+    """
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    kept = {path for path in root.glob("*/*.yaml") if not _is_ours(path)}
+    used = set(kept)
+    written: list[Path] = []
+    for obj in objects:
+        path = _unused(root / _folder_name(obj) / f"{_stem(obj)}.yaml", used)
+        used.add(path)
+        path.parent.mkdir(exist_ok=True)
+        _replace(path, _HEADER + write_yaml(obj.to_wire()))
+        written.append(path)
+    for stale in set(root.glob("*/*.yaml")) - used:
+        stale.unlink()
+        with contextlib.suppress(OSError):  # only an empty folder goes
+            stale.parent.rmdir()
+    return tuple(written)
+
+
+def _folder_name(obj: TypedObject) -> str:
+    group = (obj.api_version or obj.API_VERSION).rpartition("/")[0]
+    kind = obj.PLURAL or (obj.kind or obj.KIND).lower()
+    return _safe(f"{kind}.{group}" if group else kind) or "objects"
+
+
+def _stem(obj: TypedObject) -> str:
+    name = _safe(obj.metadata.name or obj.metadata.generate_name)
+    return f"{_safe(obj.metadata.namespace)}_{name}" if obj.metadata.namespace else name or "unnamed"
+
+
+def _safe(text: str) -> str:
+    """At most ``_MAX_STEM`` / 2 characters, all of them safe in file names everywhere. Not reversible: the file has the name."""
+    encoded = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode(errors="surrogatepass")), text)
+    return encoded[: _MAX_STEM // 2]
+
+
+def _unused(path: Path, used: set[Path]) -> Path:
+    number, candidate = 1, path
+    while candidate in used:
+        number += 1
+        candidate = path.with_name(f"{path.stem}~{number}.yaml")
+    return candidate
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HEADER)) == _HEADER.encode()
+    except OSError:
+        return False
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
