@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import webhooks.verdict
+import webhooks.vmi
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtVersion
 from webhooks.verdict import Cause, Verdict, quoted
@@ -93,6 +96,11 @@ def test_each_version_has_the_rules_of_its_release(version: str, row: int) -> No
 )
 def test_names_are_quoted_as_go_quotes_them(text: str, shown: str) -> None:
     assert quoted(text) == shown
+
+
+def test_the_examples_in_the_docstrings_are_true() -> None:
+    for module in (webhooks.vmi, webhooks.verdict):
+        assert doctest.testmod(module).failed == 0
 
 
 # --- properties ---
