@@ -46,7 +46,7 @@ def slice_(given: Mapping[str, Any]) -> ResourceSlice:
 
 
 def _device(given: str | Mapping[str, Any]) -> Json:
-    device = {"name": given} if isinstance(given, str) else dict(given)
+    device: Json = {"name": given} if isinstance(given, str) else dict(given)
     attributes = device.pop("attributes", None)
     if attributes:
         device["attributes"] = {name: _attribute(value) for name, value in attributes.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from virt_dra.allocator import cel_engine
 from virt_dra.allocator.features.selectors import CompileSelector, SelectorOutcomes
 from virt_dra.allocator.features.taints import with_rules
 from virt_dra.allocator.gates import Features
@@ -76,7 +77,7 @@ class Snapshot:
         ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off. ``compile_selector``
         replaces the CEL engine. Never fails: nothing is validated before a node is tried (A-1.1).
         """
-        inventory = Inventory(tuple(with_rules(slices, taint_rules)), {c.name: c for c in classes}, compile_selector or _cel())
+        inventory = Inventory(tuple(with_rules(slices, taint_rules)), {c.name: c for c in classes}, compile_selector or cel_engine.compile_selector)
         return cls(inventory).with_allocation(*(claim.status.allocation for claim in claims if claim.status.allocation is not None))
 
     def with_allocation(self, *allocations: AllocationResult) -> Snapshot:
@@ -120,9 +121,3 @@ class Snapshot:
             if not after.empty:
                 used[pool] = after
         return Snapshot(self.inventory, used)
-
-
-def _cel() -> CompileSelector:
-    from virt_dra.allocator.cel_engine import compile_selector
-
-    return compile_selector

@@ -31,7 +31,7 @@ def problem(random: Random) -> Json:
     devices = [(s["spec"]["driver"], s["spec"]["pool"]["name"], d["name"]) for s in slices for d in s["spec"]["devices"]]
     used = [device for device in devices if random.random() < 0.15]
     claims = [_claim(random, f"claim{i}") for i in range(random.choice((1, 1, 1, 2, 2, 3)))]
-    features = {name: True for name in ("AdminAccess", "PrioritizedList", "PartitionableDevices", "DeviceTaints", "ConsumableCapacity")}
+    features = dict.fromkeys(("AdminAccess", "PrioritizedList", "PartitionableDevices", "DeviceTaints", "ConsumableCapacity"), True)
     features["DeviceBindingAndStatus"] = features["FractionalCapacityRange"] = True
     for name in ("AdminAccess", "PrioritizedList", "DeviceTaints", "PartitionableDevices"):
         if random.random() < 0.05:
