@@ -60,7 +60,7 @@ def _aliases_differ(devices: tuple[HostDevice, ...]) -> None:
 def _same_alias(first: HostDevice, second: HostDevice) -> str:
     if first.field == second.field:
         return f"{first.field} ({first.device}) gets two devices, {first.address} and {second.address}: two variables serve its resource"
-    alias = f"both would get alias {second.element.alias}, which libvirt refuses; rename one of them"
+    alias = f"both would get alias {second.element.alias!r}, which libvirt refuses; rename one of them"
     return f"{first.field} and {second.field} have the same name {second.device.partition('/')[2]!r}: {alias}"
 
 

@@ -1,0 +1,41 @@
+"""What all tests share: golden files, and libvirt as a witness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import libvirt_witness
+
+Golden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """``golden(name, text)``: the text must equal ``golden/<name>`` beside the test's module. A missing file fails."""
+    folder = request.path.parent / "golden"
+    update = bool(request.config.getoption("--update-golden"))
+
+    def compare(name: str, text: str) -> None:
+        path: Path = folder / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"golden file {path} is missing; look at the output and write it with: pytest --update-golden")
+        assert text == path.read_text(encoding="utf-8"), f"{path} differs; if the new output is right: pytest --update-golden"
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def libvirt() -> None:
+    """Tests that use this need libvirt's tools. Without them they skip with advice; with CI=true they fail instead."""
+    libvirt_witness.require()

@@ -1,0 +1,36 @@
+"""The YAML cases beside this module, read into what the launcher takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from launcher import Conversion, convert
+from virt_dra.api.wire import Json
+
+CASES = Path(__file__).parent / "cases"
+
+
+def cases(*files: str) -> dict[str, Json]:
+    """``file: name`` -> case."""
+    return {f"{file}: {case['name']}": case for file in files for case in yaml.safe_load((CASES / f"{file}.yaml").read_text())}
+
+
+def vmi_of(case: Mapping[str, object]) -> Json:
+    """A VMI around the device lists of a case."""
+    devices = {key: case[key] for key in ("gpus", "hostDevices", "interfaces") if key in case}
+    spec = {key: case[key] for key in ("resourceClaims", "networks", "architecture") if key in case}
+    statuses = {key: case[key] for key in ("gpuStatuses", "hostDeviceStatuses") if key in case}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"namespace": "tests", "name": case.get("vmiName", "vmi")},
+        "spec": {**spec, "domain": {"devices": devices}},
+        **({"status": {"deviceStatus": statuses}} if statuses else {}),
+    }
+
+
+def converted(case: Json) -> Conversion:
+    return convert(vmi_of(case), case.get("env", {}), pod=case.get("pod"), kubevirt=case.get("kubevirt", "1.9"))

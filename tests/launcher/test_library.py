@@ -1,0 +1,111 @@
+"""The library as its users see it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from launcher import KUBEVIRT, LauncherError, convert, domain_xml, hostdevs
+from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE, METADATA_FILES_UNSUPPORTED
+from launcher.libvirt_conn import define, dumpxml, undefine
+from tests import libvirt_witness
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.wire import Json, WireError
+
+VMI: Json = {
+    "metadata": {"namespace": "ns", "name": "library-test"},
+    "spec": {
+        "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}],
+        "domain": {"devices": {"gpus": [{"name": "gpu1", "claimName": "c", "requestName": "r"}]}},
+    },
+}
+POD: Json = {"status": {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "pod-c-x"}]}}
+ENV = {"PCI_RESOURCE_pod-c-x_r": "0000:41:00.0"}
+
+
+def test_a_dict_and_a_typed_vmi_give_the_same() -> None:
+    typed = hostdevs(VirtualMachineInstance.from_wire(VMI), ENV, pod=Pod.from_wire(POD))
+
+    assert hostdevs(VMI, env=ENV, pod=POD) == typed
+    (gpu,) = typed
+    assert (gpu.device, gpu.source, str(gpu.address), gpu.field) == (
+        "gpus/gpu1",
+        "environment",
+        "0000:41:00.0",
+        "spec.domain.devices.gpus[0]",
+    )
+    assert gpu.xml == (
+        '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" bus="0x41" slot="0x00" function="0x0"/></source>'
+        '<alias name="ua-dra-gpu-gpu1"/></hostdev>'
+    )
+
+
+def test_a_virtual_machine_stands_for_the_vmi_it_would_start() -> None:
+    machine = {"kind": "VirtualMachine", "metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}
+
+    assert domain_xml(machine, ENV, pod=POD) == domain_xml(VMI, ENV, pod=POD)
+    assert domain_xml(VirtualMachine.from_wire(machine), ENV, pod=POD) == domain_xml(VMI, ENV, pod=POD)
+
+
+def test_a_dict_that_is_no_vmi_is_refused_with_the_field() -> None:
+    with pytest.raises(WireError, match=r"spec\.domain\.devices\.gpus: must be a list, not an object"):
+        hostdevs({"spec": {"domain": {"devices": {"gpus": {}}}}})
+
+
+def test_a_version_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="'nine' is no KubeVirt version"):
+        hostdevs(VMI, kubevirt="nine")
+
+
+def test_the_callers_own_environment_is_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LauncherError, match="has no mdevUUID or pciBusID"):
+        hostdevs(VMI, pod=POD)
+
+
+def test_a_metadata_file_that_would_be_read_is_a_named_refusal() -> None:
+    with pytest.raises(LauncherError) as refusal:
+        convert(VMI, ENV, pod=POD, has_files=True)
+    assert (refusal.value.reason, refusal.value.subject) == (METADATA_FILES_UNSUPPORTED, "gpus/gpu1")
+
+
+def test_metadata_files_are_nobodys_business_where_the_status_answers() -> None:
+    status = {"gpuStatuses": [{"name": "gpu1", "deviceResourceClaimStatus": {"attributes": {"pciAddress": "0000:01:00.0"}}}]}
+    (gpu,) = convert({**VMI, "status": {"deviceStatus": status}}, has_files=True).hostdevs
+    assert gpu.source == "status"
+
+
+def test_the_domain_can_be_written_as_kubevirt_would() -> None:
+    xml = convert(VMI, ENV, pod=POD, dialect=KUBEVIRT).domain_xml
+    assert '<address type="pci" domain="0x0000" bus="0x41"' in xml
+
+
+def test_without_the_binding_libvirt_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "libvirt", None)
+    with pytest.raises(LauncherError) as refusal:
+        define("<domain/>")
+    assert refusal.value.reason == LIBVIRT_UNAVAILABLE
+    assert str(refusal.value).startswith("libvirt's Python binding is not installed (")
+    assert str(refusal.value).endswith("install it with: pip install 'virt-dra[libvirt]'")
+
+
+@pytest.mark.libvirt
+@pytest.mark.usefixtures("libvirt")
+def test_a_domain_is_defined_read_back_and_forgotten(capfd: pytest.CaptureFixture[str]) -> None:
+    libvirt_witness.require_binding()
+    conversion = convert(VMI, ENV, pod=POD)
+
+    assert define(conversion.domain_xml, libvirt_witness.QEMU) == conversion.domain.uuid
+    assert "ua-dra-gpu-gpu1" in dumpxml("ns_library-test")
+    undefine("ns_library-test")
+    with pytest.raises(LauncherError) as refusal:
+        dumpxml("ns_library-test")
+    assert refusal.value.reason == LIBVIRT_REFUSED
+    assert str(refusal.value).startswith("qemu:///system: Domain not found")
+    with pytest.raises(LauncherError) as unreachable:
+        define("<domain/>", "nosuch:///system")
+    assert unreachable.value.reason == LIBVIRT_UNAVAILABLE
+    assert capfd.readouterr() == ("", "")

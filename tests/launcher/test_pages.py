@@ -1,0 +1,102 @@
+"""The declared pages: every property is written somewhere, in the declared order, and nothing is written that is not declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import ClassVar
+
+import pytest
+from lxml import etree
+
+from launcher.disks import Disk
+from launcher.domain import Controller, Domain, Graphics, Video
+from launcher.hostdev import KUBEVIRT, LIBVIRT, Hostdev, mdev, pci
+from launcher.mdev import MdevUuid
+from launcher.pci import PciAddress
+from launcher.xml import Page, Property, XmlTextError, carried, compact, element
+from tests.launcher.scenarios import CASES, cases, converted
+from tests.launcher.test_domain import SPECS, page_of
+
+PAGES: tuple[type[Page], ...] = (Hostdev, Domain, Disk, Controller, Graphics, Video)
+PCI = PciAddress.parse("0000:01:00.0")
+
+
+@cache
+def produced() -> tuple[etree._Element, ...]:
+    """Everything that the cases and the domain tests produce."""
+    good = [c for c in cases(*(path.stem for path in CASES.glob("*.yaml") if path.stem != "display")).values() if "error" not in c]
+    results = [converted(case) for case in good]
+    bare = [f"<devices>{''.join(device.xml for device in result.hostdevs)}</devices>" for result in results]
+    domains = [result.domain_xml for result in results] + [compact(page_of(spec)) for spec in SPECS.values()]
+    return tuple(etree.fromstring(text) for text in bare + domains)
+
+
+@pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.PROPERTIES])
+def test_every_declared_property_is_exercised(page: type[Page], declared: Property) -> None:
+    assert any(document.getroottree().xpath(declared.xpath(page)) for document in produced()), f"nothing writes {declared}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_property_names_a_field_and_every_field_is_declared(page: type[Page]) -> None:
+    declared = {declared.field for declared in page.PROPERTIES}
+    assert all(hasattr(page, name) or name in page.__dataclass_fields__ for name in declared)  # type: ignore[attr-defined]  # pages are dataclasses
+    assert {f.name for f in fields(page)} - declared <= {"volume"}  # type: ignore[arg-type]  # the volume is part of a disk's path
+
+
+@dataclass(frozen=True)
+class Sample(Page):
+    TAG: ClassVar[str] = "sample"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("second", "b/c", "x"),
+        Property("first", "a"),
+        Property("flag", "b/d"),
+        Property("children", "b"),
+    )
+    first: str | None = None
+    second: str | None = None
+    flag: bool = False
+    children: tuple[Page, ...] = ()
+
+
+def test_elements_are_written_in_declared_order_and_what_is_empty_is_not() -> None:
+    full = Sample("text", "value", True, (Sample(), Sample(first="<&>")))
+
+    assert compact(full) == '<sample><b><c x="value"/><d/><sample/><sample><a>&lt;&amp;&gt;</a></sample></b><a>text</a></sample>'
+    assert compact(Sample()) == "<sample/>"
+
+
+@pytest.mark.parametrize("text", ["\x00", "a\x1b", "\ud800", "\ufffe", "\uffff", "\x0b"])
+def test_text_that_xml_cannot_carry_is_refused_by_name(text: str) -> None:
+    with pytest.raises(XmlTextError) as refusal:
+        element(Sample(first=text))
+    bad = text[-1]
+    assert str(refusal.value) == f"{text!r} contains {bad!r} (U+{ord(bad):04X}), which XML can't carry; remove it"
+
+
+@pytest.mark.parametrize("text", ["\t\r\n", "\u0085", "\ud7ff\ue000\ufffd", "\U0010ffff", "<>&\"'"])
+def test_all_other_text_survives_a_round_trip(text: str) -> None:
+    assert carried(text) == text
+    parsed = etree.fromstring(compact(Sample(first=text, second=text)))
+    assert parsed.findtext("a") == text
+    assert parsed.find("b/c").get("x") == text  # type: ignore[union-attr]  # it was just written
+
+
+def test_kubevirts_dialect_changes_nothing_and_libvirts_leaves_out_what_its_schema_refuses() -> None:
+    shown = pci(PCI, "gpu-<x>").shown(ramfb=True)
+
+    assert KUBEVIRT.converted(shown) == (shown, ())
+    converted_, lost = LIBVIRT.converted(shown)
+    assert compact(converted_) == (
+        '<hostdev type="pci" managed="no"><source><address domain="0x0000" bus="0x01" slot="0x00" function="0x0"/></source></hostdev>'
+    )
+    assert lost == (
+        "display and ramfb of a PCI device are left out of the domain: libvirt's schema has them for mdevs only",
+        "alias 'ua-gpu-<x>' is left out of the domain: libvirt takes letters, digits, '_', '-' and '.' only",
+    )
+
+
+def test_an_mdev_is_the_same_in_both_dialects() -> None:
+    device = mdev(MdevUuid.parse("8a05ad83-3472-497d-8631-8142f31460e8"), "gpu-x").shown(ramfb=False)
+
+    assert LIBVIRT.converted(device) == (device, ())
