@@ -59,7 +59,7 @@ class DeviceOutcome:
     claim: str | None = None
     request: str | None = None
     allocated: str | None = None
-    """``driver/pool/device``"""
+    """``driver/pool/device``; only the device where that is all that is known."""
     pci_address: str | None = None
     mdev_uuid: str | None = None
     source: str | None = None

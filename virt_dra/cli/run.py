@@ -1,0 +1,208 @@
+"""``virt-dra run``: the main job. Reads YAML, drives every VM on an embedded cluster, shows what happened, writes objects and XML."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import click
+from rich.console import Console
+
+from virt_dra.api.documents import Loaded, Problem
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
+from virt_dra.api.wire import Json
+from virt_dra.api.yaml_writing import write_yaml
+from virt_dra.cli.tree import outcome_tree
+from virt_dra.cluster.embedded import embedded_cluster
+from virt_dra.cluster.files import read_inputs, save_folder
+from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, Settings, run_on
+
+EPILOG = """\b
+Examples:
+  virt-dra run vm.yaml slices.yaml                   one cluster made of both files
+  virt-dra run examples/gpu-pci --out /tmp/out       also write every object and the XML
+  kubectl get resourceslices,deviceclasses,resourceclaimtemplates,nodes -A -o yaml | virt-dra run - vm.yaml
+  virt-dra run vm.yaml cluster/ --node node-7        could it run there?
+  virt-dra run vm.yaml --kubevirt 1.8.0 --gates GPUsWithDRA=true,HostDevices=false -o json
+\b
+Exit codes: 0 all VMs are ready, 1 some VM is not, 2 bad usage or unreadable input.
+"""
+
+Format = Literal["text", "json", "yaml"]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One embedded cluster: the paths it is made of, its name in the output, and the folder for what it leaves."""
+
+    title: str
+    paths: tuple[str, ...]
+    out: Path | None
+
+
+def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None) -> KubeVirtVersion | None:
+    if value is None:
+        return None
+    try:
+        return KubeVirtVersion.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
+    choices: dict[str, bool] = {}
+    for item in (part.strip() for value in values for part in value.split(",")):
+        if not item:
+            continue
+        gate, equals, word = item.partition("=")
+        enabled = {"": True, "true": True, "false": False}.get(word.lower()) if equals or not word else None
+        if gate not in KNOWN_GATES or enabled is None:
+            raise click.BadParameter(f"{item!r}: write GATE=true or GATE=false with a gate of {', '.join(KNOWN_GATES)}")
+        choices[gate] = enabled
+    return choices
+
+
+@click.command(name="run", epilog=EPILOG)
+@click.argument("paths", metavar="FILE|DIR...", nargs=-1, required=True)
+@click.option("--node", metavar="NODE", help="Only this node may be chosen.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write every object and the domain XML below this folder.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.option(
+    "--kubevirt",
+    metavar="VERSION",
+    callback=_parse_version,
+    help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
+)
+@click.option(
+    "--gates",
+    metavar="GATE=BOOL,...",
+    multiple=True,
+    callback=_parse_gates,
+    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
+)
+@click.option("-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Of objects that name none.")
+@click.option("--separate", is_flag=True, help="Make an embedded cluster of each FILE|DIR instead of one of all.")
+def command(
+    paths: tuple[str, ...],
+    node: str | None,
+    out: Path | None,
+    output: Format,
+    kubevirt: KubeVirtVersion | None,
+    gates: dict[str, bool],
+    namespace: str,
+    separate: bool,
+) -> None:
+    """Drive every VirtualMachine and VirtualMachineInstance of the input from YAML to a libvirt domain.
+
+    FILE|DIR are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and what the cluster offers (DeviceClasses,
+    ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Nodes are made up from the slices where none are given.
+    """
+    settings = Settings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
+    jobs = _jobs(paths, out, separate)
+    read = [(job, _read(job, output)) for job in jobs]
+    reports: list[Json] = []
+    ready = True
+    for job, loaded in read:
+        ran = asyncio.run(run_on(embedded_cluster(), loaded.objects, settings, lambda: datetime.now(UTC)))
+        written = _write(ran, job.out) if job.out else {}
+        ready = ready and ran.ready
+        if output == "text":
+            _show(job, ran, written)
+        else:
+            reports.append(_report(job, ran, written))
+    if output != "text":
+        _print_document({"clusters": reports} if separate else reports[0], output)
+    sys.exit(0 if ready else 1)
+
+
+def _jobs(paths: tuple[str, ...], out: Path | None, separate: bool) -> list[_Job]:
+    if not separate:
+        return [_Job(", ".join(paths), paths, out)]
+    titles = ["stdin" if path == "-" else Path(path).resolve().name for path in paths]
+    folders = [title if titles.count(title) == 1 else f"{number}-{title}" for number, title in enumerate(titles, 1)]
+    return [_Job(path, (path,), out / folder if out else None) for path, folder in zip(paths, folders, strict=True)]
+
+
+def _read(job: _Job, output: Format) -> Loaded:
+    """The job's objects. Unreadable input ends the command before anything runs, with everything that is wrong with it."""
+    with Console(stderr=True).status(f"reading {job.title}"):
+        loaded = read_inputs(job.paths)
+    if loaded.problems:
+        _refuse([str(problem) for problem in loaded.problems], loaded.problems, output)
+    if not any(sourced.object.kind in ("VirtualMachine", "VirtualMachineInstance") for sourced in loaded.objects):
+        _refuse([f"{job.title}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"], (), output)
+    return loaded
+
+
+def _refuse(sentences: list[str], problems: tuple[Problem, ...], output: Format) -> NoReturn:
+    if output == "text":
+        for sentence in sentences:
+            click.echo(f"error: {sentence}", err=True)
+    else:
+        told = [{"source": str(problem.source), "message": problem.message} for problem in problems]
+        _print_document({"error": "; ".join(sentences), "problems": told}, output)
+    sys.exit(2)
+
+
+def _print_document(document: Json, output: Format) -> None:
+    if output == "json":
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        click.echo(write_yaml(document), nl=False)
+
+
+def _write(ran: Ran, out: Path) -> Mapping[str, str]:
+    """Write objects and domains; the XML path of each VM that has one, by ``namespace/name``.
+
+    Names in paths are safe: a VM has a domain only after the cluster took its name as a DNS subdomain.
+    """
+    paths: dict[str, str] = {}
+    try:
+        save_folder(ran.objects, out / "objects")
+        folder = out / "domains"
+        folder.mkdir(exist_ok=True)
+        for outcome in ran.outcomes:
+            path = folder / f"{outcome.namespace}_{outcome.name}.xml"
+            if outcome.domain is None:
+                path.unlink(missing_ok=True)  # of an earlier run
+                continue
+            path.write_text(outcome.domain, encoding="utf-8")
+            paths[f"{outcome.namespace}/{outcome.name}"] = str(path)
+    except OSError as error:
+        click.echo(f"error: cannot write below {out}: {error}", err=True)
+        sys.exit(2)
+    return paths
+
+
+def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
+    return {
+        "input": job.title,
+        "ready": ran.ready,
+        "kubevirt": str(ran.version),
+        "refused": [refused.to_json() for refused in ran.refused],
+        "vms": [{**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")} for outcome in ran.outcomes],
+    }
+
+
+def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
+    console.print(f"{job.title} (KubeVirt {ran.version})", style="bold")
+    for refused in ran.refused:
+        console.print(f"refused by the API server: {refused.source}: {refused.message}", soft_wrap=True)
+    for outcome in ran.outcomes:
+        console.print(outcome_tree(outcome, written.get(f"{outcome.namespace}/{outcome.name}")))
+    counted = f"{sum(outcome.ready for outcome in ran.outcomes)} of {len(ran.outcomes)} VMs ready"
+    console.print(f"{counted}; objects and XML are in {job.out}" if job.out else counted)
+    console.print()
+
+
+_UNWRAPPED = 100_000
+"""Columns where the output is no terminal: nothing is broken, so that it can be searched."""

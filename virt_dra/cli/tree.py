@@ -1,0 +1,85 @@
+"""One VM's outcome as a tree for people: a branch a hand-over, the failure where it happened with what to do."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from rich.tree import Tree
+
+from virt_dra.simulator.outcome import Outcome, Step
+
+
+def outcome_tree(outcome: Outcome, xml_path: str | None) -> Tree:
+    """The tree of one VM. ``xml_path``: where its domain was written, if it was."""
+    verdict = Text("ready", style="green") if outcome.ready else Text("not ready", style="red")
+    tree = Tree(Text.assemble(f"{outcome.kind} {outcome.namespace}/{outcome.name}: ", verdict, Text(f"  ({outcome.source})", style="dim")))
+    for step in Step:
+        failed = outcome.failure is not None and outcome.failure.step == step
+        branch = tree.add(_heading(outcome, step, xml_path))
+        for line in _facts(outcome, step):
+            branch.add(Text(line))
+        if failed:
+            _add_failure(branch, outcome)
+            break
+    return tree
+
+
+def _heading(outcome: Outcome, step: Step, xml_path: str | None) -> Text:
+    failure = outcome.failure
+    if failure is not None and failure.step == step:
+        return Text.assemble(f"{step}: ", Text("FAILED", style="bold red"), f" {failure.reason}")
+    match step:
+        case Step.ADMISSION:
+            return Text("admission: allowed")
+        case Step.LAUNCHER_POD:
+            return Text(f"launcher pod: {outcome.pod}")
+        case Step.CLAIMS:
+            return Text("claims" if outcome.claims else "claims: none")
+        case Step.PLACEMENT:
+            return Text(f"placement: node {outcome.node}")
+        case Step.DEVICE_STATUS:
+            return Text("deviceStatus" if outcome.devices else "deviceStatus: no devices")
+        case Step.DOMAIN_XML:
+            return Text(f"domain XML: {xml_path or 'made; --out DIR writes it'}")
+
+
+def _facts(outcome: Outcome, step: Step) -> list[str]:
+    match step:
+        case Step.ADMISSION:
+            return [f"warning: {warning}" for warning in outcome.warnings]
+        case Step.CLAIMS:
+            return [
+                f"{claim.entry}: {claim.claim}" + (f" (from template {claim.template})" if claim.template else " (made by hand)")
+                for claim in outcome.claims
+            ]
+        case Step.PLACEMENT:
+            return [
+                f"{device.device}: {device.allocated} (claim {device.claim}, request {device.request})"
+                for device in outcome.devices
+                if device.allocated
+            ]
+        case Step.DEVICE_STATUS:
+            return [
+                f"{device.device}: {address}" for device in outcome.devices if (address := _address(device.pci_address, device.mdev_uuid))
+            ]
+        case Step.DOMAIN_XML:
+            return [f"{device.device} (address from {device.source}): {device.xml}" for device in outcome.devices if device.xml]
+        case Step.LAUNCHER_POD:
+            return []
+
+
+def _address(pci: str | None, mdev: str | None) -> str:
+    if mdev:
+        return f"mdev {mdev}" + (f", on the card at {pci}" if pci else "")
+    return f"PCI {pci}" if pci else ""
+
+
+def _add_failure(branch: Tree, outcome: Outcome) -> None:
+    failure = outcome.failure
+    assert failure is not None
+    branch.add(Text(failure.message))
+    if failure.details and list(failure.details) != [failure.message]:
+        details = branch.add(Text("in detail"))
+        for line in failure.details:
+            details.add(Text(line))
+    if failure.advice:
+        branch.add(Text.assemble(Text("what to do: ", style="bold"), failure.advice))

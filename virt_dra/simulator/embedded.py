@@ -1,0 +1,153 @@
+"""The embedded cluster made of what a user gives, and a run of every VM on it.
+
+Where a real cluster has agents of its own, this stands in for them and for nothing else: namespaces and nodes that objects refer to
+exist, virt-handler labels nodes as schedulable, the kubelet starts bound pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from virt_dra.api.core_v1 import Namespace, Node
+from virt_dra.api.documents import Sourced
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.api.wire import Json
+from virt_dra.cluster.admission import Admission
+from virt_dra.cluster.kinds import resource_of
+from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.rules import KindRules
+from virt_dra.simulator.handovers import Clock, Conditions, drive
+from virt_dra.simulator.outcome import Outcome
+
+NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+"""What virt-handler and the kubelet put on every node; a node that says otherwise keeps its word."""
+DEFAULT_NAMESPACE = "default"
+SOLE_NODE = "node-1"
+"""The node that exists where neither nodes nor slices name one."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user decides about a run. ``kubevirt`` and ``gates`` override what the cluster's KubeVirt object says."""
+
+    node: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    """Of namespaced objects that name none, like ``kubectl --namespace``."""
+    kubevirt: KubeVirtVersion | None = None
+    gates: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An object of the input that an API server would not have stored. VMs that need it fail later, for want of it."""
+
+    source: str
+    message: str
+
+    def to_json(self) -> Json:
+        return {"source": self.source, "message": self.message}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished run: every VM's outcome in input order, and all objects as they are now."""
+
+    version: KubeVirtVersion
+    outcomes: tuple[Outcome, ...]
+    refused: tuple[Refused, ...]
+    objects: tuple[TypedObject, ...]
+
+    @property
+    def ready(self) -> bool:
+        return not self.refused and all(outcome.ready for outcome in self.outcomes)
+
+
+async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]], settings: Settings, clock: Clock) -> Ran:
+    """Fill an empty cluster with the inputs that are no VMs, then drive the VMs through the hand-overs."""
+    inputs = tuple(Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs)
+    subjects = _subjects(inputs)
+    furniture = [sourced for sourced in inputs if not isinstance(sourced.object, VirtualMachine | VirtualMachineInstance)]
+    accepted, refused = judge(furniture, KindRules())
+    kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
+    version = _version(settings, kubevirt)
+    cluster.load((*accepted, *stand_ins((*accepted, *(sourced.object for sourced in subjects)), settings.node)))
+    for node in (await cluster.list(Node)).items:
+        labels = {**NODE_LABELS, "kubernetes.io/hostname": node.name, **node.metadata.labels}
+        if labels != node.metadata.labels:
+            await cluster.update(node.with_(metadata=node.metadata.with_(labels=labels)))
+    configuration = kubevirt.spec.configuration if kubevirt else KubeVirt().spec.configuration
+    conditions = Conditions(
+        gates=Gates.configured(version, configuration.developer_configuration, settings.gates),
+        permitted_host_devices=configuration.permitted_host_devices,
+        only_node=settings.node,
+    )
+    outcomes = await drive(cluster, subjects, conditions, clock)
+    return Ran(version, outcomes, refused, cluster.snapshot())
+
+
+def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
+    """The object in a namespace: its own, else the given one."""
+    if obj.namespace or not resource_of(obj).namespaced:
+        return obj
+    return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
+
+
+def _subjects(inputs: tuple[Sourced[TypedObject], ...]) -> tuple[Sourced[TypedObject], ...]:
+    """The VMs and VMIs to drive. A VMI that a VM of the input owns is that VM's; it is made anew from the VM."""
+    vms = {sourced.object.key for sourced in inputs if isinstance(sourced.object, VirtualMachine)}
+
+    def is_subject(obj: TypedObject) -> bool:
+        if isinstance(obj, VirtualMachineInstance):
+            owner = obj.metadata.controller_owner
+            return not (owner is not None and owner.kind == VirtualMachine.KIND and obj.key in vms)
+        return isinstance(obj, VirtualMachine)
+
+    return tuple(sourced for sourced in inputs if is_subject(sourced.object))
+
+
+def _version(settings: Settings, kubevirt: KubeVirt | None) -> KubeVirtVersion:
+    if settings.kubevirt is not None:
+        return settings.kubevirt
+    observed = kubevirt.status.observed_kube_virt_version if kubevirt else None
+    try:
+        return KubeVirtVersion.parse(observed) if observed else NEWEST
+    except ValueError:
+        return NEWEST  # a development build with a name of its own
+
+
+def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple[tuple[TypedObject, ...], tuple[Refused, ...]]:
+    """What an API server would take, and what it would refuse and why: broken rules, and a name given twice."""
+    accepted: dict[tuple[str, str, str], TypedObject] = {}
+    refused: list[Refused] = []
+    for sourced in inputs:
+        obj = sourced.object
+        identity = (obj.api_version or obj.API_VERSION, obj.kind or obj.KIND, obj.key)
+        causes = admission.on_create(admission.defaulted(obj, "1970-01-01T00:00:00Z"))
+        if causes:
+            described = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
+            refused.append(Refused(str(sourced.source), f"{identity[1]} {obj.key}: {described}"))
+        elif identity in accepted:
+            refused.append(Refused(str(sourced.source), f"{identity[1]} {obj.key} is given twice; the first one is used"))
+        else:
+            accepted[identity] = obj
+    return tuple(accepted.values()), tuple(refused)
+
+
+def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[TypedObject, ...]:
+    """Namespaces that objects live in, and, where no Node is given, the nodes that slices name (or one)."""
+    objects = tuple(objects)
+    namespaces = dict.fromkeys(obj.namespace for obj in objects if obj.namespace)
+    existing = {obj.name for obj in objects if isinstance(obj, Namespace)}
+    made: list[TypedObject] = [Namespace(metadata=ObjectMeta(name=name)) for name in namespaces if name not in existing]
+    if not any(isinstance(obj, Node) for obj in objects):
+        slices = [obj for obj in objects if isinstance(obj, ResourceSlice)]
+        names = {obj.spec.node_name: None for obj in slices if obj.spec.node_name}
+        names |= {device.node_name: None for obj in slices for device in obj.spec.devices if device.node_name}
+        if wanted_node is not None:
+            names[wanted_node] = None
+        made += [Node(metadata=ObjectMeta(name=name)) for name in (names or {SOLE_NODE: None}) if name]
+    return tuple(made)

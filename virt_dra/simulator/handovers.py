@@ -1,0 +1,359 @@
+"""All VMs through the six hand-overs, in order: admission, launcher pod, claims, placement, deviceStatus, domain XML.
+
+Each hand-over is a controller's gather, plan, apply over the cluster's port, or a pure function; this module only puts them in order,
+plays the kubelet in between, and collects what each said about each VM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar
+
+from launcher import LauncherError, convert
+from launcher import errors as launcher_errors
+from virt_dra.allocator.explain import lines
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.documents import Sourced
+from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, Gates
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.cluster.port import ApiError, Cluster
+from virt_dra.controllers import claims, device_resolution, device_status, launcher_pods, scheduler
+from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
+from virt_dra.controllers.published_devices import PublishedDevices
+from virt_dra.controllers.virtual_machines import instance_of
+from virt_dra.scheduling.placement import NodeOutcome, Unplaced
+from virt_dra.simulator.outcome import ClaimOutcome, DeviceOutcome, Failure, Outcome, Step
+from webhooks.vmi import Verdict, review
+
+Clock = Callable[[], datetime]
+
+ROUNDS = 5
+"""Rounds of scheduling. A round that gives devices back (C-5.6) makes another one worth while."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What holds for every VM of a run."""
+
+    gates: Gates
+    permitted_host_devices: PermittedHostDevices | None = None
+    only_node: str | None = None
+
+
+@dataclass
+class _Traveller:
+    """A VM on its way. ``outcome`` grows step by step; with a failure in it the VM travels no further."""
+
+    outcome: Outcome
+    subject: VirtualMachine | VirtualMachineInstance
+    vmi: VirtualMachineInstance | None = None
+
+    @property
+    def on_the_way(self) -> bool:
+        return self.outcome.failure is None and self.vmi is not None
+
+    def fail(self, step: Step, reason: str, message: str, advice: str, details: Iterable[str] = ()) -> None:
+        if self.outcome.failure is None:
+            self.outcome = replace(self.outcome, failure=Failure(step, reason, message, advice, tuple(details)))
+
+
+async def drive(cluster: Cluster, subjects: Sequence[Sourced[TypedObject]], conditions: Conditions, clock: Clock) -> tuple[Outcome, ...]:
+    """Drive VMs and VMIs (nothing else) in the given order, which is also the order in which they compete for devices."""
+    travellers = [_traveller(sourced) for sourced in subjects]
+    for traveller in travellers:
+        await _admit(cluster, traveller, conditions.gates)
+    await _make_pods(cluster, travellers, conditions)
+    await _make_claims(cluster, travellers)
+    await _schedule(cluster, travellers, conditions, clock)
+    await _start_pods(cluster, travellers)
+    await _resolve_devices(cluster, travellers, clock)
+    await _define_domains(cluster, travellers, conditions)
+    return tuple(traveller.outcome for traveller in travellers)
+
+
+def _traveller(sourced: Sourced[TypedObject]) -> _Traveller:
+    subject = sourced.object
+    if not isinstance(subject, VirtualMachine | VirtualMachineInstance):
+        raise TypeError(f"{subject.KIND or subject.kind} is neither VirtualMachine nor VirtualMachineInstance")
+    return _Traveller(Outcome(subject.KIND, subject.namespace, subject.name, str(sourced.source)), subject)
+
+
+# --- admission ----------------------------------------------------------------------------------------------------
+
+
+async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
+    subject = traveller.subject
+    verdict = review(subject, gates)
+    traveller.outcome = replace(traveller.outcome, warnings=verdict.warnings)
+    if not verdict.allowed:
+        details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
+        advice = _admission_advice(verdict, _gates_needed(_instance_spec(subject)) - gates.on)
+        traveller.fail(Step.ADMISSION, verdict.causes[0].type, verdict.message, advice, details)
+        return
+    try:
+        if isinstance(subject, VirtualMachine):
+            vm = await cluster.create(_fresh(subject))
+            traveller.vmi = await cluster.create(instance_of(vm))
+        else:
+            traveller.vmi = await cluster.create(_fresh(subject))
+    except ApiError as error:
+        traveller.fail(Step.ADMISSION, error.reason, str(error), "change what the message names; a name must be free and well-formed")
+
+
+S = TypeVar("S", VirtualMachine, VirtualMachineInstance)
+
+
+def _fresh(subject: S) -> S:
+    """The object as its owner would create it: what a server set, and status, belong to another life of it."""
+    given = subject.metadata
+    kept = {field: getattr(given, field) for field in ("name", "generate_name", "namespace", "labels", "annotations") if given.given(field)}
+    wire = {key: value for key, value in subject.to_wire().items() if key != "status"}
+    return type(subject).from_wire(wire).with_(metadata=ObjectMeta(**kept))
+
+
+def _instance_spec(subject: VirtualMachine | VirtualMachineInstance) -> VirtualMachineInstanceSpec:
+    return subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
+
+
+def _gates_needed(spec: VirtualMachineInstanceSpec) -> frozenset[str]:
+    """The gates without which KubeVirt refuses devices like these (K-2.13, K-2.18, K-2.22)."""
+    devices = spec.domain.devices
+    needed = {
+        GPUS_WITH_DRA: any(gpu.is_dra for gpu in devices.gpus),
+        HOST_DEVICES: bool(devices.host_devices),
+        HOST_DEVICES_WITH_DRA: any(device.is_dra for device in devices.host_devices),
+        NETWORK_DEVICES_WITH_DRA: any(network.resource_claim is not None for network in spec.networks),
+    }
+    return frozenset(gate for gate, needs in needed.items() if needs)
+
+
+def _admission_advice(verdict: Verdict, gates_off: frozenset[str]) -> str:
+    if gates_off and any("feature gate" in cause.message for cause in verdict.causes):
+        wanted = ", ".join(sorted(gates_off))
+        choices = ",".join(f"{gate}=true" for gate in sorted(gates_off))
+        return (
+            f"add {wanted} to spec.configuration.developerConfiguration.featureGates of the KubeVirt object; "
+            f"to try it here: --gates {choices}"
+        )
+    return "change the named fields of the VM; the rules are K-2 in docs/spec/kubevirt.md"
+
+
+# --- launcher pods ------------------------------------------------------------------------------------------------
+
+
+async def _make_pods(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions) -> None:
+    by_uid = _by_uid(travellers)
+    inputs = await launcher_pods.gather(cluster, conditions.gates, permitted_host_devices=conditions.permitted_host_devices)
+    for action in launcher_pods.plan(inputs):
+        traveller = by_uid.get(action.vmi.metadata.uid)
+        if traveller is None:
+            continue
+        if isinstance(action, launcher_pods.CannotRender):
+            error = action.error
+            traveller.fail(Step.LAUNCHER_POD, error.reason, error.message, f"see {error.subject}")
+            continue
+        try:
+            (pod,) = await launcher_pods.apply(cluster, (action,))
+        except ApiError as error:
+            traveller.fail(
+                Step.LAUNCHER_POD,
+                error.reason,
+                str(error),
+                "the API server would refuse the pod: change the fields of the VM that lead to it",
+            )
+            continue
+        traveller.outcome = replace(traveller.outcome, pod=pod.name)
+
+
+# --- claims -------------------------------------------------------------------------------------------------------
+
+
+async def _make_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> None:
+    """Claims for our pods. Nothing is released: consumers of the input's claims are often not part of the input."""
+    for _ in range(ROUNDS):
+        planned = claims.plan(await claims.gather(cluster))
+        actions = [action for action in planned.actions if isinstance(action, claims.CreateClaim | claims.RecordClaimNames)]
+        refused = await claims.apply(cluster, actions)
+        if not actions or refused:
+            break
+    told = {(event.namespace, event.name): event for event in (*planned.events, *refused)}
+    for traveller in _on_the_way(travellers):
+        pod = await _pod(cluster, traveller)
+        if pod is None:
+            continue
+        if event := told.get((pod.namespace, pod.name)):
+            traveller.fail(Step.CLAIMS, event.reason, event.message, _claim_advice(event.message, pod.namespace))
+        traveller.outcome = replace(traveller.outcome, claims=_claims_of(pod))
+
+
+def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
+    names = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    outcomes = []
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_name or names.get(entry.name)
+        if name:
+            outcomes.append(ClaimOutcome(entry.name, name, entry.resource_claim_template_name))
+    return tuple(outcomes)
+
+
+def _claim_advice(message: str, namespace: str) -> str:
+    if "template" in message:
+        return f"create the ResourceClaimTemplate in namespace {namespace}, or correct spec.resourceClaims[].resourceClaimTemplateName"
+    return "correct the ResourceClaimTemplate as the message says"
+
+
+# --- placement and allocation -------------------------------------------------------------------------------------
+
+
+async def _schedule(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions, clock: Clock) -> None:
+    order = {f"{t.outcome.namespace}/{t.outcome.pod}": position for position, t in enumerate(travellers) if t.on_the_way}
+    unplaced: dict[str, Unplaced] = {}
+    for _ in range(ROUNDS):
+        inputs = await scheduler.gather(cluster)
+        pods = sorted((pod for pod in inputs.pods if pod.key in order), key=lambda pod: order[pod.key])
+        decisions = await scheduler.apply(
+            cluster, scheduler.plan(replace(inputs, pods=tuple(pods)), only_node=conditions.only_node), clock()
+        )
+        unplaced = {decision.pod.key: decision.outcome for decision in decisions if isinstance(decision.outcome, Unplaced)}
+        if not any(outcome.deallocate for outcome in unplaced.values()):
+            break
+    for traveller in _on_the_way(travellers):
+        pod = await _pod(cluster, traveller)
+        if pod is None:
+            continue
+        traveller.outcome = replace(traveller.outcome, node=pod.spec.node_name, devices=_devices_of(traveller))
+        if outcome := unplaced.get(pod.key):
+            details = [line for node in outcome.nodes for line in _why_not(node)]
+            traveller.fail(Step.PLACEMENT, outcome.reason, outcome.message, _placement_advice(outcome), details)
+
+
+def _why_not(node: NodeOutcome) -> list[str]:
+    return lines(node.explanation) if node.explanation else [f"node {node.node}: {node.summary}"]
+
+
+def _placement_advice(outcome: Unplaced) -> str:
+    if outcome.nodes:
+        return "free a device, add a node that has one, or ask for less; the lines above say what refused each device"
+    if "CEL" in outcome.message:
+        return "correct the selector's expression"
+    if "device class" in outcome.message:
+        return "create the DeviceClass, or correct deviceClassName in the claim"
+    return "correct what the message names"
+
+
+# --- the kubelet's and virt-controller's part -------------------------------------------------------------------------------------------
+
+
+async def _start_pods(cluster: Cluster, travellers: Sequence[_Traveller]) -> None:
+    for traveller in _on_the_way(travellers):
+        pod, vmi = await _pod(cluster, traveller), traveller.vmi
+        if pod is None or vmi is None or not pod.spec.node_name:
+            continue
+        await cluster.patch(Pod, pod.name, pod.namespace, merge={"status": {"phase": "Running"}}, subresource="status")
+        known = {"phase": "Scheduled", "nodeName": pod.spec.node_name, "activePods": {pod.metadata.uid: pod.spec.node_name}}
+        await cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge={"status": known})
+
+
+# --- deviceStatus -------------------------------------------------------------------------------------------------
+
+
+async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], clock: Clock) -> None:
+    by_uid = _by_uid(travellers)
+    inputs = await device_status.gather(cluster, clock())
+    for event in await device_status.apply(cluster, device_status.plan(inputs).actions):
+        if traveller := by_uid.get(event.uid):
+            traveller.fail(Step.DEVICE_STATUS, event.reason, event.message, "the API server would refuse the status")
+    published = PublishedDevices.of(inputs.slices)
+    in_namespace: dict[str, list[ResourceClaim]] = {}
+    for claim in inputs.claims:
+        in_namespace.setdefault(claim.namespace, []).append(claim)
+    for traveller in _on_the_way(travellers):
+        vmi = traveller.vmi
+        assert vmi is not None
+        traveller.vmi = await cluster.get(VirtualMachineInstance, vmi.name, vmi.namespace)
+        pod = current_pod(vmi, launcher_pods_of(vmi, inputs.pods))
+        resolution = device_resolution.resolve(vmi, pod, in_namespace.get(vmi.namespace, ()), published)
+        traveller.outcome = replace(traveller.outcome, devices=_devices_of(traveller, resolution))
+        unresolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, device_resolution.Unresolved)]
+        if unresolved:
+            first = unresolved[0]
+            details = [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else []
+            advice = "the reasons are K-5 in docs/spec/kubevirt.md"
+            traveller.fail(
+                Step.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice, details if len(details) > 1 else ()
+            )
+
+
+def _devices_of(traveller: _Traveller, resolution: device_resolution.Resolution | None = None) -> tuple[DeviceOutcome, ...]:
+    """Every device entry in spec order, with what the resolution found for those that claims serve."""
+    assert traveller.vmi is not None
+    devices = traveller.vmi.spec.domain.devices
+    found: dict[tuple[str, str], device_resolution.Outcome] = {
+        (o.subject.kind, o.subject.name): o for o in (resolution.outcomes if resolution else ())
+    }
+    outcomes = []
+    for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
+        for entry in entries:
+            outcome = DeviceOutcome(f"{kind}/{entry.name}", entry.claim_name, entry.request_name)
+            known = found.get((kind, entry.name))
+            if isinstance(known, device_resolution.Resolved):
+                allocated = f"{known.result.driver}/{known.result.pool}/{known.result.device}"
+                outcome = replace(outcome, allocated=allocated, pci_address=known.addresses.pci, mdev_uuid=known.addresses.mdev)
+            elif known is not None:
+                outcome = replace(outcome, allocated=known.device)
+            outcomes.append(outcome)
+    return tuple(outcomes)
+
+
+# --- domain XML ---------------------------------------------------------------------------------------------------
+
+
+async def _define_domains(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions) -> None:
+    for traveller in _on_the_way(travellers):
+        vmi, pod = traveller.vmi, await _pod(cluster, traveller)
+        if vmi is None:
+            continue
+        try:
+            rendered = convert(vmi, pod=pod, kubevirt=conditions.gates.version)
+        except LauncherError as error:
+            advice = _LAUNCHER_ADVICE.get(error.reason, "correct what the message names; the rules are K-7 in docs/spec/kubevirt.md")
+            traveller.fail(Step.DOMAIN_XML, error.reason, str(error), advice)
+            continue
+        xml = {hostdev.device: hostdev for hostdev in rendered.hostdevs}
+        devices = tuple(
+            replace(device, source=xml[device.device].source, xml=xml[device.device].xml) if device.device in xml else device
+            for device in traveller.outcome.devices
+        )
+        warnings = (*traveller.outcome.warnings, *rendered.warnings)
+        traveller.outcome = replace(traveller.outcome, devices=devices, domain=rendered.domain_xml, warnings=warnings)
+
+
+_LAUNCHER_ADVICE: Mapping[str, str] = {
+    launcher_errors.COUNT_MISMATCH: (
+        "devices with deviceName come from a device plugin, which the embedded cluster does not have; "
+        "give their variables to virt-dra domain-xml, or use a claim"
+    ),
+    launcher_errors.MALFORMED_ADDRESS: "the driver must publish an address that KubeVirt can read (K-7.4); report it to the driver",
+    launcher_errors.DUPLICATE_ALIAS: "give the device entries different names",
+    launcher_errors.UNWRITABLE_TEXT: "use letters, digits, - and . in names",
+}
+
+
+# --- looking up ---------------------------------------------------------------------------------------------------
+
+
+def _on_the_way(travellers: Iterable[_Traveller]) -> list[_Traveller]:
+    return [traveller for traveller in travellers if traveller.on_the_way]
+
+
+def _by_uid(travellers: Iterable[_Traveller]) -> Mapping[str, _Traveller]:
+    return {traveller.vmi.metadata.uid: traveller for traveller in _on_the_way(travellers) if traveller.vmi is not None}
+
+
+async def _pod(cluster: Cluster, traveller: _Traveller) -> Pod | None:
+    name = traveller.outcome.pod
+    return await cluster.get(Pod, name, traveller.outcome.namespace) if name else None
