@@ -21,6 +21,7 @@ from virt_dra.controllers.attribute_keys import CONFLICTING_ATTRIBUTES, NO_ADDRE
 from virt_dra.controllers.current_pod import not_current
 from virt_dra.controllers.published_devices import Published, PublishedDevices, newest
 from virt_dra.scheduling.claim_references import (
+    PODS,
     NotCreatedYet,
     NotNeeded,
     UnsupportedClaimSource,
@@ -370,7 +371,8 @@ class _Search:
     def _reserved(self, claim: ResourceClaim) -> bool:
         if self.pod.metadata.uid:
             return is_reserved_for(claim, self.pod)
-        return any(consumer.resource == "pods" and consumer.name == self.pod.name for consumer in claim.status.reserved_for)
+        # An unsaved pod (from a file) is known by its name, if it has one.
+        return any(c.resource == PODS and self.pod.name in ("", c.name) for c in claim.status.reserved_for)
 
     def result(self, subject: Subject, claim: ResourceClaim, turn: int) -> DeviceRequestAllocationResult | Unresolved:
         """K-5.6 to K-5.8: the allocated device of the request."""
