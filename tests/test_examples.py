@@ -40,7 +40,11 @@ def test_example_ends_as_its_golden_file_says(example: str, golden: Golden) -> N
     ran = _run(example)
     assert ran.refused == ()
     assert [outcome.name for outcome in ran.outcomes if not outcome.ready] == WAITING.get(example, [])
-    statuses = {obj.key: obj.status.device_status.to_wire() for obj in ran.objects if isinstance(obj, VirtualMachineInstance) and obj.status.device_status}
+    statuses = {
+        obj.key: obj.status.device_status.to_wire()
+        for obj in ran.objects
+        if isinstance(obj, VirtualMachineInstance) and obj.status.device_status
+    }
     summary = []
     for outcome in ran.outcomes:
         told = outcome.to_json()

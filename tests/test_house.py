@@ -11,17 +11,22 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CITATION = re.compile(r"\b([ACKL]-\d+\.\d+|AC-\d+)\b")
 DEFINITION = re.compile(
-    r"^(?:- |\* |\|)?\s*(?:\*\*)?(?:#+ )?([ACKL]-\d+\.\d+|AC-\d+)\b|^#+ ([ACKL]-\d+\.\d+)|^\| ([ACKL]-\d+\.\d+) \||^\*\*(AC-\d+)", re.MULTILINE
+    r"^(?:- |\* |\|)?\s*(?:\*\*)?(?:#+ )?([ACKL]-\d+\.\d+|AC-\d+)\b|^#+ ([ACKL]-\d+\.\d+)|^\| ([ACKL]-\d+\.\d+) \||^\*\*(AC-\d+)",
+    re.MULTILINE,
 )
 
 
 def _tracked() -> list[Path]:
-    names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True).stdout
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
     return [path for name in names.decode().split("\0") if name and (path := ROOT / name).is_file()]
 
 
 def _text_files() -> list[Path]:
-    return [path for path in _tracked() if path.suffix in {".py", ".md", ".toml", ".yaml", ".sh", ".go", ""} and path.stat().st_size < 1_000_000]
+    return [
+        path for path in _tracked() if path.suffix in {".py", ".md", ".toml", ".yaml", ".sh", ".go", ""} and path.stat().st_size < 1_000_000
+    ]
 
 
 def _defined_rules() -> set[str]:
@@ -67,5 +72,7 @@ def test_every_decision_has_a_number_of_its_own_and_a_reason() -> None:
 
 @pytest.mark.parametrize("pattern", [r"/" + "work/", "/ro" + "ot/", r"\.py" + "env", "brief" + r"\.md"])
 def test_nothing_names_the_machine_it_was_made_on(pattern: str) -> None:
-    found = [str(path.relative_to(ROOT)) for path in _text_files() if re.search(pattern, path.read_text(encoding="utf-8", errors="replace"))]
+    found = [
+        str(path.relative_to(ROOT)) for path in _text_files() if re.search(pattern, path.read_text(encoding="utf-8", errors="replace"))
+    ]
     assert found == []

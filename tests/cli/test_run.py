@@ -1,0 +1,206 @@
+"""``virt-dra run`` as a user meets it: what is printed, what is written, exit codes, and that no input gives a traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from virt_dra.cli.main import cli
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+GPU = str(EXAMPLES / "gpu-pci")
+CONTENTION = str(EXAMPLES / "contention")
+
+
+def _run(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    result = CliRunner().invoke(cli, ["run", *arguments], input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "Traceback" not in result.output
+    return result
+
+
+def _without_random_names(text: str) -> str:
+    return re.sub(
+        r"(virt-launcher-[a-z-]+?)-[bcdfghjklmnpqrstvwxz2456789]{5}\b",
+        r"\1-*",
+        re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?= \()", "-*", text),
+    )
+
+
+def test_the_tree_shows_every_hand_over() -> None:
+    result = _run(GPU)
+    assert result.exit_code == 0
+    assert _without_random_names(result.output).splitlines() == [
+        f"{GPU} (KubeVirt 1.9)",
+        f"VirtualMachineInstance gpu-test1/vmi-fedora: ready  ({GPU}/gpu.yaml:55 (document 4))",
+        "├── admission: allowed",
+        "├── launcher pod: virt-launcher-vmi-fedora-*",
+        "├── claims",
+        "│   └── gpu-resource-claim: virt-launcher-vmi-fedora-*-gpu-resource-claim-* (from template single-gpu)",
+        "├── placement: node node-1",
+        "│   └── gpus/example-pgpu: gpu.example.com/node-1/pgpu-0 (claim gpu-resource-claim, request gpu)",
+        "├── deviceStatus",
+        "│   └── gpus/example-pgpu: PCI 0000:01:00.0",
+        "└── domain XML: made; --out DIR writes it",
+        '    └── gpus/example-pgpu (address from status): <hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" bus="0x01" '
+        'slot="0x00" function="0x0"/></source><alias name="ua-dra-gpu-example-pgpu"/></hostdev>',
+        "1 of 1 VMs ready",
+        "",
+    ]
+
+
+def test_a_vm_that_is_not_ready_makes_exit_code_one_and_shows_why() -> None:
+    result = _run(CONTENTION)
+    assert result.exit_code == 1
+    assert "placement: FAILED Unschedulable" in result.output
+    assert "0/2 nodes can allocate: 2 device in use" in result.output
+    assert "2 of 3 VMs ready" in result.output
+
+
+@pytest.mark.parametrize(("output", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_json_and_yaml_say_the_same_as_data(output: str, load: Any) -> None:
+    result = _run(CONTENTION, "-o", output)
+    report = load(result.stdout)
+    assert result.exit_code == 1
+    assert (report["ready"], report["kubevirt"], report["refused"]) == (False, "1.9", [])
+    assert [(vm["name"], vm["ready"], vm["node"]) for vm in report["vms"]] == [
+        ("first", True, "node-1"),
+        ("second", True, "node-2"),
+        ("third", False, None),
+    ]
+    assert [device["pciAddress"] for vm in report["vms"] for device in vm["devices"]] == ["0000:01:00.0", "0000:01:00.0", None]
+    assert report["vms"][2]["failure"]["step"] == "placement"
+    assert report["vms"][2]["failure"]["message"] == "0/2 nodes can allocate: 2 device in use"
+
+
+def test_out_gets_every_object_and_the_xml_and_can_be_run_again(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = _run(GPU, "--out", str(out), "-o", "json")
+    (vm,) = json.loads(result.stdout)["vms"]
+    assert vm["xmlPath"] == str(out / "domains" / "gpu-test1_vmi-fedora.xml")
+    assert etree.parse(vm["xmlPath"]).getroot().tag == "domain"
+    kinds = sorted(yaml.safe_load(path.read_text())["kind"] for path in (out / "objects").rglob("*.yaml"))
+    assert kinds == [
+        *("DeviceClass", "Namespace", "Node", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "VirtualMachineInstance"),
+    ]  # fmt: skip
+    claim = yaml.safe_load(next((out / "objects").glob("resourceclaims.*/*.yaml")).read_text())
+    assert [result["device"] for result in claim["status"]["allocation"]["devices"]["results"]] == ["pgpu-0"]
+    again = _run(str(out / "objects"), "-o", "json")
+    (vm,) = json.loads(again.stdout)["vms"]
+    assert vm["devices"][0]["pciAddress"] == "0000:02:00.0", "the saved claim still holds the first GPU"
+
+
+def test_separate_arguments_are_separate_clusters(tmp_path: Path) -> None:
+    result = _run("--separate", GPU, CONTENTION, "--out", str(tmp_path), "-o", "json")
+    clusters = json.loads(result.stdout)["clusters"]
+    assert [(cluster["input"], cluster["ready"]) for cluster in clusters] == [(GPU, True), (CONTENTION, False)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["contention", "gpu-pci"]
+
+
+def test_several_files_make_one_cluster(tmp_path: Path) -> None:
+    documents = list(yaml.safe_load_all((EXAMPLES / "first-available" / "prioritized.yaml").read_text()))
+    vm, furniture = tmp_path / "vm.yaml", tmp_path / "cluster.json"
+    vm.write_text(yaml.safe_dump(documents[-1]))
+    furniture.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents[:-1]}))
+    assert _run(str(vm), str(furniture)).exit_code == 0
+
+
+def test_standard_input_is_read() -> None:
+    result = _run("-", stdin=(EXAMPLES / "gpu-pci" / "gpu.yaml").read_bytes())
+    assert result.exit_code == 0
+    assert "(standard input:55 (document 4))" in result.output
+
+
+def test_node_restricts_the_choice() -> None:
+    result = _run(CONTENTION, "--node", "node-2", "-o", "json")
+    assert [(vm["name"], vm["node"]) for vm in json.loads(result.stdout)["vms"]] == [("first", "node-2"), ("second", None), ("third", None)]
+
+
+def test_gates_and_version_override_the_kubevirt_object() -> None:
+    denied = _run(GPU, "--gates", "GPUsWithDRA=false", "-o", "json")
+    assert json.loads(denied.stdout)["vms"][0]["failure"]["step"] == "admission"
+    older = _run(GPU, "--kubevirt", "1.8.3", "-o", "json")
+    assert json.loads(older.stdout)["vms"][0]["failure"]["step"] == "admission", "opt-in before 1.9"
+    assert _run(GPU, "--kubevirt", "1.8.3", "--gates", "DynamicResourceAllocation=true").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--gates", "GPUsWithDRA=perhaps", GPU], "'GPUsWithDRA=perhaps': write GATE=true or GATE=false with a gate of GPUsWithDRA, "),
+        (["--gates", "NoSuchGate", GPU], "'NoSuchGate': write GATE=true or GATE=false"),
+        (["--kubevirt", "newest", GPU], "'newest' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
+        (["/does/not/exist"], "error: /does/not/exist: no such file or folder"),
+        ([], "Missing argument 'FILE|DIR...'"),
+    ],
+)
+def test_bad_usage_is_exit_code_two_with_advice(arguments: list[str], message: str) -> None:
+    result = _run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_input_without_a_vm_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "node.yaml"
+    path.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\n")
+    result = _run(str(path))
+    assert (result.exit_code, result.output) == (
+        2,
+        f"error: {path}: no VirtualMachine or VirtualMachineInstance found; name the file that has one\n",
+    )
+
+
+def test_every_fault_of_the_shape_is_told_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "vm.yaml"
+    path.write_text(
+        "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: a}\n"
+        "spec: {resourceClaims: x, domain: {devices: {gpus: [{name: 1}]}}}\n"
+    )
+    result = _run(str(path), "-o", "json")
+    assert result.exit_code == 2
+    assert [problem["message"] for problem in json.loads(result.stdout)["problems"]] == [
+        'VirtualMachineInstance "a": spec.domain.devices.gpus[0].name: must be a string, not an integer',
+        'VirtualMachineInstance "a": spec.resourceClaims: must be a list, not a string',
+    ]
+
+
+def test_an_object_that_an_api_server_refuses_is_named_with_its_faults(tmp_path: Path) -> None:
+    text = (EXAMPLES / "gpu-pci" / "gpu.yaml").read_text().replace("resourceSliceCount: 1", "resourceSliceCount: 0")
+    path = tmp_path / "gpu.yaml"
+    path.write_text(text)
+    result = _run(str(path), "-o", "json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert report["refused"] == [
+        {
+            "source": f"{path}:24 (document 3)",
+            "message": "ResourceSlice node-1-gpu.example.com: spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
+        }
+    ]
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=60, deadline=None)
+def test_random_bytes_never_give_a_traceback(text: bytes) -> None:
+    assert _run("-", stdin=text).exit_code == 2
+
+
+def test_the_console_script_answers_help_with_examples_and_commands() -> None:
+    command = [sys.executable, "-c", "from virt_dra.cli.main import main; main()"]
+    result = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
+    for word in ("run", "admit", "render", "device-status", "domain-xml", "Examples:"):
+        assert word in result.stdout
+    for subcommand in ("run", "admit", "render", "device-status", "domain-xml"):
+        shown = subprocess.run([*command, subcommand, "--help"], capture_output=True, text=True, check=True)
+        assert "Examples:" in shown.stdout, subcommand
