@@ -1,4 +1,4 @@
-"""Every example does what it says: devices, status and XML as in its golden file, accepted by libvirt; the failing ones fail as expected."""
+"""Every example does what it says: devices, status and XML as in its golden files, accepted by libvirt; failing ones fail as expected."""
 
 from __future__ import annotations
 

@@ -11,13 +11,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def _lint_imports(config: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()", "--no-cache", "--config", str(config)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    command = [sys.executable, "-c", program, "--no-cache", "--config", str(config)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_imports_point_down() -> None:
@@ -30,7 +26,14 @@ def test_a_layer_that_imports_upwards_is_found(tmp_path: Path) -> None:
         path = tmp_path / module
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    contract = '[tool.importlinter]\nroot_package = "house"\n[[tool.importlinter.contracts]]\nname = "down"\ntype = "layers"\nlayers = ["house.cli", "house.api"]\n'
+    contract = """
+        [tool.importlinter]
+        root_package = "house"
+        [[tool.importlinter.contracts]]
+        name = "down"
+        type = "layers"
+        layers = ["house.cli", "house.api"]
+    """
     (tmp_path / "pyproject.toml").write_text(contract)
     result = _lint_imports(tmp_path / "pyproject.toml", tmp_path)
     assert result.returncode == 1

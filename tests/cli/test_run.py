@@ -53,8 +53,9 @@ def test_the_tree_shows_every_hand_over() -> None:
         "├── deviceStatus",
         "│   └── gpus/example-pgpu: PCI 0000:01:00.0",
         "└── domain XML: made; --out DIR writes it",
-        '    └── gpus/example-pgpu (address from status): <hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" bus="0x01" '
-        'slot="0x00" function="0x0"/></source><alias name="ua-dra-gpu-example-pgpu"/></hostdev>',
+        "    └── gpus/example-pgpu (address from status): "
+        '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" bus="0x01" slot="0x00" function="0x0"/></source>'
+        '<alias name="ua-dra-gpu-example-pgpu"/></hostdev>',
         "1 of 1 VMs ready",
         "",
     ]
