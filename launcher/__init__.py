@@ -28,6 +28,7 @@ from launcher.request import NO_VARIABLES, HostDevice, Request
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
+from virt_dra.api.wire import WireError
 
 __all__ = [
     "KUBEVIRT",
@@ -120,9 +121,11 @@ def _as_vmi(given: AnyVmi) -> VirtualMachineInstance:
     if isinstance(given, VirtualMachineInstance):
         return given
     if not isinstance(given, VirtualMachine):
-        raw = dict(given)
-        if raw.get("kind") != VirtualMachine.KIND:
-            return VirtualMachineInstance.from_wire(raw)
-        given = VirtualMachine.from_wire(raw)
+        kind = given.get("kind") or VirtualMachineInstance.KIND
+        if kind == VirtualMachineInstance.KIND:
+            return VirtualMachineInstance.from_wire(dict(given))
+        if kind != VirtualMachine.KIND:
+            raise WireError(VirtualMachineInstance.KIND, (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),))
+        given = VirtualMachine.from_wire(dict(given))
     template = given.spec.template
     return VirtualMachineInstance(metadata=template.metadata.with_(name=given.name, namespace=given.namespace), spec=template.spec)

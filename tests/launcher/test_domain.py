@@ -93,7 +93,12 @@ def test_libvirt_keeps_the_device_its_alias_and_the_memory() -> None:
 
     source = defined.find("devices/hostdev/source/address")
     assert source is not None
-    assert dict(source.attrib) == {"domain": "0x0000", "bus": "0x01", "slot": "0x00", "function": "0x0"}
+    assert {str(key): str(value) for key, value in source.attrib.items()} == {
+        "domain": "0x0000",
+        "bus": "0x01",
+        "slot": "0x00",
+        "function": "0x0",
+    }
     assert [alias.get("name") for alias in defined.findall("devices/hostdev/alias")] == ["ua-gpu-g"]
     assert defined.findtext("memory") == str(1024 * 1024)
 

@@ -54,6 +54,11 @@ def test_a_dict_that_is_no_vmi_is_refused_with_the_field() -> None:
         hostdevs({"spec": {"domain": {"devices": {"gpus": {}}}}})
 
 
+def test_an_object_of_another_kind_is_refused() -> None:
+    with pytest.raises(WireError, match=r"^kind: must be VirtualMachineInstance or VirtualMachine$"):
+        hostdevs({"kind": "Pod"})
+
+
 def test_a_version_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="'nine' is no KubeVirt version"):
         hostdevs(VMI, kubevirt="nine")

@@ -13,7 +13,7 @@ from launcher import Conversion, LauncherError, convert
 from tests import libvirt_witness
 from virt_dra.api.wire import Json
 
-anything = st.text(st.characters(codec=None), max_size=8)  # type: ignore[arg-type]  # None means: surrogates too
+anything = st.text(st.characters(codec=None), max_size=8)  # no codec: surrogates too
 labels = st.from_regex(r"\A[a-z]([a-z0-9-]{0,8}[a-z0-9])?\Z")
 pci_addresses = st.builds(
     "{:04x}:{:02x}:{:02x}.{}".format, st.integers(0, 0xFFFF), st.integers(0, 255), st.integers(0, 31), st.integers(0, 7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launcher import LauncherError, convert
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.jsonl import BadLine, gates_of, jsonl_command, member, vmi_of
+from virt_dra.cli.jsonl import BadLine, gates_of, jsonl_command, member, under, vmi_of
 
 REFUSAL: Json = {"hostdevs": [], "domain": None}
 
@@ -32,21 +32,17 @@ def answer(request: Json) -> Json:
 
 
 def _texts(request: Json, name: str) -> dict[str, str]:
-    texts: Json = member(request, name, dict, {})
-    for key, value in texts.items():
-        if not isinstance(value, str):
-            raise BadLine(f"{name}.{key}: must be a string")
-    return texts
+    """A member of the request that maps texts to texts; a ``null`` value counts as absent."""
+    given = {key: member({f"{name}.{key}": value}, f"{name}.{key}", str) for key, value in member(request, name, dict, {}).items()}
+    return {key: text for key, text in given.items() if text is not None}
 
 
 def _pod(request: Json) -> Pod | None:
     raw = member(request, "pod", dict)
-    if raw is None:
-        return None
     try:
-        return Pod.from_wire(raw)
+        return None if raw is None else Pod.from_wire(raw)
     except WireError as error:
-        raise WireError(error.kind, tuple((f"pod.{path}", message) for path, message in error.problems)) from None
+        raise under("pod", error) from None
 
 
 command = jsonl_command(
