@@ -1,6 +1,8 @@
 """The ports: what a controller may ask of a cluster. ``memory`` and (later) ``kube`` implement them; one contract suite holds both.
 
 Everything is asynchronous because the real API is. Objects are the immutable types of :mod:`virt_dra.api`.
+For one object of a namespaced kind an empty namespace means ``default``; for lists and watches it means all namespaces.
+For cluster-scoped kinds a namespace is ignored. Kinds without a type of ours are named by :func:`virt_dra.cluster.kinds.unknown_kind`.
 Errors are the API server's: see the exceptions below; ``status`` is its HTTP code, ``reason`` its machine-readable word.
 """
 
@@ -107,10 +109,16 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    async def create(self, obj: O) -> O: ...
+    async def create(self, obj: O) -> O:
+        """Store a new object, named by its name or a generated one, without its status where that is a subresource.
+
+        Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`; :class:`NotFound` or :class:`Forbidden` if its namespace
+        is missing or being deleted.
+        """
 
     async def update(self, obj: O) -> O:
-        """Replace all but status. With a resourceVersion in ``obj`` a concurrent change raises :class:`Conflict`."""
+        """Replace all but status. With a resourceVersion in ``obj`` a concurrent change raises :class:`Conflict`; custom resources,
+        DeviceTaintRules and pool requests must have one, else :class:`Invalid` (C-13.2)."""
 
     async def update_status(self, obj: O) -> O:
         """Replace only status. For kinds without the subresource this is :class:`NotFound`."""
@@ -119,7 +127,11 @@ class Writer(Protocol):
         self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
     ) -> O:  # fmt: skip
-        """Apply a merge patch (RFC 7396) or JSON patch operations (RFC 6902); exactly one of both."""
+        """Apply a merge patch (RFC 7396) or JSON patch operations (RFC 6902); exactly one of both, else :class:`BadRequest`.
+
+        A resourceVersion or uid in a merge patch is a precondition (:class:`Conflict`). Operations that can't be applied, a ``test``
+        that fails among them, are :class:`Invalid`.
+        """
 
     async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
         """Delete, or mark for deletion while finalizers remain. Preconditions that don't hold raise :class:`Conflict`."""
@@ -129,7 +141,11 @@ class Watcher(Protocol):
     def watch(
         self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent[O]]:
-        """Every change after ``resource_version``, in order. Raises :class:`Gone` when that is too old."""
+        """Every change after ``resource_version``, in order. Raises :class:`Gone` when that is too old: list again.
+
+        ``""`` and ``"0"`` begin with an ADDED for every object that is there. With selectors, an object that begins to match is ADDED
+        and one that no longer matches DELETED.
+        """
 
 
 class Cluster(Reader, Writer, Watcher, Protocol):

@@ -22,6 +22,7 @@ from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.api.validation.field_errors import quoted
 from virt_dra.cluster.kinds import Resource
 from virt_dra.cluster.port import BadRequest
 
@@ -96,7 +97,7 @@ def parse_selector(resource: Resource, namespace: str, labels: str, fields: str)
 
 _SPECIAL = ("==", "!=", "=", "!", "(", ")", ",", ">", "<")
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n]+))")
-_BINARY = "!=, <, =, ==, >, in, notin"
+_BINARY = "in, notin, =, ==, !=, gt, lt"
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
@@ -135,7 +136,7 @@ class _LabelParser:
         if not _is_identifier(key):
             raise _unparsable(f"found '{key}', expected: identifier")
         if faults := names.label_key(key):
-            raise _unparsable(f'key: Invalid value: "{key}": {"; ".join(faults)}')
+            raise _unparsable(f"<nil>: Invalid value: {quoted(key)}: {'; '.join(faults)}")  # upstream prints a path it doesn't have
         if absent:
             return Requirement(key, "!")
         if self._peek() in ("", ","):
@@ -153,36 +154,41 @@ class _LabelParser:
         if self._peek() in ("", ","):
             return ""
         token = self._take()
-        if token in _SPECIAL:
+        if not _is_identifier(token):
             raise _unparsable(f"found '{token}', expected: identifier")
         return token
 
     def _value_set(self) -> frozenset[str]:
         if (token := self._take()) != "(":
             raise _unparsable(f"found '{token}' expected: '('")
+        if self._peek() == ")":
+            self._take()
+            return frozenset(("",))
+        if self._peek() != "," and not _is_identifier(self._peek()):
+            raise _unparsable(f"found '{self._peek()}', expected: ',', ')' or identifier")
         values: set[str] = set()
-        wanted = True  # a value is due, and an absent one is the empty text
         while True:
             token = self._take()
-            if token in (",", ")"):
-                if wanted:
-                    values.add("")
-                if token == ")":
-                    return frozenset(values)
-                wanted = True
-            elif token in _SPECIAL or not token or not wanted:
-                raise _unparsable(f"found '{token}', expected: ',', ')' or identifier")
-            else:
+            if _is_identifier(token):
                 values.add(token)
-                wanted = False
+                if self._peek() not in (",", ")"):
+                    raise _unparsable(f"found '{self._peek()}', expected: ',' or ')'")
+            elif token == ",":
+                if not values or self._peek() in (",", ")"):
+                    values.add("")  # an absent value is the empty text
+            else:
+                raise _unparsable(f"found '{token}', expected: ',', or identifier")
+            if self._peek() == ")":
+                self._take()
+                return frozenset(values)
 
     def _checked(self, requirement: Requirement) -> Requirement:
         faults: list[str] = []
         for index, value in enumerate(sorted(requirement.values)):
             if requirement.operator in (">", "<") and _integer(value) is None:
-                faults.append(f"values[{index}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer")
+                faults.append(f"values[{index}]: Invalid value: {quoted(value)}: for 'Gt', 'Lt' operators, the value must be an integer")
             if broken := names.label_value(value):
-                faults.append(f'values[{index}][{requirement.key}]: Invalid value: "{value}": {"; ".join(broken)}')
+                faults.append(f"values[{index}][{requirement.key}]: Invalid value: {quoted(value)}: {'; '.join(broken)}")
         if faults:
             raise _unparsable(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
         return requirement
@@ -207,7 +213,8 @@ def _label_tokens(text: str) -> Iterator[str]:
 
 
 def _is_identifier(token: str) -> bool:
-    return bool(token) and token not in _SPECIAL and token not in ("in", "notin")
+    """Where a key or a value is due, ``in`` and ``notin`` are ordinary names."""
+    return bool(token) and token not in _SPECIAL
 
 
 def _unparsable(why: str) -> BadRequest:
