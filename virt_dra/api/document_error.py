@@ -45,7 +45,7 @@ def too_deep(name: str, line: int, column: int, document: int) -> DocumentError:
 def limit_depth(parsed: Parsed, name: str) -> None:
     """Raises :class:`DocumentError` for a value nested more than ``MAX_DEPTH`` levels deep. Does not recurse."""
     level = [parsed.value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [
             inner
             for value in level

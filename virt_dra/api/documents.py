@@ -135,7 +135,10 @@ def _documents(text: bytes, name: str) -> Iterator[Document]:
 
 
 def _parsed(text: str, name: str) -> Iterator[Parsed]:
-    if text.lstrip()[:1] not in ("{", "["):
+    begin = text.lstrip()[:1]
+    if not begin:
+        return iter(())
+    if begin not in ("{", "["):
         return yaml_fast.parse(text, name)
     try:
         return iter(json_text.parse(text, name))
@@ -145,8 +148,8 @@ def _parsed(text: str, name: str) -> Iterator[Parsed]:
             raise
         try:
             return iter(tuple(yaml_text.parse(text, name)))
-        except DocumentError:
-            raise json_error from None
+        except DocumentError as yaml_error:
+            raise (yaml_error if yaml_error.final else json_error) from None
 
 
 def _decoded(text: bytes, name: str) -> str:

@@ -32,7 +32,7 @@ _NO_NUMBER = (
     r"[0-9](?=[0-9A-Za-z_./:-]*?(?:[:/g-np-wyzG-NP-WYZ]|-[0-9A-Za-z_]*-|\.[0-9A-Za-z_]*\.))"
     r"[0-9A-Za-z_./-]*+(?::[0-9A-Za-z_./-]++)*+"
 )
-_FLOW_TEXT = rf"{_RESERVED}[A-Za-z_/][A-Za-z0-9_./-]*+"
+_FLOW_TEXT = rf"{_RESERVED}[A-Za-z_/][A-Za-z0-9_./-]*+(?: [A-Za-z0-9_./-]++)*+"
 _FLOW_NO_NUMBER = r"[0-9](?=[0-9A-Za-z_./-]*?(?:[/g-np-wyzG-NP-WYZ]|-[0-9A-Za-z_]*-|\.[0-9A-Za-z_]*\.))[0-9A-Za-z_./-]*+"
 _ENDS = r"(?=[,}\]])"
 _FLOW_VALUE = rf"(?:{_FLOW_TEXT}|(?:true|false|null|{_INTEGER}|{_DECIMAL}|{_FLOW_NO_NUMBER}){_ENDS}|{_SINGLE}|{_DOUBLE})"
@@ -51,9 +51,9 @@ def is_unambiguous(line: str) -> bool:
     return line.isascii() and _LINE.fullmatch(line) is not None
 
 
-def parse(text: str, name: str) -> Iterator[Parsed]:
+def parse(text: str, name: str, min_length: int = MIN_LENGTH) -> Iterator[Parsed]:
     """Every document of a YAML stream. Raises :class:`DocumentError`."""
-    if len(text) < MIN_LENGTH or "\r" in text or _DIRECTIVE.search(text):
+    if len(text) < min_length or "\r" in text or _DIRECTIVE.search(text):
         return yaml_text.parse(text, name)
     return _parse_large(text, name)
 
@@ -61,10 +61,8 @@ def parse(text: str, name: str) -> Iterator[Parsed]:
 def _parse_large(text: str, name: str) -> Iterator[Parsed]:
     verdicts: dict[str, bool] = {}
     line = number = 1
-    for chunk in _SEPARATOR.split(text):
-        if not chunk:
-            continue
-        fast = _fast(chunk, line, number, verdicts)
+    for chunk in chunks(text):
+        fast = read_unambiguous(chunk, line, number, verdicts)
         if fast is None:
             for parsed in yaml_text.parse(chunk, name, line, number):
                 yield parsed
@@ -75,7 +73,12 @@ def _parse_large(text: str, name: str) -> Iterator[Parsed]:
         line += chunk.count("\n")
 
 
-def _fast(chunk: str, line: int, number: int, verdicts: dict[str, bool]) -> Parsed | None:
+def chunks(text: str) -> list[str]:
+    """The text cut before each line ``---``, which nothing in YAML can contain otherwise."""
+    return [chunk for chunk in _SEPARATOR.split(text) if chunk]
+
+
+def read_unambiguous(chunk: str, line: int, number: int, verdicts: dict[str, bool]) -> Parsed | None:
     """The document, or None if it must be read exactly. ``verdicts`` remembers lines: they repeat a lot."""
     for written in set(chunk.split("\n")):
         verdict = verdicts.get(written)
