@@ -179,9 +179,7 @@ async def gather(reader: Reader, now: datetime, namespace: str = "", options: Op
 def plan(inputs: Inputs) -> Plan:
     """One write per VMI whose status differs from what it should be; finished VMIs are left as they are."""
     published = PublishedDevices.of(inputs.slices)
-    claims: dict[str, list[ResourceClaim]] = defaultdict(list)
-    for claim in inputs.claims:
-        claims[claim.namespace].append(claim)
+    claims = {claim.key: claim for claim in inputs.claims}
     pods: dict[str, list[Pod]] = defaultdict(list)
     for pod in inputs.pods:
         pods[pod.namespace].append(pod)
@@ -193,7 +191,8 @@ def plan(inputs: Inputs) -> Plan:
         if vmi.status.phase in ("Succeeded", "Failed") or not dra_devices(vmi):
             continue
         current = current_pod(vmi, launcher_pods_of(vmi, pods[vmi.namespace]), migration_target=options.migration_target)
-        resolution = resolve(vmi, current, claims[vmi.namespace], published, options)
+        named = (claims.get(f"{vmi.namespace}/{name}") for name in _claim_names(vmi, current))
+        resolution = resolve(vmi, current, (claim for claim in named if claim is not None), published, options)
         settled = settle(vmi, resolution)
         updated = with_status(vmi, settled, inputs.now)
         if updated is not vmi:
@@ -201,6 +200,15 @@ def plan(inputs: Inputs) -> Plan:
         events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in settled.warnings)
         placed.append((vmi, (current.spec.node_name if current is not None else None) or "", resolution))
     return Plan(tuple(actions), (*events, *_shared(placed)))
+
+
+def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
+    """Every claim object that an entry may lead to."""
+    names = {entry.resource_claim_name for entry in vmi.spec.resource_claims}
+    if pod is not None:
+        names |= {entry.resource_claim_name for entry in pod.spec.resource_claims}
+        names |= {status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    return {name for name in names if name}
 
 
 def with_status(vmi: VirtualMachineInstance, settled: Settled, now: datetime) -> VirtualMachineInstance:

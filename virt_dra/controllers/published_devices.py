@@ -84,20 +84,30 @@ def _newest_generation(members: list[ResourceSlice]) -> Pool:
 
 
 def newest(objects: Iterable[O]) -> tuple[O, ...]:
-    """Each object once, in its newest version (by resourceVersion). Objects without a name are all kept: nothing tells them apart."""
+    """Each object once, in its newest version: of one name the one with the highest resourceVersion.
+
+    Hand-made objects without a resourceVersion are all kept, but for equal ones: nothing tells which is newer. Those of one name
+    come in an order that does not depend on the input's.
+    """
+    by_name: dict[str, list[O]] = {}
     nameless: list[O] = []
-    named: dict[str, O] = {}
     for obj in objects:
-        if not obj.name:
-            nameless.append(obj)
-            continue
-        known = named.get(obj.key)
-        if known is None or _age(obj) > _age(known):
-            named[obj.key] = obj
-    return (*named.values(), *nameless)
+        (by_name.setdefault(obj.key, []) if obj.name else nameless).append(obj)
+    kept: list[O] = []
+    for same in by_name.values():
+        kept += same if len(same) == 1 else _newest_of(same)
+    return (*kept, *nameless)
 
 
-def _age(obj: TypedObject) -> tuple[int, str]:
-    version = obj.metadata.resource_version
-    # The text only decides between versions that say nothing, so that the answer doesn't depend on the order.
-    return (int(version) if version.isascii() and version.isdigit() and len(version) < 40 else -1), repr(obj.to_wire())
+def _newest_of(same: list[O]) -> list[O]:
+    by_text = {repr(obj.to_wire()): obj for obj in same}
+    ordered = sorted(by_text, key=lambda text: (_version(by_text[text]), text))
+    unversioned = [by_text[text] for text in ordered if _version(by_text[text]) < 0]
+    versioned = [by_text[text] for text in ordered if _version(by_text[text]) >= 0]
+    return [*unversioned, *versioned[-1:]]
+
+
+def _version(obj: TypedObject) -> int:
+    """The resourceVersion as a number, or -1 if there is none that can be compared."""
+    text = obj.metadata.resource_version
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 40 else -1
