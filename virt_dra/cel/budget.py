@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.errors import BudgetExceeded
 
 STEP_LIMIT: Final = 1_000_000
 """Steps of one evaluation. The same order as Kubernetes' cost limit (L-4.1), in which a step of a comprehension costs at least 1."""
@@ -22,7 +22,7 @@ class Budget:
         self.left = limit
 
     def spend(self, steps: int) -> None:
-        """Use up steps. Raises EvaluationError when there are none left."""
+        """Use up steps. Raises BudgetExceeded when there are none left."""
         self.left -= steps
         if self.left < 0:
-            raise EvaluationError(f"operation cancelled: the expression takes more than {STEP_LIMIT} steps on this device")
+            raise BudgetExceeded(f"operation cancelled: the expression takes more than {STEP_LIMIT} steps on this device")

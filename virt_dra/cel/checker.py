@@ -183,8 +183,11 @@ class _Checker:
         if inside.kind is Kind.MAP:
             result = inside.params[1]
         elif inside.kind is Kind.OBJECT:
-            field = self._environment.objects.get(inside.name, {}).get(node.name)
-            if field is None:
+            fields = self._environment.objects.get(inside.name)
+            field = fields.get(node.name) if fields is not None else None
+            if fields is None:
+                self._issue(node.offset, f"unexpected failed resolution of '{inside.name}'")
+            elif field is None:
                 self._issue(node.offset, f"undefined field '{node.name}'")
             else:
                 result = field.type
@@ -343,18 +346,25 @@ class _Checker:
         self._enter(node.variable, first)
         if node.second is not None:
             self._enter(node.second, second)
+        condition: Type | None = None
         if node.condition is not None:
-            condition: Type = yield self.visit(node.condition)
-            self._require_choice(node, condition)
+            condition = yield self.visit(node.condition)
         body: Type = yield self.visit(node.body)
+        if condition is not None:
+            self._require_choice(node, condition, self._kept(node, first, body))
         if node.second is not None:
             self._leave(node.second)
         self._leave(node.variable)
         return self._macro_result(node, over, first, body)
 
-    def _require_choice(self, node: Comprehension, condition: Type) -> None:
+    def _require_choice(self, node: Comprehension, condition: Type, kept: Type) -> None:
+        """A condition must be a bool; the message is that of the choice the macro stands for."""
         if not self._unifier.assignable(BOOL, condition):
-            self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '({self._shown(condition)}, dyn, dyn)'")
+            applied = f"({self._shown(condition)}, {self._shown(kept)}, {self._shown(kept)})"
+            self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '{applied}'")
+
+    def _kept(self, node: Comprehension, first: Type, body: Type) -> Type:
+        return self._types.list_of(body) if node.macro in ("map", "transformList") else self._types.map_of(first, body)
 
     def _macro_result(self, node: Comprehension, over: Type, first: Type, body: Type) -> Type:
         if node.macro in ("all", "exists"):
@@ -362,10 +372,10 @@ class _Checker:
                 self._mismatch(node.body, BOOL, body)
             return BOOL
         if node.macro == "exists_one":
-            self._require_choice(node, body)
+            self._require_choice(node, body, INT)
             return BOOL
         if node.macro == "filter":
-            self._require_choice(node, body)
+            self._require_choice(node, body, self._types.list_of(first))
             return self._types.list_of(first)
         if node.macro in ("map", "transformList"):
             return self._types.list_of(body)
@@ -398,7 +408,6 @@ class _Checker:
     def _optional_map(self, node: OptionalMap) -> Step[Type]:
         target: Type = yield self.visit(node.target)
         inside = self._unifier.fresh()
-        name = "optFlatMap" if node.flat else "optMap"
         if not self._unifier.assignable(self._types.optional_of(inside), target):
             self._issue(node.offset, f"found no matching overload for 'hasValue' applied to '{self._shown(target)}.()'")
             inside = ERROR
@@ -409,8 +418,6 @@ class _Checker:
             return self._types.optional_of(body)
         flat = self._types.optional_of(self._unifier.fresh())
         if not self._unifier.assignable(flat, body):
-            self._issue(
-                node.offset, f"found no matching overload for '_?_:_' applied to '(bool, {self._shown(body)}, optional_type(dyn))' ({name})"
-            )
+            self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '(bool, {self._shown(body)}, optional_type(dyn))'")
             return ERROR
-        return flat
+        return most_general(self._unifier.resolve(body), flat)

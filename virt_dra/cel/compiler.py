@@ -19,7 +19,7 @@ from typing import NamedTuple
 from virt_dra.cel import runtime
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import CompileError, EvaluationError
+from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
 from virt_dra.cel.steps import Step, run
@@ -61,6 +61,8 @@ class Program:
         """The value for these variables (missing ones fail where they are used). Raises EvaluationError."""
         try:
             return self._plain(variables, Budget())
+        except BudgetExceeded:
+            raise
         except _FAILURES:
             pass
         except RecursionError:
@@ -206,8 +208,8 @@ class _Emitter:
             terms.append(code)
         depth = max(term.depth for term in terms) + 1
         if self._careful:
-            name = "both" if node.function == "_&&_" else "either"
-            return Code(f"{name}({', '.join(f'lambda: {term.text}' for term in terms)})", depth)
+            decisive = node.function == "_||_"
+            return Code(f"decide({decisive}, {', '.join(f'lambda: {term.text}' for term in terms)})", depth)
         joined = (" and " if node.function == "_&&_" else " or ").join(term.text for term in terms)
         return Code(f"({joined})", depth)
 
@@ -250,11 +252,11 @@ class _Emitter:
             container, key = types
             if container.kind is Kind.MAP and key is STRING and not self._careful:
                 return f"{codes[0].text}[{codes[1].text}]"
-            if is_dyn(container):
+            if is_dyn(container) or is_dyn(key):
                 return f"index({codes[0].text}, {codes[1].text})"
-        if function == "@in" and types[1].kind is Kind.MAP and types[0] is STRING:
-            return f"({codes[0].text} in {codes[1].text})"
-        if function == "@in" and types[1].kind is Kind.LIST and types[0] is STRING:
+        if function == "_[?_]" and is_dyn(types[0]):
+            return f"optional_index({codes[0].text}, {codes[1].text})"
+        if function == "@in" and types[1].kind in (Kind.MAP, Kind.LIST) and types[0] is STRING:
             return f"({codes[0].text} in {codes[1].text})"
         return None
 
@@ -291,9 +293,11 @@ class _Emitter:
         condition = Code("None")
         if node.condition is not None:
             condition = yield self._in_scope(variables, node.condition, boolean=True)
-        name = node.macro + ("_careful" if self._careful and node.macro in ("all", "exists") else "")
-        if node.second is not None:
-            name += "_pairs"
+        if self._careful and node.macro in ("all", "exists"):
+            items = "pairs" if node.second is not None else "singles"
+            text = f"decide_each({node.macro == 'exists'}, {body.text}, {items}(b, {over.text}))"
+            return Code(text, max(over.depth, body.depth) + 2)
+        name = node.macro + ("_pairs" if node.second is not None else "")
         tail = f", {condition.text}" if node.macro in ("map", "transformList", "transformMap", "transformMapEntry") else ""
         depth = max(over.depth, body.depth, condition.depth) + 1
         return Code(f"macro_{name}(b, {over.text}, {body.text}{tail})", depth)

@@ -39,6 +39,10 @@ class EvaluationError(CelError):
         super().__init__(message)
 
 
+class BudgetExceeded(EvaluationError):
+    """The evaluation was stopped; no ``||`` or ``&&`` makes that good."""
+
+
 def compile_error(text: str, issues: list[Issue]) -> CompileError:
     """All issues as one error: location, line and caret for each (L-3.7)."""
     ordered = tuple(sorted(issues[:MAX_ISSUES], key=lambda issue: -1 if issue.offset is None else issue.offset))

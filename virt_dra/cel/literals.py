@@ -6,9 +6,9 @@ from virt_dra.cel.errors import CelError, EvaluationError
 from virt_dra.cel.functions.conversions import CONVERSIONS
 from virt_dra.cel.functions.regex import InvalidPattern, compile_pattern
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
-from virt_dra.cel.nodes import Call, Literal, LiteralValue, Node
+from virt_dra.cel.nodes import Call, ListNode, Literal, LiteralValue, MapNode, Node
 from virt_dra.cel.types import UINT
-from virt_dra.cel.values import UInt, Value
+from virt_dra.cel.values import UInt, Value, type_name
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 
@@ -43,6 +43,12 @@ def check_constants(nodes: list[Node]) -> None:
     for node in reversed(nodes):
         if isinstance(node, Literal):
             constants[id(node)] = UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
+        elif isinstance(node, ListNode):
+            if all(id(element) in constants for element, _ in node.elements):
+                constants[id(node)] = []
+        elif isinstance(node, MapNode):
+            if all(id(key) in constants and id(value) in constants for key, value, _ in node.entries):
+                constants[id(node)] = {}
         elif isinstance(node, Call):
             arguments = [constants[id(argument)] for argument in node.args if id(argument) in constants]
             if node.function in ("find", "findAll", "matches"):
@@ -67,3 +73,4 @@ def _convert(node: Call, argument: Value, constants: dict[int, Value]) -> None:
             except EvaluationError as error:
                 raise InvalidConstant(error.message) from None
             return
+    raise InvalidConstant(f"no such overload: {node.function}({type_name(argument)})")

@@ -336,13 +336,13 @@ class _Parser:
         sign = -1 if negative else 1
         if token.kind == "INT":
             self._next()
-            value = sign * int(token.text, 16 if token.text.startswith("0x") else 10)
+            value = sign * _number(token.text)
             if not -_INT_MAX - 1 <= value <= _INT_MAX:
                 self._fail("invalid int literal", offset)
             return Literal(offset, value, type=INT)
         if token.kind == "UINT":
             self._next()
-            value = int(token.text[:-1], 16 if token.text.startswith("0x") else 10)
+            value = _number(token.text[:-1])
             if value > _UINT_MAX:
                 self._fail("invalid uint literal", offset)
             return Literal(offset, value, type=UINT)
@@ -362,6 +362,14 @@ class _Parser:
             self._next()
             return Literal(offset, None, type=NULL)
         raise SyntaxFault(Issue(token.offset, f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}"))
+
+
+def _number(text: str) -> int:
+    """The value of digits; of far too many, only that it is too large."""
+    digits = text.removeprefix("0x").lstrip("0") or "0"
+    if len(digits) > 20:
+        return _UINT_MAX + 1
+    return int(digits, 16 if text.startswith("0x") else 10)
 
 
 def _logic(function: str, terms: list[Node], offset: int | None) -> Node:
@@ -393,6 +401,7 @@ def _global_call(offset: int, name: str, arguments: list[Node]) -> Node:
         if not isinstance(argument, Select) or argument.optional:
             raise SyntaxFault(Issue(argument.offset, "invalid argument to has() macro"))
         argument.test = True
+        argument.offset = offset
         return argument
     return Call(offset, name, None, arguments)
 

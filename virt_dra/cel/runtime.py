@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from virt_dra.cel.budget import Budget
-from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.errors import BudgetExceeded, EvaluationError
 from virt_dra.cel.functions.lists import sorted_by
-from virt_dra.cel.functions.operators import equals_text, index, index_map
-from virt_dra.cel.values import NONE, BoolKey, Optional, Value, key_value, map_key, type_name
+from virt_dra.cel.functions.operators import equals_text, index, index_map, optional_index
+from virt_dra.cel.values import KEY_TYPES, NONE, BoolKey, Optional, Value, key_value, map_key, type_name
 
 __all__ = [
-    "attempt", "boolean", "both", "demand", "either", "equals_text",
-    "has", "has_key", "index", "macro_all", "macro_all_careful", "macro_all_careful_pairs",
-    "macro_all_pairs", "macro_exists", "macro_exists_careful", "macro_exists_careful_pairs", "macro_exists_one", "macro_exists_one_pairs",
-    "macro_exists_pairs", "macro_filter", "macro_map", "macro_sortBy", "macro_transformList_pairs", "macro_transformMapEntry_pairs",
-    "macro_transformMap_pairs", "make_list", "make_map", "optional_flat_map", "optional_map", "optional_select", "select",
+    "attempt", "boolean", "decide", "decide_each", "demand", "equals_text", "has", "has_key", "index", "macro_all", "macro_all_pairs",
+    "macro_exists", "macro_exists_one", "macro_exists_one_pairs", "macro_exists_pairs", "macro_filter", "macro_map", "macro_sortBy",
+    "macro_transformList_pairs", "macro_transformMapEntry_pairs", "macro_transformMap_pairs", "make_list", "make_map",
+    "optional_flat_map", "optional_index", "optional_map", "optional_select", "pairs", "select", "singles",
 ]  # fmt: skip
 
 Body = Callable[..., Value]
@@ -44,6 +42,8 @@ def attempt(value: Callable[[], Value]) -> Value:
     """The value of a binding, or its failure, which matters only where the variable is used."""
     try:
         return value()
+    except BudgetExceeded:
+        raise
     except EvaluationError as error:
         return _Failed(error)
     except _UNFIT:
@@ -57,12 +57,18 @@ def demand(value: Value) -> Value:
     return value
 
 
-def _decide(decisive: bool, terms: Iterable[Callable[[], bool]]) -> bool:
+# These two loop themselves instead of sharing a loop: each call between them would cost a frame for every level of nesting.
+
+
+def decide(decisive: bool, *terms: Callable[[], bool]) -> bool:
+    """``&&`` (decisive: False) and ``||`` (True): decisive if any term is, else the first failure, else the opposite."""
     failure: EvaluationError | None = None
     for term in terms:
         try:
             if term() is decisive:
                 return decisive
+        except BudgetExceeded:
+            raise
         except EvaluationError as error:
             failure = failure or error
         except _UNFIT:
@@ -72,14 +78,22 @@ def _decide(decisive: bool, terms: Iterable[Callable[[], bool]]) -> bool:
     return not decisive
 
 
-def both(*terms: Callable[[], bool]) -> bool:
-    """``&&``: false if any term is false, else the first failure, else true."""
-    return _decide(False, terms)
-
-
-def either(*terms: Callable[[], bool]) -> bool:
-    """``||``: true if any term is true, else the first failure, else false."""
-    return _decide(True, terms)
+def decide_each(decisive: bool, body: Test, items: Iterable[tuple[Value, ...]]) -> bool:
+    """``all`` (decisive: False) and ``exists`` (True) over the given arguments of the body."""
+    failure: EvaluationError | None = None
+    for item in items:
+        try:
+            if body(*item) is decisive:
+                return decisive
+        except BudgetExceeded:
+            raise
+        except EvaluationError as error:
+            failure = failure or error
+        except _UNFIT:
+            failure = failure or EvaluationError("no such overload")
+    if failure is not None:
+        raise failure
+    return not decisive
 
 
 # --- selection ---
@@ -161,7 +175,7 @@ def make_map(parts: list[tuple[int, Value, Value]]) -> dict[Value, Value]:
 
 
 def _checked_key(key: Value) -> Value:
-    if isinstance(key, (bool, int, str, float)) or key is None:
+    if key is None or isinstance(key, KEY_TYPES):
         return map_key(key)
     raise EvaluationError(f"unsupported key type: {type_name(key)}")
 
@@ -179,7 +193,8 @@ def _elements(budget: Budget, over: Value) -> Iterable[Value]:
     raise EvaluationError("no such overload")
 
 
-def _pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
+def pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
+    """A list's positions and elements, or a map's entries."""
     if isinstance(over, list):
         budget.spend(len(over))
         return enumerate(over)
@@ -189,12 +204,17 @@ def _pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
     raise EvaluationError("no such overload")
 
 
+def singles(budget: Budget, over: Value) -> Iterable[tuple[Value]]:
+    """A range's elements (a map's keys), each as the arguments of a body with one variable."""
+    return [(element,) for element in _elements(budget, over)]
+
+
 def macro_all(budget: Budget, over: Value, body: Test) -> bool:
     return all(map(body, _elements(budget, over)))
 
 
 def macro_all_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return all(body(key, value) for key, value in _pairs(budget, over))
+    return all(body(key, value) for key, value in pairs(budget, over))
 
 
 def macro_exists(budget: Budget, over: Value, body: Test) -> bool:
@@ -202,23 +222,7 @@ def macro_exists(budget: Budget, over: Value, body: Test) -> bool:
 
 
 def macro_exists_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return any(body(key, value) for key, value in _pairs(budget, over))
-
-
-def macro_all_careful(budget: Budget, over: Value, body: Test) -> bool:
-    return _decide(False, (partial(body, element) for element in _elements(budget, over)))
-
-
-def macro_all_careful_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return _decide(False, (partial(body, *pair) for pair in _pairs(budget, over)))
-
-
-def macro_exists_careful(budget: Budget, over: Value, body: Test) -> bool:
-    return _decide(True, (partial(body, element) for element in _elements(budget, over)))
-
-
-def macro_exists_careful_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return _decide(True, (partial(body, *pair) for pair in _pairs(budget, over)))
+    return any(body(key, value) for key, value in pairs(budget, over))
 
 
 def macro_exists_one(budget: Budget, over: Value, body: Test) -> bool:
@@ -226,7 +230,7 @@ def macro_exists_one(budget: Budget, over: Value, body: Test) -> bool:
 
 
 def macro_exists_one_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return sum(body(key, value) for key, value in _pairs(budget, over)) == 1
+    return sum(body(key, value) for key, value in pairs(budget, over)) == 1
 
 
 def macro_filter(budget: Budget, over: Value, body: Test) -> list[Value]:
@@ -238,16 +242,16 @@ def macro_map(budget: Budget, over: Value, body: Body, condition: Test | None) -
 
 
 def macro_transformList_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> list[Value]:
-    return [body(key, value) for key, value in _pairs(budget, over) if condition is None or condition(key, value)]
+    return [body(key, value) for key, value in pairs(budget, over) if condition is None or condition(key, value)]
 
 
 def macro_transformMap_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
-    return {map_key(key): body(key, value) for key, value in _pairs(budget, over) if condition is None or condition(key, value)}
+    return {map_key(key): body(key, value) for key, value in pairs(budget, over) if condition is None or condition(key, value)}
 
 
 def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
     made: dict[Value, Value] = {}
-    for key, value in _pairs(budget, over):
+    for key, value in pairs(budget, over):
         if condition is not None and not condition(key, value):
             continue
         entries = body(key, value)

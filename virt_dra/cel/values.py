@@ -105,13 +105,17 @@ class DomainMap(dict[str, dict[str, Value]]):
         return {}
 
 
+KEY_TYPES: Final = (int, str, float, bytes, Timestamp, Duration)
+"""Types that keys of maps may have here, besides null."""
+
+
 def map_key(value: Value) -> Value:
     """The key that a CEL value is stored under. An integral double finds the int it equals."""
     if value is True:
         return _TRUE_KEY
     if value is False:
         return _FALSE_KEY
-    return value if isinstance(value, (int, str, float)) or value is None else _Unfindable
+    return value if value is None or isinstance(value, KEY_TYPES) else _Unfindable
 
 
 class _Unfindable:
@@ -218,7 +222,7 @@ def equals(left: Value, right: Value) -> tuple[bool, int]:
     return True, compared
 
 
-COMPARISON_LIMIT: Final = 1_000_000
+COMPARISON_LIMIT: Final = 100_000
 """Pairs one comparison may look at; the caller refuses a result that took more."""
 
 
@@ -230,8 +234,6 @@ def is_zero(value: Value) -> bool:
         return value.nanoseconds == 0 if isinstance(value, Duration) else value.nanoseconds == _YEAR_ONE
     if isinstance(value, (int, float, str, bytes, list, dict)):
         return not value
-    if isinstance(value, Optional):
-        return not value.present
     return False
 
 

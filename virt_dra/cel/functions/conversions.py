@@ -27,6 +27,14 @@ CONVERSIONS = frozenset(("bool", "bytes", "double", "duration", "int", "string",
 """Functions whose value for a literal Kubernetes computes while compiling: what fails there refuses the expression."""
 
 
+def _digits(text: str) -> int | None:
+    """The value of an optional sign and decimal digits; None if it has far too many."""
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    if len(digits) > 20:
+        return None
+    return -int(digits) if text.startswith("-") else int(digits)
+
+
 def _inconvertible(source: str, target: str) -> EvaluationError:
     return EvaluationError(f"type conversion error from '{source}' to '{target}'")
 
@@ -49,9 +57,10 @@ def to_int(value: Value) -> int:
             raise EvaluationError("integer overflow")
         return int(value)
     if isinstance(value, str):
-        if _SIGNED.fullmatch(value) is None or len(value) > 100 or not INT_MIN <= int(value) <= INT_MAX:
+        number = _digits(value) if _SIGNED.fullmatch(value) else None
+        if number is None or not INT_MIN <= number <= INT_MAX:
             raise _inconvertible("string", "int")
-        return int(value)
+        return number
     if isinstance(value, Timestamp):
         return value.nanoseconds // 10**9
     if isinstance(value, Duration):
@@ -70,9 +79,10 @@ def to_uint(value: Value) -> UInt:
             raise EvaluationError("unsigned integer overflow")
         return UInt(value)
     if isinstance(value, str):
-        if _UNSIGNED.fullmatch(value) is None or len(value) > 100 or int(value) > UINT_MAX:
+        number = _digits(value) if _UNSIGNED.fullmatch(value) else None
+        if number is None or number > UINT_MAX:
             raise _inconvertible("string", "uint")
-        return UInt(int(value))
+        return UInt(number)
     raise EvaluationError("no such overload")
 
 

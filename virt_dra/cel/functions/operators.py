@@ -6,7 +6,7 @@ import math
 from typing import TypeVar
 
 from virt_dra.cel.budget import Budget
-from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.errors import BudgetExceeded, EvaluationError
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.values import (
     COMPARISON_LIMIT,
@@ -280,7 +280,7 @@ def equals(budget: Budget, left: Value, right: Value) -> bool:
     same, compared = deep_equals(left, right)
     budget.spend(compared)
     if compared > COMPARISON_LIMIT:
-        raise EvaluationError("values are too large to compare")
+        raise BudgetExceeded("operation cancelled: values are too large to compare")
     return same
 
 
@@ -372,7 +372,7 @@ def optional_index(container: Value, index: Value) -> Optional:
     if isinstance(container, list):
         place = _position(container, index)
         return NONE if place is None else Optional(True, container[place])
-    raise EvaluationError("no such overload")
+    return NONE
 
 
 def index(container: Value, key: Value) -> Value:
@@ -383,4 +383,4 @@ def index(container: Value, key: Value) -> Value:
         return index_list(container, key)
     if isinstance(container, Optional):
         return optional_index(container, key)
-    raise EvaluationError("no such overload")
+    raise EvaluationError(f"no such key: {shown(key)}")
