@@ -62,7 +62,7 @@ def _resolve(
     known = known or recognised_claim_object(request.env, claims, claim, wanted, device)
     answer = from_environment(request.env, known, wanted) if known else None
     if answer is None:
-        where = f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID for claim {claim} request {wanted}"
+        where = f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID in metadata for claim {claim} request {wanted}"
         raise LauncherError(NO_ADDRESS, device, f"{where} ({nothing_found(claims, claim, known, wanted)})")
     return answer, ()
 
