@@ -24,7 +24,7 @@ from virt_dra.cluster.port import ApiError, Cluster
 from virt_dra.controllers import claims, device_resolution, device_status, launcher_pods, scheduler
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.published_devices import PublishedDevices
-from virt_dra.controllers.virtual_machines import instance_of
+from virt_dra.controllers.virtual_machines import instance_of, wants_instance
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator.outcome import ClaimOutcome, DeviceOutcome, Failure, Outcome, Step
 from webhooks.vmi import Verdict, review
@@ -88,7 +88,9 @@ def _traveller(sourced: Sourced[TypedObject]) -> _Traveller:
 async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
     subject = traveller.subject
     verdict = review(subject, gates)
-    traveller.outcome = replace(traveller.outcome, warnings=verdict.warnings)
+    stopped = isinstance(subject, VirtualMachine) and not wants_instance(subject)
+    notes = ("the VM is not to run now (spec.running, spec.runStrategy); this shows what starting it would do",) if stopped else ()
+    traveller.outcome = replace(traveller.outcome, warnings=(*verdict.warnings, *notes))
     if not verdict.allowed:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
         advice = _admission_advice(verdict, _gates_needed(_instance_spec(subject)) - gates.on)
@@ -236,6 +238,8 @@ def _why_not(node: NodeOutcome) -> list[str]:
 
 
 def _placement_advice(outcome: Unplaced) -> str:
+    if outcome.nodes and not any(node.explanation for node in outcome.nodes):
+        return "add or label a node so that the VM's nodeSelector, affinity and tolerations, and its allocated claims, admit it"
     if outcome.nodes:
         return "free a device, add a node that has one, or ask for less; the lines above say what refused each device"
     if "CEL" in outcome.message:

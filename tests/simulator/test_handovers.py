@@ -1,0 +1,154 @@
+"""The hand-overs on an embedded cluster: what stands in for a real cluster's agents, and what must be left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.documents import Source, Sourced
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.scheme import read_object
+from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.outcome import Step
+
+CLASS = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one"},
+    "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}},
+}
+
+
+def _slice(node: str, *addresses: str) -> dict[str, Any]:
+    devices = [
+        {"name": f"gpu-{n}", "attributes": {"resource.kubernetes.io/pciBusID": {"string": address}}} for n, address in enumerate(addresses)
+    ]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-gpus"}, "spec": spec}
+
+
+def _vmi(name: str = "vm", **spec: Any) -> dict[str, Any]:
+    claims = [{"name": "c", "resourceClaimTemplateName": "one"}]
+    domain = {"devices": {"gpus": [{"name": "g", "claimName": "c", "requestName": "gpu"}]}}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": name},
+        "spec": {"resourceClaims": claims, "domain": domain, **spec},
+    }
+
+
+def _run(*raw: dict[str, Any], **settings: Any) -> Ran:
+    inputs = [Sourced[TypedObject](read_object(obj), Source("input", line)) for line, obj in enumerate(raw, 1)]
+    return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, Settings(**settings), lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+
+
+def test_nodes_are_made_of_what_slices_name_and_labelled_as_virt_handler_would() -> None:
+    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+    (node,) = (obj for obj in ran.objects if isinstance(obj, Node))
+    assert (node.name, node.metadata.labels) == (
+        "a",
+        {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": "a"},
+    )
+    assert ran.ready
+
+
+def test_given_nodes_are_the_only_ones_and_keep_their_labels() -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "labels": {"kubevirt.io/schedulable": "false"}}}
+    ran = _run(CLASS, TEMPLATE, node, _slice("a", "0000:01:00.0"), _vmi())
+    (outcome,) = ran.outcomes
+    assert outcome.failure is not None
+    assert (outcome.failure.step, outcome.failure.message) == (
+        Step.PLACEMENT,
+        "0/1 nodes can allocate: 1 node(s) didn't match Pod's node affinity/selector",
+    )
+    assert outcome.failure.advice.startswith("add or label a node")
+
+
+def test_vms_compete_in_the_order_of_the_input() -> None:
+    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi("zebra"), _vmi("ant"))
+    assert [(outcome.name, outcome.ready) for outcome in ran.outcomes] == [("zebra", True), ("ant", False)]
+
+
+def test_claims_of_consumers_that_are_not_part_of_the_input_keep_their_devices() -> None:
+    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}]
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "other", "finalizers": ["resource.kubernetes.io/delete-protection"]},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
+        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]},
+    }
+    ran = _run(CLASS, TEMPLATE, claim, _slice("a", "0000:01:00.0", "0000:02:00.0"), _vmi())
+    assert ran.outcomes[0].devices[0].pci_address == "0000:02:00.0"
+    (kept,) = (obj for obj in ran.objects if isinstance(obj, ResourceClaim) and obj.name == "other")
+    assert kept.status.to_wire() == read_object(claim).to_wire()["status"]
+
+
+def test_a_vmi_that_a_vm_of_the_input_owns_is_driven_once() -> None:
+    vm = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm"}, "spec": {"running": False}}
+    vm["spec"]["template"] = {"spec": _vmi()["spec"]}  # type: ignore[index] # a nested dict
+    owned = _vmi()
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm", "uid": "u", "controller": True}
+    ]
+    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), vm, owned)
+    assert [(outcome.kind, outcome.ready, outcome.warnings) for outcome in ran.outcomes] == [
+        (
+            "VirtualMachine",
+            True,
+            ("the VM is not to run now (spec.running, spec.runStrategy); this shows what starting it would do",),
+        )
+    ]
+
+
+def test_status_and_server_set_metadata_of_another_life_are_not_used() -> None:
+    vmi = _vmi()
+    vmi["metadata"] |= {"uid": "old", "resourceVersion": "7", "finalizers": ["kubevirt.io/x"]}
+    known = {"name": "gpu-9", "resourceClaimName": "old", "attributes": {"pciAddress": "0000:ff:00.0"}}
+    vmi["status"] = {"phase": "Running", "deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": known}]}}
+    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), vmi)
+    assert ran.outcomes[0].devices[0].pci_address == "0000:01:00.0"
+
+
+def test_an_object_given_twice_is_told_and_the_first_one_used() -> None:
+    ran = _run(CLASS, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+    assert [refused.to_json() for refused in ran.refused] == [
+        {"source": "input:2", "message": "DeviceClass gpu is given twice; the first one is used"}
+    ]
+    assert ran.outcomes[0].ready
+    assert not ran.ready
+
+
+def test_objects_without_a_namespace_get_the_given_one() -> None:
+    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi(), namespace="team")
+    assert (ran.outcomes[0].namespace, ran.outcomes[0].ready) == ("team", True)
+
+
+def test_a_device_of_a_device_plugin_says_what_is_missing_here() -> None:
+    vmi = _vmi(domain={"devices": {"gpus": [{"name": "g", "deviceName": "nvidia.com/A100"}]}}, resourceClaims=[])
+    (outcome,) = _run(vmi).outcomes
+    assert outcome.failure is not None
+    assert (outcome.failure.step, outcome.failure.reason) == (Step.DOMAIN_XML, "CountMismatch")
+    assert "the embedded cluster does not have" in outcome.failure.advice
+
+
+@pytest.mark.parametrize(("version", "ready"), [("v1.9.2", True), ("v1.8.4", False), ("dev-build", True)])
+def test_the_kubevirt_object_tells_version_and_gates(version: str, ready: bool) -> None:
+    kubevirt = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
+        "spec": {},
+        "status": {"observedKubeVirtVersion": version},
+    }
+    ran = _run(kubevirt, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+    assert ran.outcomes[0].ready == ready
