@@ -12,19 +12,24 @@ from __future__ import annotations
 import copy
 import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
 
 from tests.api import test_names as texts
+from tests.api.random_objects import RANDOMS, random_object
+from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.scheme import read_object
+from virt_dra.api.scheme import KINDS, read_object
 from virt_dra.api.validation import (
     TOO_COMPLEX,
     ErrorType,
     FieldError,
     Rules,
+    admin_access,
     invalid_message,
     kind_with_group,
     validate_create,
@@ -132,6 +137,68 @@ def test_every_base_is_valid() -> None:
         if errors:
             refused[path.name] = [str(error) for error in errors]
     assert refused == {}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=25)
+@given(rng=RANDOMS)
+def test_any_object_gets_a_verdict_and_an_unchanged_one_a_yes(kind: type[TypedObject], rng: Random) -> None:
+    raw = random_object(kind, rng)
+    obj, other = read_object(raw), read_object(random_object(kind, rng))
+    for error in (*validate_create(obj), *validate_update(other, obj), *validate_status_update(other, obj)):
+        assert str(error).startswith(("metadata", "spec", "status"))
+    if not validate_create(obj) and obj.metadata.resource_version:
+        assert validate_update(obj, obj) == ()
+    assert type(apply_defaults(obj, "2026-01-01T00:00:00Z")) is kind
+
+
+# --- admin access -------------------------------------------------------------------------------------------------
+
+ADMIN_RULE = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+PERMITTED = {"resource.kubernetes.io/admin-access": "true"}
+
+
+def with_requests(kind: str, *admin: bool | None) -> TypedObject:
+    requests = [{"name": f"r{n}", "exactly": {"adminAccess": access}} for n, access in enumerate(admin)]
+    claim: Json = {"devices": {"requests": [{"name": "either", "firstAvailable": []}, *requests]}}
+    spec = {"spec": claim} if kind == "ResourceClaimTemplate" else claim
+    return read_object({"apiVersion": "resource.k8s.io/v1", "kind": kind, "spec": spec})
+
+
+def with_results(*admin: bool) -> TypedObject:
+    results = [{"request": "r", "adminAccess": access} for access in admin]
+    status = {"allocation": {"devices": {"results": results}}}
+    return read_object({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "status": status})
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "field"),
+    [
+        (with_requests("ResourceClaim", False, True, True), None, "spec.devices.requests[2].adminAccess"),
+        (with_requests("ResourceClaimTemplate", True), None, "spec.devices.requests[1].adminAccess"),
+        (with_results(False, True), with_results(), "status.allocation.devices.results[1].adminAccess"),
+    ],
+)
+def test_admin_access_needs_the_namespaces_label(new: TypedObject, old: TypedObject | None, field: str) -> None:
+    refusal = (FieldError(ErrorType.FORBIDDEN, field, "", ADMIN_RULE),)
+    assert admin_access(new, old, {}) == refusal
+    assert admin_access(new, old, {"resource.kubernetes.io/admin-access": "True"}) == refusal
+    assert admin_access(new, old, PERMITTED) == ()
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (with_requests("ResourceClaim", False, None), None),
+        (with_requests("ResourceClaimTemplate", None), None),
+        (with_requests("ResourceClaimTemplate", True), with_requests("ResourceClaimTemplate", True)),
+        (with_results(False), with_results()),
+        (with_results(True, True), with_results(True)),
+        (read_object({"apiVersion": "v1", "kind": "Pod"}), None),
+    ],
+)
+def test_nothing_else_needs_it(new: TypedObject, old: TypedObject | None) -> None:
+    assert admin_access(new, old, {}) == ()
 
 
 # --- the errors themselves ----------------------------------------------------------------------------------------

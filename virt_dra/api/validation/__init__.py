@@ -9,8 +9,8 @@ checked; beyond that ResourceClaim, ResourceClaimTemplate, ResourceSlice, Device
 ResourcePoolStatusRequest whole, and of a Pod ``spec.resourceClaims``, ``resources.claims`` and ``status.resourceClaimStatuses``.
 No other field of another kind is looked at.
 
-Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Rules that need another object (the admin
-access label of a namespace, A-22.10) or the writer's rights (C-13.6) are not here.
+Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Admin access needs the namespace's labels
+and so is a check of its own, :func:`admin_access` (A-22.10). The writer's rights (C-13.6) are not looked at.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from virt_dra.api.validation import claim_status, claims, classes, metadata, pods, pool_requests, slices, taint_rules
+from virt_dra.api.validation.admin_access import admin_access
 from virt_dra.api.validation.field_errors import Errors, ErrorType, FieldError, invalid_message
 from virt_dra.api.validation.rules import DEFAULT_RULES, TOO_COMPLEX, ExpressionCheck, Rules
 
@@ -37,6 +38,7 @@ __all__ = [
     "ExpressionCheck",
     "FieldError",
     "Rules",
+    "admin_access",
     "invalid_message",
     "kind_with_group",
     "validate_create",

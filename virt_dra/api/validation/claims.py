@@ -160,12 +160,13 @@ def _constrained_attributes(constraints: tuple[DeviceConstraint, ...]) -> Mappin
 
 def _constraint(constraint: DeviceConstraint, path: str, names: RequestNames) -> Errors:
     yield from request_references(constraint.requests, f"{path}.requests", names)
-    if constraint.match_attribute is not None:
-        # Both kinds in one constraint are accepted; only matchAttribute is then looked at (C-14.1, AC-5).
-        yield from fully_qualified_name(constraint.match_attribute, f"{path}.matchAttribute")
-    elif constraint.distinct_attribute is not None:
-        yield from fully_qualified_name(constraint.distinct_attribute, f"{path}.distinctAttribute")
-    else:
+    match, distinct = constraint.match_attribute, constraint.distinct_attribute
+    # Both kinds in one constraint are accepted (C-14.1, AC-5).
+    if match is not None:
+        yield from fully_qualified_name(match, f"{path}.matchAttribute")
+    if distinct is not None:
+        yield from fully_qualified_name(distinct, f"{path}.distinctAttribute")
+    if match is None and distinct is None:
         # The wording is Kubernetes', although nothing is set here.
         yield required(path, 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set')
 

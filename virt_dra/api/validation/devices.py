@@ -231,7 +231,12 @@ def _node_allocatable(resource: str, entry: NodeAllocatableResource, capacities:
 
 
 def _mapping(mapping: NodeAllocatableMapping, capacities: Mapping[str, object], path: str) -> Errors:
+    """By a capacity or by the device, not both (declarative union in the Go types)."""
     key, multiplier = mapping.capacity_key, mapping.capacity_multiplier
+    if key is None and mapping.device_multiplier is None:
+        yield invalid(path, "", "must specify one of: `capacityKey`, `deviceMultiplier`")
+    elif key is not None and mapping.device_multiplier is not None:
+        yield invalid(path, "{capacityKey, deviceMultiplier}", "must specify exactly one of: `capacityKey`, `deviceMultiplier`")
     if key is None and multiplier is not None:
         yield required(f"{path}.capacityKey", "capacityKey is required when capacityMultiplier is set")
     elif key == "":

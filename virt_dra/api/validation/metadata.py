@@ -72,12 +72,12 @@ def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) 
 
 
 def of_template(meta: ObjectMeta, path: str) -> Errors:
-    """The metadata that a template's objects get: labels and annotations, nothing else."""
+    """The metadata that a template's objects get: labels and annotations, nothing else that we know."""
     yield from annotation_map(meta.annotations, f"{path}.annotations")
     yield from label_map(meta.labels, f"{path}.labels")
-    for field, value in meta.to_wire().items():
-        if field not in ("labels", "annotations") and value not in (None, "", 0, [], {}):
-            yield forbidden(f"{path}.{field}", "cannot be set")
+    for name, field in ObjectMeta.model_fields.items():
+        if name not in ("labels", "annotations") and getattr(meta, name):
+            yield forbidden(f"{path}.{field.alias}", "cannot be set")
 
 
 def label_map(values: Mapping[str, str], path: str) -> Errors:
