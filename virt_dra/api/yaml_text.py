@@ -256,6 +256,10 @@ def _hint(problem: str) -> str:
         return "; indent with spaces, not tabs, and quote text that begins with a special character"
     if "mapping values are not allowed" in problem:
         return '; check the indentation, and quote text that contains ": "'
+    if problem.startswith("did not find expected"):
+        return "; check brackets, quotes and indentation here and above"
+    if "unexpected end of stream" in problem:
+        return "; a quote is never closed"
     if "could not find expected ':'" in problem:
         return "; check the indentation, and that each key ends with a colon"
     return ""

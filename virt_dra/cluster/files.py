@@ -63,9 +63,12 @@ def _found(path: str, stdin: BinaryIO | None) -> Iterator[tuple[str, bool] | Pro
     if path == STDIN:
         yield path, True
         return
+    if "\0" in path:
+        yield _problem(path, "a file name can't contain a NUL character")
+        return
     try:
         folder = Path(path).is_dir()
-    except (OSError, ValueError) as error:
+    except OSError as error:
         yield _problem(path, _reason(error))
         return
     if not folder:
