@@ -5,7 +5,6 @@ The binding has no wheels, so it is an extra: ``pip install 'virt-dra[libvirt]'`
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,7 +35,7 @@ def undefine(name: str, uri: str = DEFAULT_URI) -> None:
 @contextmanager
 def _connection(uri: str) -> Iterator[Any]:  # Any: the binding publishes no types
     try:
-        libvirt = importlib.import_module("libvirt")
+        import libvirt
     except ImportError as error:
         message = f"libvirt's Python binding is not installed ({error}); install it with: pip install 'virt-dra[libvirt]'"
         raise LauncherError(LIBVIRT_UNAVAILABLE, uri, message) from None
