@@ -31,7 +31,7 @@ SPECS: dict[str, Json] = {
         "domain": {
             "devices": {
                 "disks": [
-                    {"name": "root", "disk": {"bus": "virtio"}, "bootOrder": 2},
+                    {"name": "system", "disk": {"bus": "virtio"}, "bootOrder": 2},
                     {"name": "data"},
                     {"name": "iso", "cdrom": {}, "bootOrder": 1},
                     {"name": "raw", "lun": {"bus": "scsi"}},
