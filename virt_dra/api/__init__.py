@@ -1,8 +1,9 @@
 """Wire types and everything that follows from the API alone: the lowest layer.
 
-    wire, meta, quantity            what every type is made of
+    wire, meta, quantity, semver    what every type is made of
     core_v1, resource_v1, kubevirt_v1   the types, with every field; shapes only
     scheme                          which class reads which kind; the one way from JSON to a typed object
+    documents                       YAML and JSON text -> objects with their place (yaml_*, json_text: its parts)
     conversion                      older API versions -> v1 and back
     defaults                        what an API server implies
     names, validation               what it refuses, in its words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from virt_dra.api.names import LABEL_MAX, byte_length
@@ -19,6 +18,7 @@ from virt_dra.api.resource_v1 import (
     NodeAllocatableOverhead,
     NodeAllocatableResource,
 )
+from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.api.validation.capacity_policy import capacity
 from virt_dra.api.validation.device_operations import binding_conditions
 from virt_dra.api.validation.field_errors import Errors, invalid, not_found, required, too_long
@@ -44,15 +44,6 @@ ATTRIBUTE_TEXT_MAX = 64
 CONSUMPTIONS_MAX = 2
 COUNTERS_MAX = 32
 COMPATIBILITY_GROUPS_MAX = 2
-
-_NUMBER = r"(0|[1-9]\d*)"
-_PRERELEASE = rf"({_NUMBER}|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
-_BUILD = r"[0-9a-zA-Z-]+"
-_SEMVER = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRERELEASE}(\.{_PRERELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?",
-    re.ASCII,
-)
-"""Strict semantic versions: no leading ``v``, no leading zeros, three numbers."""
 
 _ONE_PLACE = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "
@@ -150,10 +141,12 @@ def _text(text: str, path: str) -> Errors:
 
 
 def _version(text: str, path: str) -> Errors:
-    # Longer texts can't pass; not matching them keeps the pattern away from megabytes.
     if byte_length(text) > ATTRIBUTE_TEXT_MAX:
         yield too_long(path, ATTRIBUTE_TEXT_MAX)
-    elif not _SEMVER.fullmatch(text):
+        return
+    try:
+        SemVer.parse(text)
+    except SemVerError:
         yield invalid(path, text, "must be a string compatible with semver.org spec 2.0.0")
 
 
