@@ -34,6 +34,9 @@ Compiled = Callable[[Mapping[str, Value], Budget], Value]
 _FAILURES = (EvaluationError, KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
 """What generated code and library functions may raise; anything but an EvaluationError means that a value's type did not fit."""
 
+_UNUSED = Budget(0)
+"""For programs that take no steps worth counting; spending any of it is a defect that shows at once."""
+
 _NATIVE = frozenset((BOOL, INT, UINT, DOUBLE, STRING, BYTES))
 _ORDERED = _NATIVE | {TIMESTAMP, DURATION}
 _COMPARISONS = {"_==_": "==", "_!=_": "!=", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
@@ -55,12 +58,13 @@ class Program:
     _root: Node
     _environment: Environment
     _plain: Compiled
+    _budgeted: bool
     _careful: Compiled | None = None
 
     def evaluate(self, variables: Mapping[str, Value]) -> Value:
         """The value for these variables (missing ones fail where they are used). Raises EvaluationError."""
         try:
-            return self._plain(variables, Budget())
+            return self._plain(variables, Budget() if self._budgeted else _UNUSED)
         except BudgetExceeded:
             raise
         except _FAILURES:
@@ -81,8 +85,9 @@ class Program:
 
 def compile_tree(expression: str, root: Node, environment: Environment) -> Program:
     """Compile a tree that was checked without issues."""
-    plain = _Emitter(environment, careful=False).function(root)
-    return Program(expression, root.type, root, environment, plain)
+    emitter = _Emitter(environment, careful=False)
+    plain = emitter.function(root)
+    return Program(expression, root.type, root, environment, plain, emitter.budgeted)
 
 
 class _Emitter:
@@ -94,6 +99,8 @@ class _Emitter:
         self._functions: list[str] = []
         self._scope: list[Variable] = []
         self._lazy: set[int] = set()
+        self.budgeted = False
+        """Whether the function made uses its budget."""
 
     def function(self, root: Node) -> Compiled:
         code: Code = run(self._emit(root))
@@ -229,9 +236,14 @@ class _Emitter:
         arguments = ", ".join(code.text for code in codes)
         overloads = [overload for overload in node.overloads if overload.implementation is not None]
         if len(node.overloads) == 1 and all(map(_settled, node.overloads[0].params, types)):
+            folded = _folded(node, overloads[0])
+            if folded is not None:
+                return Code(self._constant(folded))
+            self.budgeted |= overloads[0].budget
             budget = "b, " if overloads[0].budget else ""
             return Code(f"{self._implementation(overloads[0])}({budget}{arguments})", depth)
         member = node.target is not None
+        self.budgeted = True
         return Code(f"dispatch(b, {node.function!a}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
 
     def _operator(self, function: str, types: list[Type], codes: list[Code]) -> str | None:
@@ -286,6 +298,7 @@ class _Emitter:
         return Code(f"lambda {', '.join(f'v{variable.slot}' for variable in variables)}: {code.text}", code.depth + 1)
 
     def _comprehension(self, node: Comprehension) -> Step[Code]:
+        self.budgeted = True
         over: Code = yield self._emit(node.range)
         variables = [node.variable] if node.second is None else [node.variable, node.second]
         predicate = node.macro in ("all", "exists", "exists_one", "filter")
@@ -316,6 +329,22 @@ class _Emitter:
         body: Code = yield self._in_scope([node.variable], node.body)
         name = "optional_flat_map" if node.flat else "optional_map"
         return Code(f"{name}({target.text}, {body.text})", max(target.depth, body.depth) + 1)
+
+
+_FOLDABLE = frozenset(("quantity", "semver", "duration", "timestamp", "ip", "cidr"))
+
+
+def _folded(node: Call, overload: Overload) -> Value:
+    """The value of a constructor applied to literals; None if it isn't one, or fails, which is then left to the evaluation."""
+    if node.function not in _FOLDABLE or overload.implementation is None or overload.budget:
+        return None
+    values = [argument.value for argument in node.args if isinstance(argument, Literal)]
+    if node.target is not None or len(values) != len(node.args):
+        return None
+    try:
+        return overload.implementation(*values)
+    except EvaluationError:
+        return None
 
 
 def _settled(param: Type, given: Type) -> bool:
