@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.cluster.contract import (
     RUN_LABEL,
     claim,
@@ -20,11 +18,13 @@ from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownOb
 from virt_dra.api.resource_v1 import (
     AllocatedDeviceStatus,
     AllocationResult,
+    CELDeviceSelector,
     DeviceAllocationResult,
     DeviceClass,
     DeviceClassSpec,
     DeviceRequest,
     DeviceRequestAllocationResult,
+    DeviceSelector,
     DeviceTaint,
     DeviceTaintRule,
     DeviceTaintRuleSpec,
@@ -122,6 +122,17 @@ async def test_create_reports_every_fault_at_once(cluster: Cluster, namespace: s
         ("spec.devices.requests[1]", "FieldValueDuplicate"),
     ]
     assert str(error).startswith('ResourceClaim.resource.k8s.io "c" is invalid: [spec.devices.requests[0]: Required value: exactly one of ')
+
+
+@contract
+async def test_create_compiles_selectors(cluster: Cluster, namespace: str) -> None:
+    selector = DeviceSelector(cel=CELDeviceSelector(expression="device.drive == 'd'"))
+    broken = device_class(namespace, "d").with_(spec=DeviceClassSpec(selectors=(selector,)))
+    error = await refusal(Invalid, cluster.create(broken))
+    assert [(cause.field, cause.reason) for cause in error.causes] == [("spec.selectors[0].cel.expression", "FieldValueInvalid")]
+    assert error.causes[0].message.startswith(
+        "Invalid value: \"device.drive == 'd'\": compilation failed: ERROR: <input>:1:7: undefined field 'drive'"
+    )
 
 
 @contract
@@ -549,15 +560,10 @@ async def test_a_namespace_goes_with_its_content(cluster: Cluster, namespace: st
     await delete_whatever_finalizers(cluster, held)
 
     async def the_namespace_is_gone() -> None:
-        with pytest.raises(NotFound):
-            await cluster.get(Namespace, doomed)
+        assert doomed not in [obj.name for obj in (await cluster.list(Namespace)).items]
 
-    async def asserted() -> None:
-        names = [obj.name for obj in (await cluster.list(Namespace)).items]
-        assert doomed not in names
-
-    await eventually(asserted)
-    await the_namespace_is_gone()
+    await eventually(the_namespace_is_gone)
+    await refusal(NotFound, cluster.get(Namespace, doomed))
 
 
 @contract

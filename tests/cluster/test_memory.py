@@ -263,6 +263,14 @@ async def test_a_patch_cannot_make_another_object() -> None:
     assert cluster.snapshot() == (created,)
 
 
+@scenario
+async def test_text_that_is_no_unicode_is_kept() -> None:
+    cluster = MemoryCluster.deterministic()
+    raw = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "\ud800"}}
+    await cluster.create(read_object(raw))
+    assert (await cluster.get(unknown_kind("v1", "ConfigMap"), "m")).to_wire()["data"] == {"a": "\ud800"}
+
+
 # --- admission ------------------------------------------------------------------------------------------------------
 
 

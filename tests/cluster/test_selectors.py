@@ -80,6 +80,7 @@ def test_field_selectors(obj: TypedObject, selector: str, *, matches: bool) -> N
     ("selector", "message"),
     [
         ("metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
+        ("=a,bc", "invalid selector: '=a,bc'; can't understand 'bc'"),
         ("metadata.name=a,b", "invalid selector: 'metadata.name=a,b'; can't understand 'b'"),
         (r"metadata.name=a\b", r"invalid field selector: invalid escape sequence: \b"),
         ("metadata.name=a\\", "invalid field selector: invalid escape sequence: \\"),

@@ -1,4 +1,4 @@
-"""The default admission: the defaults and the validation of :mod:`virt_dra.api`."""
+"""The default admission: the defaults and the validation of :mod:`virt_dra.api`, with selectors compiled by :mod:`virt_dra.cel`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.validation import DEFAULT_RULES, FieldError, Rules, validate_create, validate_status_update, validate_update
+from virt_dra.api.validation import FieldError, Rules, validate_create, validate_status_update, validate_update
+from virt_dra.cel import CompileError, compile_selector
 from virt_dra.cluster.port import Cause
+
+
+def selector_fault(expression: str) -> str | None:
+    """What keeps a selector from compiling, in the API server's words (C-14.1)."""
+    try:
+        compile_selector(expression)
+    except CompileError as error:
+        return str(error)
+    return None
+
+
+COMPILED = Rules(check_selector=selector_fault)
 
 
 class KindRules:
@@ -16,7 +29,7 @@ class KindRules:
     ``rules`` tell what lies above validation: compilers of expressions, feature gates.
     """
 
-    def __init__(self, rules: Rules = DEFAULT_RULES) -> None:
+    def __init__(self, rules: Rules = COMPILED) -> None:
         self._rules = rules
 
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:

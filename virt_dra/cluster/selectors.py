@@ -236,17 +236,23 @@ _FieldTable = Mapping[str, Callable[[TypedObject], str]]
 
 def parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
     """Raises :class:`BadRequest`, also for a field by which this resource can't be selected."""
+    parts = sorted(filter(None, _split_terms(text)))
+    read = [_read_term(part, text) for part in parts]
     table, refusal = _selectable(resource)
     terms: list[FieldTerm] = []
-    for part in sorted(filter(None, _split_terms(text))):
-        found = re.search(r"!=|==|=", part)
-        if found is None:
-            raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
-        path, value = part[: found.start()], _unescaped(part[found.end() :])
+    for path, value, equal in read:
         if path not in table:
             raise BadRequest(refusal(path))
-        terms.append(FieldTerm(table[path], value, equal=found.group() != "!="))
+        terms.append(FieldTerm(table[path], value, equal))
     return tuple(terms)
+
+
+def _read_term(part: str, text: str) -> tuple[str, str, bool]:
+    """Path, value and whether they shall be equal."""
+    found = re.search(r"!=|==|=", part)
+    if found is None:
+        raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
+    return part[: found.start()], _unescaped(part[found.end() :]), found.group() != "!="
 
 
 def _split_terms(text: str) -> list[str]:
