@@ -246,6 +246,7 @@ def test_text_is_quoted_as_go_does(text: str, literal: str) -> None:
 
 
 def test_values_are_shown_as_compact_json() -> None:
+    assert rendered({"b": ["\ud800", 1.5], "a": None}) == r'{"a":null,"b":["\ud800",1.5]}'
     assert rendered(read_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})) == (
         '{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}'
     )

@@ -112,6 +112,7 @@ def rendered(value: object) -> str:
     if isinstance(value, Quantity):
         return quoted(str(value))
     plain = json.dumps(_as_json(value), ensure_ascii=False, separators=(",", ":"))
+    plain = plain.encode("utf-8", "backslashreplace").decode()  # lone surrogates could not be printed
     # Go's encoder writes these so that the text is safe inside HTML and JavaScript.
     return plain.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
