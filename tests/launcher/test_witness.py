@@ -20,5 +20,5 @@ def test_missing_tools_skip_with_advice_and_fail_in_ci(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("libvirt")
 @pytest.mark.parametrize("uri", libvirt_witness.URIS)
 def test_a_domain_that_libvirt_refuses_is_no_silent_success(uri: str) -> None:
-    with pytest.raises(libvirt_witness.Refused, match="missing|unknown|could not"):
+    with pytest.raises(libvirt_witness.Refused, match=r"missing|unknown|could not"):
         libvirt_witness.define("<domain type='kvm'><uuid>8a05ad83-3472-497d-8631-8142f31460e8</uuid></domain>", uri)
