@@ -25,5 +25,5 @@ if [ ! -x .venv/bin/python ]; then
   .venv/bin/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=24'
 fi
 echo "setup: installing virt-dra${extras:+ with [$extras]}"
-.venv/bin/python -m pip --quiet --disable-pip-version-check install --editable ".${extras:+[$extras]}"
+PYTHONWARNINGS=ignore .venv/bin/python -m pip --quiet --disable-pip-version-check install --editable ".${extras:+[$extras]}"
 touch "$stamp"
