@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -121,6 +122,14 @@ class Filter(Refuses, Protocol):
     def admits(self, request: Request, device: Device) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Upcoming:
+    """What the search has still to fill: the requests (every alternative) and whether one of them could ever take a device."""
+
+    requests: tuple[Request, ...]
+    wants: Callable[[Device], bool]
+
+
 class Check(Refuses, Protocol):
     """A test that remembers what was added. A refusing ``add`` has changed nothing; ``remove`` undoes the last ``add`` (A-10.5).
 
@@ -133,3 +142,7 @@ class Check(Refuses, Protocol):
     def add(self, request: Request, device: Device) -> bool: ...
 
     def remove(self, request: Request, device: Device) -> None: ...
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        """Whatever of its memory can still influence an answer to the upcoming requests; equal states answer alike. None if nothing
+        of the past matters; a state other than None never makes anything possible that None forbids."""

@@ -4,24 +4,33 @@ It knows slots, filters and checks, and nothing about what they mean. Where the 
 each frame is one choice that can still be changed. Two answers travel down that stack: NO, and TOO_MANY (the claim would exceed its
 32 devices, so other devices of the same size can't help and only a smaller alternative can).
 
-Two things are left out that can't change the answer:
+Four things are left out that can't change the answer, nor which error is met:
+* a request is not entered again in a state in which it failed before (`Check.state` says what still matters of the past);
+* a request that fails with nothing of the past to blame fails always: then the whole search is over, provided that no selector fails
+  and nothing remains whose refusal would have to be reported (AC-8);
 * after a failure, a request that has fewer possible devices left than open slots is given up at once (its combinations all fail);
 * the work is bounded by a step budget instead of a deadline, so that the outcome doesn't depend on the machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
+from itertools import product
 from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.errors import FatalError, StepLimitExceeded
-from virt_dra.allocator.model import RESULT_LIMIT, Check, Choice, ClaimPlan, Device, Filter, Request, RequestPlan, Slots
+from virt_dra.allocator.model import RESULT_LIMIT, Check, Choice, ClaimPlan, Device, Filter, Request, RequestPlan, Slots, Upcoming
 from virt_dra.allocator.observer import Observer
 
 DEFAULT_STEP_LIMIT = 1_000_000
 """Steps (one device looked at, or one slot entered) before an attempt on one node is cut off: about a second or two."""
+
+
+_REMEMBERED_FAILURES = 100_000
+"""Bounds the memory of one attempt; beyond it failures are found again."""
 
 
 class Outcome(Enum):
@@ -43,9 +52,19 @@ class Enter(NamedTuple):
 Step = Enter | Outcome
 
 
+class _State(NamedTuple):
+    claim: int
+    request: int
+    held: int
+    checks: tuple[Hashable, ...]
+
+
 class Frame(Protocol):
     def resume(self, outcome: Outcome) -> Step:
         """Everything after this choice failed: change it, or leave the stack and pass the failure on."""
+
+    def abandon(self) -> None:
+        """Take back the choice; the search is over."""
 
 
 class Search:
@@ -58,10 +77,14 @@ class Search:
         filters: Sequence[Filter],
         fixed_filters: Sequence[Filter],
         checks: Sequence[Sequence[Check]],
+        possible: Callable[[Request, Device], bool],
         observer: Observer,
         step_limit: int = DEFAULT_STEP_LIMIT,
     ) -> None:
-        """``checks`` has one sequence per claim; ``fixed_filters`` apply to requests whose devices are given (mode All)."""
+        """``checks`` has one sequence per claim; ``fixed_filters`` apply to requests whose devices are given (mode All).
+
+        ``possible``: False only for devices that a request can never take, whatever else is chosen.
+        """
         self.devices = devices
         self.filters = filters
         self.observer = observer
@@ -75,6 +98,10 @@ class Search:
         self._checks = checks
         self._step_limit = step_limit
         self._frames: list[Frame] = []
+        self._possible = possible
+        self._failures: dict[_State, Outcome] = {}
+        self._hopeless = False
+        self._upcoming: dict[tuple[int, int], Upcoming] = {}
 
     def run(self) -> bool:
         """Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`."""
@@ -87,6 +114,11 @@ class Search:
                 return True
             elif not self._frames:
                 return False
+            elif self._hopeless:
+                while self._frames:
+                    self._frames.pop().abandon()
+                self.selected.clear()
+                return False
             else:
                 step = self._frames[-1].resume(step)
 
@@ -98,6 +130,11 @@ class Search:
             return self.push(_ClaimEnd(self), Enter(at.claim + 1, 0))
         plan = requests[at.request]
         if at.alternative < 0:
+            if self._failures:
+                known = self._failures.get(self._state(at))
+                if known is not None:
+                    return known
+            self._frames.append(_Remember(self, at))
             if plan.prioritized:
                 frame = _Alternatives(self, at, plan)
                 self._frames.append(frame)
@@ -129,6 +166,56 @@ class Search:
                 self.refused_constraint = (request, device)
             return Outcome.NO
         return self.push(_Fixed(self, request, device), at._replace(slot=at.slot + 1, start=0))
+
+    def _state(self, at: Enter) -> _State:
+        """All that decides whether the search can succeed from the beginning of this request on."""
+        upcoming = self._upcoming.get((at.claim, at.request))
+        if upcoming is None:
+            upcoming = self._upcoming[at.claim, at.request] = self._upcoming_at(at)
+        states = tuple(check.state(upcoming) for check in self._checks[at.claim])
+        return _State(at.claim, at.request, len(self.chosen[at.claim]), states)
+
+    def _upcoming_at(self, at: Enter) -> Upcoming:
+        rest = [plan for i, claim in enumerate(self._claims[at.claim :]) for plan in claim.requests[at.request if i == 0 else 0 :]]
+        requests = tuple(slots.request for plan in rest for slots in plan.alternatives)
+        wanted: dict[Device, bool] = {}
+
+        def wants(device: Device) -> bool:
+            known = wanted.get(device)
+            if known is None:
+                known = wanted[device] = any(self._possible(request, device) for request in requests)
+            return known
+
+        return Upcoming(requests, wants)
+
+    def remember(self, at: Enter, outcome: Outcome) -> None:
+        """From here on the search failed. Everything after it is undone, so the state is the one it was entered with."""
+        state = self._state(at)
+        if len(self._failures) < _REMEMBERED_FAILURES:
+            self._failures[state] = outcome
+        if outcome is Outcome.NO and all(each is None for each in state.checks) and self._has_room(at) and self._unblemished:
+            self._hopeless = True
+
+    def _has_room(self, at: Enter) -> bool:
+        """Whether the limit of a claim played no part, so that devices of earlier requests aren't to blame through it either."""
+        rest = self._claims[at.claim].requests[at.request :]
+        held = len(self.chosen[at.claim])
+        return held == 0 or held + sum(max(slots.count for slots in plan.alternatives) for plan in rest) <= RESULT_LIMIT
+
+    @cached_property
+    def _unblemished(self) -> bool:
+        """Whether ending early can hide nothing: no All request, whose refusals count, and no device that is an error to some request."""
+        slots = [slots for claim in self._claims for plan in claim.requests for slots in plan.alternatives]
+        if any(each.fixed is not None for each in slots):
+            return False
+        try:
+            for each, device in product(slots, self.devices):
+                self.spend(1)
+                for test in self.filters:
+                    test.admits(each.request, device)
+        except FatalError:
+            return False
+        return True
 
     def push(self, frame: Frame, step: Step) -> Step:
         self._frames.append(frame)
@@ -173,6 +260,21 @@ class Search:
 
 
 @dataclass(slots=True)
+class _Remember:
+    """Below everything that follows the beginning of a request: notes its failure."""
+
+    search: Search
+    at: Enter
+
+    def resume(self, outcome: Outcome) -> Step:
+        self.search.remember(self.at, outcome)
+        return self.search.leave(outcome)
+
+    def abandon(self) -> None:
+        """Holds nothing."""
+
+
+@dataclass(slots=True)
 class _ClaimEnd:
     """Between two claims. The limit is per claim, so TOO_MANY of a later claim is a plain NO for this one (A-7.2)."""
 
@@ -180,6 +282,9 @@ class _ClaimEnd:
 
     def resume(self, outcome: Outcome) -> Step:
         return self.search.leave(Outcome.NO)
+
+    def abandon(self) -> None:
+        """Holds nothing."""
 
 
 @dataclass(slots=True)
@@ -205,6 +310,9 @@ class _Alternatives:
         self.only_too_many = self.only_too_many and outcome is Outcome.TOO_MANY
         return self.advance()
 
+    def abandon(self) -> None:
+        """Holds nothing."""
+
 
 @dataclass(slots=True)
 class _Fixed:
@@ -215,8 +323,11 @@ class _Fixed:
     device: Device
 
     def resume(self, outcome: Outcome) -> Step:
-        self.search.unplace(self.request, self.device)
+        self.abandon()
         return self.search.leave(outcome)
+
+    def abandon(self) -> None:
+        self.search.unplace(self.request, self.device)
 
 
 class _Scan:
@@ -246,14 +357,18 @@ class _Scan:
         return search.leave(Outcome.NO)
 
     def resume(self, outcome: Outcome) -> Step:
-        if self._placed is None:
-            raise AssertionError("a scan is resumed only after it placed a device")
-        self._search.unplace(self._request, self._placed)
+        self.abandon()
         if outcome is Outcome.TOO_MANY:
             return self._search.leave(outcome)  # no other device of this request can help
         if not self._enough_left():
             return self._search.leave(Outcome.NO)
         return self.advance()
+
+    def abandon(self) -> None:
+        if self._placed is None:
+            raise AssertionError("only a scan that placed a device stays on the stack")
+        self._search.unplace(self._request, self._placed)
+        self._placed = None
 
     def _enough_left(self) -> bool:
         """Whether as many devices as there are open slots may still come. A selector that fails counts: its error must surface."""

@@ -77,7 +77,8 @@ class Snapshot:
         ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off. ``compile_selector``
         replaces the CEL engine. Never fails: nothing is validated before a node is tried (A-1.1).
         """
-        inventory = Inventory(tuple(with_rules(slices, taint_rules)), {c.name: c for c in classes}, compile_selector or cel_engine.compile_selector)
+        tainted = tuple(with_rules(slices, taint_rules))
+        inventory = Inventory(tainted, {each.name: each for each in classes}, compile_selector or cel_engine.compile_selector)
         return cls(inventory).with_allocation(*(claim.status.allocation for claim in claims if claim.status.allocation is not None))
 
     def with_allocation(self, *allocations: AllocationResult) -> Snapshot:

@@ -34,6 +34,7 @@ class FeatureTable:
         unsupported = Unsupported(features)
         self._features = features
         self._in_use = in_use
+        self._selectors = selectors
         self._selectable: tuple[Filter, ...] = (BindingConditions(features), selectors, PerDeviceNodes(pools, node))
         self.filters: tuple[Filter, ...] = (in_use, *self._selectable, unsupported)
         """Asked of every candidate of an ExactCount request; "in use" first because it is cheap (A-7.2)."""
@@ -43,6 +44,10 @@ class FeatureTable:
     def selectable(self, request: Request, device: Device) -> bool:
         """Whether the device matches the request, whatever is in use (A-8). Raises FatalError."""
         return all(each.admits(request, device) for each in self._selectable)
+
+    def possible(self, request: Request, device: Device) -> bool:
+        """Whether the device could ever matter to the request: its selectors are true, or fail, which must surface."""
+        return self._selectors.matches(request, device) is not False
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
         """The stateful part for one claim, in the order of A-10. Constraints with both kinds apply both (AC-5)."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from virt_dra.allocator.features.attributes import MISSING, Values, applies, find, values_of
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
 
 REPEATED = "AttributeNotDistinct"
 """A device chosen before has the same value."""
@@ -31,6 +33,10 @@ class DistinctAttribute:
     def remove(self, request: Request, device: Device) -> None:
         if applies(self._requests, request):
             self._seen.pop()
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        matters = self._seen and any(applies(self._requests, request) for request in upcoming.requests)
+        return frozenset(values for _, values in self._seen) if matters else None
 
     def _values(self, device: Device) -> Values | None:
         attribute = find(device, self._name)

@@ -6,11 +6,11 @@ adds: devices taken by normal requests block every normal request; devices of ad
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
     from virt_dra.allocator.snapshot import Snapshot
@@ -64,6 +64,12 @@ class InUse:
             del self._taken[device]
         if self._of_claim.get((request.claim_index, device)) is request:
             del self._of_claim[request.claim_index, device]
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        claims = {request.claim_index for request in upcoming.requests if request.admin_access}
+        marks = frozenset(mark for mark in self._of_claim if mark[0] in claims and upcoming.wants(mark[1])) if claims else frozenset()
+        taken = frozenset(device for device in self._taken if upcoming.wants(device))
+        return (taken, marks) if taken or marks else None
 
     def explain(self, request: Request, device: Device) -> Rejection:
         holder = self._taken.get(device) or self._of_claim.get((request.claim_index, device))

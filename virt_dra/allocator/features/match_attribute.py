@@ -5,9 +5,11 @@ The common values so far are a stack with one entry per device, so that undo res
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from virt_dra.allocator.features.attributes import MISSING, Values, applies, find, values_of
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
 
 DIFFERS = "AttributeDiffers"
 """The device's value is not the one that the devices chosen before have in common."""
@@ -40,6 +42,10 @@ class MatchAttribute:
     def remove(self, request: Request, device: Device) -> None:
         if applies(self._requests, request):
             self._common.pop()
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        matters = self._common and any(applies(self._requests, request) for request in upcoming.requests)
+        return self._common[-1] if matters else None
 
     def _values(self, device: Device) -> Values | None:
         attribute = find(device, self._name)

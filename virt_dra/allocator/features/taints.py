@@ -5,9 +5,9 @@ Off: taints are ignored; tolerations still appear in results. Existing allocatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
-from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
 from virt_dra.api import resource_v1
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, DeviceToleration, ResourceSlice
 
@@ -26,6 +26,9 @@ class Taints:
 
     def remove(self, request: Request, device: Device) -> None:
         """Taints keep no state."""
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        return None
 
     def explain(self, request: Request, device: Device) -> Rejection:
         taint = _untolerated(request, device.published.taints)

@@ -1,0 +1,87 @@
+"""core/v1 node selectors (A-4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.allocator import build
+from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, matches_selector
+from virt_dra.api.core_v1 import NodeSelector
+
+NODE = build.node({"name": "n1", "labels": {"zone": "a", "cores": "8", "empty": ""}})
+
+
+def selector(*terms: dict[str, Any]) -> NodeSelector:
+    return NodeSelector.from_wire({"nodeSelectorTerms": list(terms)})
+
+
+def label(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def name(operator: str, *values: str, key: str = "metadata.name") -> dict[str, Any]:
+    return {"matchFields": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize(
+    ("term", "selected"),
+    [
+        (label("zone", "In", "b", "a"), True),
+        (label("zone", "In", "b"), False),
+        (label("rack", "In", "a"), False),
+        (label("zone", "NotIn", "a"), False),
+        (label("rack", "NotIn", "a"), True),
+        (label("empty", "Exists"), True),
+        (label("rack", "Exists"), False),
+        (label("rack", "DoesNotExist"), True),
+        (label("zone", "DoesNotExist"), False),
+        (label("cores", "Gt", "7"), True),
+        (label("cores", "Gt", "8"), False),
+        (label("cores", "Lt", "9"), True),
+        (label("zone", "Gt", "1"), False),
+        (label("rack", "Lt", "1"), False),
+        (name("In", "n1"), True),
+        (name("In", "n2"), False),
+        (name("NotIn", "n2"), True),
+        (name("In", "n1", key="metadata.uid"), False),
+        ({}, False),
+        (label("zone", "In", "a") | name("In", "n2"), False),
+    ],
+)
+def test_one_term(term: dict[str, Any], selected: bool) -> None:
+    assert matches_selector(selector(term), NODE) is selected
+
+
+def test_terms_are_ored_and_none_selects_nothing() -> None:
+    assert matches_selector(selector(label("zone", "In", "b"), name("In", "n1")), NODE)
+    assert not matches_selector(selector(), NODE)
+
+
+@pytest.mark.parametrize(
+    ("term", "text"),
+    [
+        (
+            label("zone", "Near"),
+            'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Near": supported values: "DoesNotExist", "Exists", '
+            '"Gt", "In", "Lt", "NotIn"',
+        ),
+        (label("cores", "Gt", "x"), "nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, "
+         "the value must be an integer"),
+        (name("In", "a", "b"), "nodeSelectorTerms[0].matchFields[0].values: Invalid value: 2: must have one element"),
+        (
+            name("Exists"),
+            'nodeSelectorTerms[0].matchFields[0].operator: Unsupported value: "Exists": supported values: "In", "NotIn"',
+        ),
+    ],
+)  # fmt: skip
+def test_faults_are_named_with_their_path(term: dict[str, Any], text: str) -> None:
+    with pytest.raises(NodeSelectorError) as caught:
+        NodeMatcher(selector(term))
+    assert str(caught.value) == text
+
+
+def test_a_faulty_term_selects_nothing_when_read_leniently() -> None:
+    assert NodeMatcher(selector(label("zone", "Near"), label("zone", "In", "a")), lenient=True).matches(NODE)
+    assert not NodeMatcher(selector(label("zone", "Near")), lenient=True).matches(NODE)

@@ -1,0 +1,212 @@
+"""The search against brute force: same first solution, exact undo, no matter in which order slices arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.allocator import build
+from tests.allocator.toy_selectors import Toy
+from virt_dra.allocator import DEFAULT, Allocated, AllocationError, NodeError, Snapshot, StepLimitExceeded, Unsatisfiable, allocate
+from virt_dra.allocator.features import FeatureTable
+from virt_dra.allocator.features.attributes import applies, find, values_of
+from virt_dra.allocator.model import Choice, ClaimPlan, Device, Slots, Upcoming
+from virt_dra.allocator.observer import Silent
+from virt_dra.allocator.requests import plan_claims
+from virt_dra.allocator.search import Search
+from virt_dra.api.resource_v1 import ResourceClaim
+
+Json = dict[str, Any]
+NODE = build.node("n1")
+
+
+def _device(random: Random, number: int) -> Json:
+    return {"name": f"d{number}", "attributes": {"m": random.randint(0, 1), "n": random.randint(0, 2)}}
+
+
+def _wanted(random: Random) -> Json:
+    wanted: Json = {"when": random.choice(([], [], ['device.attributes["gpu.example.com"].m == 1']))}
+    if random.random() < 0.15:
+        return wanted | {"all": True}
+    return wanted | {"count": random.choice((1, 1, 2, 3))}
+
+
+def _request(random: Random, number: int) -> Json:
+    if random.random() < 0.3:
+        return {"name": f"r{number}", "first": [_wanted(random) for _ in range(random.randint(1, 3))]}
+    wanted = {"name": f"r{number}", **_wanted(random)}
+    return wanted | ({"adminAccess": True} if random.random() < 0.15 else {})
+
+
+def _claim(random: Random, number: int) -> Json:
+    constraints = []
+    for kind in random.sample(("match", "distinct"), random.choice((0, 1, 1, 2))):
+        constraints.append({kind: f"gpu.example.com/{random.choice('mn')}", "requests": random.choice(([], ["r0"], ["r1", "r0/s1"]))})
+    requests = [_request(random, i) for i in range(random.randint(1, 3))]
+    return {"name": f"claim{number}", "requests": requests, "constraints": constraints}
+
+
+def _problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
+    devices = [_device(random, i) for i in range(random.randint(1, 5))]
+    used = [f"gpu.example.com/pool/{device['name']}" for device in devices if random.random() < 0.2]
+    given = {"slices": [{"node": "n1", "devices": devices}], "used": used}
+    return given, [build.claim(_claim(random, i)) for i in range(random.randint(1, 2))]
+
+
+class BruteForce:
+    """Every choice in the order of A-7, judged only when complete. Nothing shared with the search but the plan."""
+
+    def __init__(self, snapshot: Snapshot, claims: Sequence[ClaimPlan], devices: Sequence[Device], table: FeatureTable) -> None:
+        self._snapshot = snapshot
+        self._claims = claims
+        self._devices = devices
+        self._table = table
+
+    def first(self) -> list[str] | None:
+        entries = [(slots for slots in plan.alternatives) for claim in self._claims for plan in claim.requests]
+        return next(self._extend([list(each) for each in entries], []), None)
+
+    def _extend(self, entries: list[list[Slots]], chosen: list[Choice]) -> Iterator[list[str]]:
+        if not entries:
+            if self._valid(chosen):
+                yield [f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}" for c in chosen]
+            return
+        for slots in entries[0]:
+            for devices in self._options(slots):
+                yield from self._extend(entries[1:], chosen + [Choice(slots.request, device) for device in devices])
+
+    def _options(self, slots: Slots) -> Iterator[tuple[Device, ...]]:
+        if slots.fixed is not None:
+            return iter([slots.fixed] if slots.fixed else [])
+        return combinations([device for device in self._devices if self._table.selectable(slots.request, device)], slots.count)
+
+    def _valid(self, chosen: list[Choice]) -> bool:
+        for i, choice in enumerate(chosen):
+            if not choice.request.admin_access and self._snapshot.is_allocated(choice.device.id):
+                return False
+            for before in chosen[:i]:
+                if before.device is choice.device:
+                    same_claim = before.request.claim_index == choice.request.claim_index
+                    if choice.request.admin_access and same_claim:
+                        return False
+                    if not choice.request.admin_access and not before.request.admin_access:
+                        return False
+        return all(self._constraints_hold(i, claim.claim, chosen) for i, claim in enumerate(self._claims))
+
+    @staticmethod
+    def _constraints_hold(index: int, claim: ResourceClaim, chosen: list[Choice]) -> bool:
+        for constraint in claim.spec.devices.constraints:
+            name = constraint.match_attribute or constraint.distinct_attribute or ""
+            values = []
+            for choice in chosen:
+                if choice.request.claim_index == index and applies(constraint.requests, choice.request):
+                    attribute = find(choice.device, name)
+                    value = None if attribute is None else values_of(attribute, lists=False)
+                    if value is None:
+                        return False
+                    values.append(value)
+            if constraint.match_attribute is not None and len(set(values)) > 1:
+                return False
+            if constraint.distinct_attribute is not None and len(set(values)) < len(values):
+                return False
+        return True
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(random: Random) -> None:
+    given, claims = _problem(random)
+    snapshot = build.snapshot(given, Toy)
+    pools = snapshot.inventory.pools(DEFAULT)
+    reachable = pools.reachable(NODE)
+    table = FeatureTable(snapshot, pools, NODE, DEFAULT)
+    plans = plan_claims(claims, snapshot.inventory.classes, reachable, DEFAULT, table.selectable)
+    checks = [table.checks(plan.claim) for plan in plans]
+    everything = Upcoming(tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: True)
+    before = [[check.state(everything) for check in each] for each in checks]
+    search = Search(plans, reachable.devices, table.filters, table.fixed, checks, table.possible, Silent())
+    want = BruteForce(snapshot, plans, reachable.devices, table).first()
+    if search.run():
+        assert [f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}" for each in search.chosen for c in each] == want
+        for choice in reversed([choice for each in search.chosen for choice in each]):
+            search.unplace(choice.request, choice.device)
+    else:
+        assert want is None
+        assert search.selected == {}
+    assert search.chosen == [[] for _ in claims]
+    assert [[check.state(everything) for check in each] for each in checks] == before
+
+
+def _outcome(given: Json, claims: list[ResourceClaim]) -> object:
+    try:
+        found = allocate(build.snapshot(given, Toy), claims, NODE)
+    except AllocationError as error:
+        return type(error), str(error)
+    return found.results if isinstance(found, Allocated) else found.explanation
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_slices_does_not_matter(random: Random) -> None:
+    slices = []
+    for pool in ("p0", "p1"):
+        for i in range(2):
+            devices = [_device(random, 2 * i + k) for k in range(random.randint(0, 2))]
+            where: Json = random.choice(({"node": "n1"}, {"allNodes": True}, {"node": "n2"}))
+            slices.append({"name": f"{pool}-{i}", "pool": pool, "count": 2, "devices": devices, **where})
+    claims = [build.claim(_claim(random, 0))]
+    want = _outcome({"slices": slices}, claims)
+    random.shuffle(slices)
+    assert _outcome({"slices": slices}, claims) == want
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_what_was_allocated_fits_no_second_time_and_can_be_released(random: Random) -> None:
+    given, claims = _problem(random)
+    snapshot = build.snapshot(given, Toy)
+    try:
+        found = allocate(snapshot, claims, NODE)
+    except NodeError:
+        return
+    if not isinstance(found, Allocated):
+        return
+    after = snapshot.with_allocation(*found.results)
+    for result in (result for each in found.results for result in each.devices.results):
+        assert after.is_allocated(build_id(result)) or result.admin_access
+    assert after.without_allocation(*found.results).used == snapshot.used
+
+
+def build_id(result: Any) -> Any:
+    from virt_dra.allocator.model import DeviceId
+
+    return DeviceId(result.driver, result.pool, result.device)
+
+
+EXPLOSIVE = {
+    "one device too few": ([{"count": 16}], 15),
+    "two requests one too many in total": ([{"name": "r0", "count": 1}] + [{"name": f"r{i}"} for i in range(1, 14)], 13),
+    "a last request that no device suits": ([{"name": f"r{i}"} for i in range(12)] + [{"name": "last", "when": ["false"]}], 16),
+    "alternatives in many requests": ([{"name": f"r{i}", "first": [{"count": 2}, {"count": 1}]} for i in range(9)], 8),
+}
+
+
+@pytest.mark.parametrize(("requests", "devices"), EXPLOSIVE.values(), ids=EXPLOSIVE.keys())
+def test_searches_that_explode_naively_are_decided(requests: list[Json], devices: int) -> None:
+    given = {"slices": [{"node": "n1", "devices": [f"d{i}" for i in range(devices)]}]}
+    found = allocate(build.snapshot(given, Toy), [build.claim({"requests": requests})], NODE)
+    assert isinstance(found, Unsatisfiable)
+
+
+def test_a_search_beyond_its_budget_is_a_named_error() -> None:
+    given = {"slices": [{"node": "n1", "devices": [{"name": f"d{i}", "attributes": {"m": i}} for i in range(40)]}]}
+    requests = [{"name": "r0", "count": 20}, {"name": "r1", "when": ["false"]}]
+    claims = [build.claim({"requests": requests}), build.claim({"name": "rest", "requests": [{"all": True}]})]  # All: no shortcut (AC-8)
+    with pytest.raises(StepLimitExceeded, match=r"^filter operation aborted: no decision within 20000 search steps$"):
+        allocate(build.snapshot(given, Toy), claims, NODE, step_limit=20_000)
