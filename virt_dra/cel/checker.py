@@ -5,7 +5,7 @@ from __future__ import annotations
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import Issue
 from virt_dra.cel.functions.registry import Overload
-from virt_dra.cel.literals import check_constants, invalid_literal
+from virt_dra.cel.literals import check_constants, format_issue, invalid_literal
 from virt_dra.cel.nodes import (
     Bind,
     Call,
@@ -66,6 +66,9 @@ class _Checker:
         for node in self.visited:
             if isinstance(node, Call):
                 self._check_literals(node)
+                malformed = format_issue(node)
+                if malformed is not None:
+                    self.issues.append(malformed)
         for aggregate in self._aggregates:
             if isinstance(aggregate, ListNode):
                 self._alike(aggregate.elements)

@@ -17,6 +17,7 @@ from virt_dra.cel.errors import CompileError, EvaluationError, Issue, compile_er
 from virt_dra.cel.functions import (
     conditional,
     conversions,
+    formatting,
     kubernetes,
     lists,
     network,
@@ -106,7 +107,20 @@ def _version(name: str, text: str) -> SemVer:
 
 FUNCTIONS: Final = Library(
     module.library
-    for module in (conditional, operators, conversions, times, strings, lists, optionals, regex, kubernetes, network, unsupported)
+    for module in (
+        conditional,
+        operators,
+        conversions,
+        times,
+        strings,
+        formatting,
+        lists,
+        optionals,
+        regex,
+        kubernetes,
+        network,
+        unsupported,
+    )
 )
 _TYPE_NAMES: Final[dict[str, Type]] = {
     name: parse_type(text)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from virt_dra.cel.errors import CelError, EvaluationError
+from virt_dra.cel.errors import CelError, EvaluationError, Issue
 from virt_dra.cel.functions.conversions import CONVERSIONS
+from virt_dra.cel.functions.formatting import Clause, FormatFault, parse_format, unfit
 from virt_dra.cel.functions.regex import InvalidPattern, compile_pattern
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
 from virt_dra.cel.nodes import Call, ListNode, Literal, LiteralValue, MapNode, Node
-from virt_dra.cel.types import UINT
+from virt_dra.cel.types import UINT, is_dyn
 from virt_dra.cel.values import UInt, Value, type_name
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
@@ -74,3 +75,40 @@ def _convert(node: Call, argument: Value, constants: dict[int, Value]) -> None:
                 raise InvalidConstant(error.message) from None
             return
     raise InvalidConstant(f"no such overload: {node.function}({type_name(argument)})")
+
+
+def format_issue(node: Call) -> Issue | None:
+    """What is wrong with ``"…".format([…])`` where both are literals; None if nothing or not such a call."""
+    if node.function != "format" or not isinstance(node.target, Literal) or not isinstance(node.target.value, str):
+        return None
+    if len(node.args) != 1 or not isinstance(node.args[0], ListNode):
+        return None
+    elements = [element for element, _ in node.args[0].elements]
+    used = 0
+    try:
+        for piece in parse_format(node.target.value, len(elements)):
+            if isinstance(piece, Clause):
+                fault = _unfit_element(piece, elements[used])
+                if fault is not None:
+                    return fault
+                used += 1
+    except FormatFault as malformed:
+        return Issue(node.offset, str(malformed))
+    if used < len(elements):
+        return Issue(node.offset, f"too many arguments supplied to string.format (expected {used}, got {len(elements)})")
+    return None
+
+
+def _unfit_element(clause: Clause, element: Node) -> Issue | None:
+    """A type that the clause can't write, in the element or (for %s) in a literal within it."""
+    stack = [element]
+    while stack:
+        node = stack.pop()
+        complaint = "" if is_dyn(node.type) else unfit(clause, node.type.name)
+        if complaint:
+            return Issue(node.offset, complaint)
+        if isinstance(node, ListNode):
+            stack.extend(inner for inner, _ in reversed(node.elements))
+        elif isinstance(node, MapNode):
+            stack.extend(part for key, value, _ in reversed(node.entries) for part in (value, key))
+    return None

@@ -13,7 +13,6 @@ _FORMATS = (
 _AUTHORIZER = "kubernetes.authorization."
 
 library.declare(
-    "string::format(list(dyn)) -> string",
     *(f"format.{name}() -> kubernetes.NamedFormat" for name in _FORMATS),
     "format.named(string) -> optional_type(kubernetes.NamedFormat)",
     "kubernetes.NamedFormat::validate(string) -> optional_type(list(string))",

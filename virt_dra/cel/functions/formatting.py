@@ -1,0 +1,230 @@
+"""``string.format`` of the strings extension (L-2.6).
+
+    clause : "%%" | "%" ["." DIGIT+] ("s" | "d" | "f" | "e" | "b" | "x" | "X" | "o")
+
+Where format and list are literals, faults are found when the expression is compiled (``literals``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from virt_dra.cel.budget import Budget
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.conversions import to_string
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.values import Duration, Timestamp, TypeValue, UInt, Value, key_value, type_name
+
+library = Library()
+
+_DIGITS = re.compile(r"[0-9]*")
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PRECISION = 6
+_MOST_PRECISE = 200
+"""Beyond it the reference's digits depend on its library's buffers; refused here."""
+_SPECIAL_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_WANTED = {
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "x": "only integers, byte buffers, and strings can be formatted as hex",
+    "X": "only integers, byte buffers, and strings can be formatted as hex",
+    "o": "octal clause can only be used on integers",
+}
+_SCALARS = ("string", "bool", "bytes", "int", "uint", "double", "null_type", "google.protobuf.Duration", "google.protobuf.Timestamp")
+_ACCEPTED: dict[str, frozenset[str]] = {
+    "s": frozenset((*_SCALARS, "list", "map", "type")),
+    "d": frozenset(("int", "uint")),
+    "f": frozenset(("double", "string")),
+    "e": frozenset(("double", "string")),
+    "b": frozenset(("int", "uint", "bool")),
+    "x": frozenset(("int", "uint", "string", "bytes")),
+    "X": frozenset(("int", "uint", "string", "bytes")),
+    "o": frozenset(("int", "uint")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    verb: str
+    precision: int | None
+
+
+class FormatFault(ValueError):
+    """A format that can't be read, or that wants more arguments than there are."""
+
+
+def parse_format(text: str, arguments: int) -> Iterator[str | Clause]:
+    """The pieces of a format, in order. Raises FormatFault where the reference would stop."""
+    position = used = 0
+    while position < len(text):
+        start = text.find("%", position)
+        if start < 0:
+            yield text[position:]
+            return
+        if start > position:
+            yield text[position:start]
+        if text[start + 1 : start + 2] == "%":
+            yield "%"
+            position = start + 2
+            continue
+        if start + 1 >= len(text):
+            raise FormatFault("unexpected end of string")
+        if used >= arguments:
+            raise FormatFault(f"index {used} out of range")
+        clause, position = _clause(text, start + 1)
+        used += 1
+        yield clause
+
+
+def _clause(text: str, position: int) -> tuple[Clause, int]:
+    precision: int | None = None
+    where = "could not parse formatting clause: "
+    if text[position] == ".":
+        found = _DIGITS.match(text, position + 1)
+        digits = found.group() if found is not None else ""
+        position += 1 + len(digits)
+        if position >= len(text):
+            raise FormatFault(f"{where}error while parsing precision: could not find end of precision specifier")
+        if not digits or len(digits) > 18:
+            why = "value out of range" if digits else "invalid syntax"
+            reading = f'error while converting precision to integer: strconv.Atoi: parsing "{digits}": {why}'
+            raise FormatFault(f"{where}error while parsing precision: {reading}")
+        precision = int(digits)
+        if precision > _MOST_PRECISE:
+            reading = f"precision {precision} exceeds maximum allowed precision {_MOST_PRECISE}"
+            raise FormatFault(f"{where}error while parsing precision: {reading}")
+    verb = text[position]
+    if verb not in _WANTED:
+        raise FormatFault(f'{where}unrecognized formatting clause "{verb}"')
+    return Clause(verb, precision), position + 1
+
+
+def unfit(clause: Clause, kind: str) -> str:
+    """The message for an argument of a type that the clause can't write; empty if it can."""
+    return "" if kind in _ACCEPTED[clause.verb] else f"error during formatting: {_WANTED[clause.verb]}, was given {kind}"
+
+
+@library.function("string::format(list(dyn)) -> string", budget=True)
+def format_text(budget: Budget, text: str, arguments: list[Value]) -> str:
+    parts: list[str] = []
+    remaining = iter(arguments)
+    try:
+        for piece in parse_format(text, len(arguments)):
+            part = piece if isinstance(piece, str) else _formatted(budget, piece, next(remaining))
+            budget.spend(len(part) // 10 + 1)
+            parts.append(part)
+    except FormatFault as fault:
+        raise EvaluationError(str(fault)) from None
+    return "".join(parts)
+
+
+def _formatted(budget: Budget, clause: Clause, value: Value) -> str:
+    complaint = unfit(clause, type_name(value))
+    if complaint:
+        raise EvaluationError(complaint)
+    if clause.verb == "s":
+        try:
+            return _string(budget, value)
+        except _NoFormat as error:
+            raise EvaluationError(f"error during formatting: {error}") from None
+    if clause.verb in "fe":
+        number = _SPECIAL_NUMBERS.get(value) if isinstance(value, str) else value
+        if not isinstance(number, float):
+            raise EvaluationError(f"error during formatting: {_WANTED[clause.verb]}, was given string")
+        return (_fixed if clause.verb == "f" else _scientific)(number, clause.precision)
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return value.hex().upper() if clause.verb == "X" else value.hex()
+    return format(int(value), clause.verb) if isinstance(value, int) else str(value)
+
+
+class _NoFormat(ValueError):
+    """A value inside a list or map that has no text."""
+
+
+def _string(budget: Budget, value: Value) -> str:
+    if isinstance(value, (list, dict)):
+        return _nested(budget, value)
+    if isinstance(value, TypeValue):
+        return value.name
+    if value is None:
+        return "null"
+    try:
+        return to_string(value)
+    except EvaluationError as error:
+        raise _NoFormat(f'could not convert argument "{error}" to string') from None
+
+
+def _nested(budget: Budget, value: Value) -> str:
+    """A value inside a list or map, as a CEL literal."""
+    budget.spend(1)
+    if isinstance(value, list):
+        return "[" + ", ".join(_nested(budget, element) for element in value) + "]"
+    if isinstance(value, dict):
+        entries = sorted((_map_key(key_value(key)), _nested(budget, element)) for key, element in value.items())
+        return "{" + ", ".join(f"{key}:{element}" for key, element in entries) + "}"
+    if isinstance(value, float):
+        return f"{value:.6f}" if math.isfinite(value) else f'"{"NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}"'
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, bytes):
+        return "b" + _quoted(_string(budget, value))
+    if isinstance(value, Duration):
+        return f'duration("{to_string(value)}")'
+    if isinstance(value, Timestamp):
+        return f'timestamp("{to_string(value)}")'
+    if type_name(value) not in _ACCEPTED["s"]:
+        raise _NoFormat(f"no formatting function for {type_name(value)}")
+    return _string(budget, value)
+
+
+def _map_key(key: Value) -> str:
+    if isinstance(key, str):
+        return _quoted(key)
+    if isinstance(key, (bool, int, UInt)):
+        return to_string(key)
+    raise _NoFormat(f"no formatting function for map key of type {type_name(key)}")
+
+
+_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
+
+
+def _quoted(text: str) -> str:
+    """A string in double quotes with Go's escapes."""
+
+    def shown(character: str) -> str:
+        if character in _ESCAPES:
+            return _ESCAPES[character]
+        if character.isprintable():
+            return character
+        code = ord(character)
+        return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+    return '"' + "".join(map(shown, text)) + '"'
+
+
+def _special(number: float) -> str:
+    return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
+
+
+def _fixed(number: float, precision: int | None) -> str:
+    """With groups of thousands, as the reference's locale (en_US) writes numbers."""
+    if not math.isfinite(number):
+        return _special(number)
+    return f"{number + 0.0:,.{_PRECISION if precision is None else precision}f}"
+
+
+def _scientific(number: float, precision: int | None) -> str:
+    """Always six decimals: the reference takes the precision for the width."""
+    width = _PRECISION if precision is None else precision
+    if not math.isfinite(number):
+        return _special(number).rjust(width)
+    mantissa, exponent = f"{number + 0.0:.6e}".split("e")
+    return f"{mantissa}×10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}".rjust(width)
