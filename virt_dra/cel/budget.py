@@ -13,6 +13,10 @@ STEP_LIMIT: Final = 1_000_000
 """Steps of one evaluation. The same order as Kubernetes' cost limit (L-4.1), in which a step of a comprehension costs at least 1."""
 
 
+TEXT_LIMIT: Final = 100_000
+"""Characters (or bytes) of a text that an expression may build; attributes have at most 64, an expression 10,240."""
+
+
 class Budget:
     """The steps that are left to one evaluation."""
 
@@ -20,6 +24,16 @@ class Budget:
 
     def __init__(self, limit: int = STEP_LIMIT) -> None:
         self.left = limit
+
+    def read(self, text: str | bytes) -> None:
+        """Use up the steps of going through a text. Raises BudgetExceeded."""
+        self.spend(len(text) // 10 + 1)
+
+    def build(self, length: int) -> None:
+        """Use up the steps of building a text of this length. Raises BudgetExceeded, also for one that is too long."""
+        if length > TEXT_LIMIT:
+            raise BudgetExceeded(f"operation cancelled: the expression builds a text of more than {TEXT_LIMIT} characters")
+        self.spend(length // 10 + 1)
 
     def spend(self, steps: int) -> None:
         """Use up steps. Raises BudgetExceeded when there are none left."""

@@ -113,11 +113,13 @@ def unfit(clause: Clause, kind: str) -> str:
 @library.function("string::format(list(dyn)) -> string", budget=True)
 def format_text(budget: Budget, text: str, arguments: list[Value]) -> str:
     parts: list[str] = []
+    length = 0
     remaining = iter(arguments)
     try:
         for piece in parse_format(text, len(arguments)):
             part = piece if isinstance(piece, str) else _formatted(budget, piece, next(remaining))
-            budget.spend(len(part) // 10 + 1)
+            length += len(part)
+            budget.build(length)
             parts.append(part)
     except FormatFault as fault:
         raise EvaluationError(str(fault)) from None

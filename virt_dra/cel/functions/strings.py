@@ -19,8 +19,9 @@ def _out_of_range(position: int) -> EvaluationError:
     return EvaluationError(f"index out of range: {position}")
 
 
-@library.function("string::contains(string) -> bool")
-def contains(text: str, part: str) -> bool:
+@library.function("string::contains(string) -> bool", budget=True)
+def contains(budget: Budget, text: str, part: str) -> bool:
+    budget.read(text)
     return part in text
 
 
@@ -41,8 +42,9 @@ def char_at(text: str, position: int) -> str:
     return text[position : position + 1]
 
 
-@library.function("string::indexOf(string) -> int", "string::indexOf(string, int) -> int")
-def index_of(text: str, part: str, start: int = 0) -> int:
+@library.function("string::indexOf(string) -> int", "string::indexOf(string, int) -> int", budget=True)
+def index_of(budget: Budget, text: str, part: str, start: int = 0) -> int:
+    budget.read(text)
     if start < 0:
         raise _out_of_range(start)
     if not part:
@@ -50,8 +52,9 @@ def index_of(text: str, part: str, start: int = 0) -> int:
     return text.find(part, start)
 
 
-@library.function("string::lastIndexOf(string) -> int", "string::lastIndexOf(string, int) -> int")
-def last_index_of(text: str, part: str, last: int | None = None) -> int:
+@library.function("string::lastIndexOf(string) -> int", "string::lastIndexOf(string, int) -> int", budget=True)
+def last_index_of(budget: Budget, text: str, part: str, last: int | None = None) -> int:
+    budget.read(text)
     if last is None:
         return text.rfind(part)
     if last < 0:
@@ -68,17 +71,20 @@ def join(budget: Budget, parts: list[Value], separator: str = "") -> str:
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) != len(parts):
         raise EvaluationError("no such overload")
-    budget.spend(sum(map(len, texts)) // 10 + len(texts) * (1 + len(separator) // 10))
+    budget.spend(len(texts))
+    budget.build(sum(map(len, texts)) + len(texts) * len(separator))
     return separator.join(texts)
 
 
-@library.function("string::lowerAscii() -> string")
-def lower_ascii(text: str) -> str:
+@library.function("string::lowerAscii() -> string", budget=True)
+def lower_ascii(budget: Budget, text: str) -> str:
+    budget.read(text)
     return text.translate(_LOWER)
 
 
-@library.function("string::upperAscii() -> string")
-def upper_ascii(text: str) -> str:
+@library.function("string::upperAscii() -> string", budget=True)
+def upper_ascii(budget: Budget, text: str) -> str:
+    budget.read(text)
     return text.translate(_UPPER)
 
 
@@ -86,13 +92,13 @@ def upper_ascii(text: str) -> str:
 def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
     found = text.count(old)
     times = min(found, limit) if limit >= 0 else found
-    budget.spend((len(text) + times * len(new)) // 10 + 1)
+    budget.build(len(text) + times * len(new))
     return text.replace(old, new, times)
 
 
 @library.function("string::split(string) -> list(string)", "string::split(string, int) -> list(string)", budget=True)
 def split(budget: Budget, text: str, separator: str, limit: int = -1) -> list[str]:
-    budget.spend(len(text) // 10 + 1)
+    budget.read(text)
     if limit == 0:
         return []
     if not separator:
@@ -115,12 +121,13 @@ def substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:end]
 
 
-@library.function("string::trim() -> string")
-def trim(text: str) -> str:
+@library.function("string::trim() -> string", budget=True)
+def trim(budget: Budget, text: str) -> str:
+    budget.read(text)
     return text.strip(_WHITE)
 
 
 @library.function("strings.quote(string) -> string", budget=True)
 def quote(budget: Budget, text: str) -> str:
-    budget.spend(len(text) // 10 + 1)
+    budget.build(2 * len(text))
     return '"' + "".join(_QUOTES.get(character, character) for character in text) + '"'
