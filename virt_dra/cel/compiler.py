@@ -226,6 +226,11 @@ class _Emitter:
             chosen: list[Code] = yield self._many(node.args[1:])
             depth = max(condition.depth, *(code.depth for code in chosen)) + 1
             return Code(f"({chosen[0].text} if {condition.text} else {chosen[1].text})", depth)
+        if node.function in ("or", "orValue") and node.target is not None and len(node.args) == 1:
+            target: Code = yield self._emit(node.target)
+            other: Code = yield self._emit(node.args[0])
+            name = "optional_or" if node.function == "or" else "optional_or_value"
+            return Code(f"{name}({target.text}, lambda: {other.text})", max(target.depth, other.depth) + 1)
         operands = ([node.target] if node.target is not None else []) + node.args
         codes: list[Code] = yield self._many(operands)
         depth = max((code.depth for code in codes), default=0) + 1

@@ -15,7 +15,8 @@ __all__ = [
     "attempt", "boolean", "decide", "decide_each", "demand", "equals_text", "has", "has_key", "index", "macro_all", "macro_all_pairs",
     "macro_exists", "macro_exists_one", "macro_exists_one_pairs", "macro_exists_pairs", "macro_filter", "macro_map", "macro_sortBy",
     "macro_transformList_pairs", "macro_transformMapEntry_pairs", "macro_transformMap_pairs", "make_list", "make_map",
-    "optional_flat_map", "optional_index", "optional_map", "optional_select", "pairs", "select", "singles",
+    "optional_flat_map", "optional_index", "optional_map", "optional_or", "optional_or_value",
+    "optional_select", "pairs", "select", "singles",
 ]  # fmt: skip
 
 Body = Callable[..., Value]
@@ -99,12 +100,18 @@ def decide_each(decisive: bool, body: Test, items: Iterable[tuple[Value, ...]]) 
 # --- selection ---
 
 
+def _refuse_list(operand: Value) -> None:
+    if isinstance(operand, list):
+        raise EvaluationError("unsupported index type 'string' in list")
+
+
 def select(operand: Value, name: str) -> Value:
     """``operand.name`` where the operand is a map or its type is known only now."""
     if isinstance(operand, dict):
         return index_map(operand, name)
     if isinstance(operand, Optional):
         return optional_select(operand, name)
+    _refuse_list(operand)
     fields = getattr(type(operand), "CEL_FIELDS", None)
     if isinstance(fields, dict) and name in fields:
         value: Value = getattr(operand, fields[name])
@@ -123,6 +130,7 @@ def optional_select(operand: Value, name: str) -> Optional:
             return Optional(True, operand[name])
         except KeyError:
             return NONE
+    _refuse_list(operand)
     fields = getattr(type(operand), "CEL_FIELDS", None)
     if isinstance(fields, dict):
         return Optional(True, getattr(operand, fields[name])) if name in fields else NONE
@@ -140,6 +148,7 @@ def has(operand: Value, name: str) -> bool:
         return operand.present and has(operand.value, name)
     if isinstance(operand, dict):
         return has_key(operand, name)
+    _refuse_list(operand)
     fields = getattr(type(operand), "CEL_FIELDS", None)
     return isinstance(fields, dict) and name in fields
 
@@ -269,6 +278,25 @@ def macro_sortBy(budget: Budget, over: Value, body: Body) -> list[Value]:
         raise EvaluationError("no such overload")
     budget.spend(len(over))
     return sorted_by(budget, over, [body(element) for element in over])
+
+
+def optional_or(target: Value, other: Callable[[], Value]) -> Value:
+    """``target.or(other)``; the other one is evaluated only if needed."""
+    if not isinstance(target, Optional):
+        raise EvaluationError("no such overload")
+    if target.present:
+        return target
+    instead = other()
+    if not isinstance(instead, Optional):
+        raise EvaluationError("no such overload")
+    return instead
+
+
+def optional_or_value(target: Value, other: Callable[[], Value]) -> Value:
+    """``target.orValue(other)``; the other one is evaluated only if needed."""
+    if not isinstance(target, Optional):
+        raise EvaluationError("no such overload")
+    return target.value if target.present else other()
 
 
 def optional_map(target: Value, body: Body) -> Optional:
