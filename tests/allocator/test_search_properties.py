@@ -205,8 +205,8 @@ def test_searches_that_explode_naively_are_decided(requests: list[Json], devices
 
 
 def test_a_search_beyond_its_budget_is_a_named_error() -> None:
-    given = {"slices": [{"node": "n1", "devices": [{"name": f"d{i}", "attributes": {"m": i}} for i in range(40)]}]}
-    requests = [{"name": "r0", "count": 20}, {"name": "r1", "when": ["false"]}]
+    given = {"slices": [{"node": "n1", "devices": [{"name": f"d{i}", "attributes": {"m": i}} for i in range(30)]}]}
+    requests = [{"name": "r0", "count": 15}, {"name": "r1", "when": ["false"]}]
     claims = [build.claim({"requests": requests}), build.claim({"name": "rest", "requests": [{"all": True}]})]  # All: no shortcut (AC-8)
     with pytest.raises(StepLimitExceeded, match=r"^filter operation aborted: no decision within 20000 search steps$"):
         allocate(build.snapshot(given, Toy), claims, NODE, step_limit=20_000)

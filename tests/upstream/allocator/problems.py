@@ -167,7 +167,7 @@ def _allocated(random: Random, used: list[tuple[str, str, str]]) -> list[Json]:
 
 
 def _claim(random: Random, name: str) -> Json:
-    requests = []
+    requests: list[Json] = []
     names = []
     for i in range(random.choice((1, 1, 2, 3))):
         if random.random() < 0.3:

@@ -1,0 +1,104 @@
+"""Ours against the reference allocator of Kubernetes v0.37.2, over random problems of the features built so far.
+
+Needs Go and its modules; skips otherwise. `ALLOCATOR_CASES=N` and `ALLOCATOR_SEED=N` make longer or repeated runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.upstream.allocator.problems import problem
+from virt_dra.allocator import Allocated, AllocationError, Features, NodeError, Snapshot, allocate
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+
+Json = dict[str, Any]
+HERE = Path(__file__).parent
+FIELDS = {
+    "AdminAccess": "admin_access",
+    "ConsumableCapacity": "consumable_capacity",
+    "DeviceBindingAndStatus": "device_binding_and_status",
+    "DeviceTaints": "device_taints",
+    "FractionalCapacityRange": "fractional_capacity_range",
+    "ListTypeAttributes": "list_type_attributes",
+    "PartitionableDevices": "partitionable_devices",
+    "PrioritizedList": "prioritized_list",
+}
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("go") is None:
+        pytest.skip("needs Go (https://go.dev/dl) to build the reference allocator")
+    binary = tmp_path_factory.mktemp("reference") / "allocator"
+    built = subprocess.run(["go", "build", "-o", binary, "."], cwd=HERE, capture_output=True, text=True, check=False)
+    if built.returncode:
+        pytest.skip(f"the reference allocator can't be built: {built.stderr.strip().splitlines()[-1:]}")
+    return binary
+
+
+def ours(given: Json) -> Json:
+    features = Features(**{**dict.fromkeys(FIELDS.values(), False), **{FIELDS[name]: on for name, on in given["features"].items()}})
+    allocated = [ResourceClaim.from_wire(each) for each in given["allocated"]]
+    classes = [DeviceClass.from_wire(each) for each in given["classes"]]
+    snapshot = Snapshot.build([ResourceSlice.from_wire(each) for each in given["slices"]], classes, allocated)
+    claims = [ResourceClaim.from_wire(each) for each in given["claims"]]
+    try:
+        found = allocate(snapshot, claims, Node.from_wire(given["node"]), features, explain=False)
+    except AllocationError as error:
+        return {"results": None, "error": str(error), "node_error": isinstance(error, NodeError)}
+    results = [result.to_wire() for result in found.results] if isinstance(found, Allocated) else None
+    return {"results": results, "error": None, "node_error": False}
+
+
+def comparable(answer: Json) -> Json:
+    """Without empty members, which the two sides write differently."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            kept = {key: strip(each) for key, each in value.items()}
+            return {key: each for key, each in kept.items() if each not in ({}, [], "", None)}
+        return [strip(each) for each in value] if isinstance(value, list) else value
+
+    results = None if answer["results"] is None else [strip(each) for each in answer["results"]]
+    return {"results": results, "error": answer["error"], "node_error": answer["node_error"]}
+
+
+def correction(given: Json, theirs: Json, mine: Json) -> str | None:
+    """The documented correction (allocation.md, section 28.2) that explains a difference."""
+    text = theirs["error"] or ""
+    if "because a claim constraint would not be satisfied" in text:
+        return "AC-8"
+    if "asks for all devices, but resource pool" in text and mine["node_error"] and mine["error"] == text:
+        return "AC-9"
+    exact = [request.get("exactly", {}) for claim in given["claims"] for request in claim["spec"]["devices"]["requests"]]
+    if any(each.get("adminAccess") for each in exact) and len(exact) > 1:
+        return "AC-7"
+    return None
+
+
+def test_same_answers_as_the_reference(reference: Path) -> None:
+    seed = int(os.environ.get("ALLOCATOR_SEED", random.SystemRandom().randrange(2**32)))
+    generator = random.Random(seed)
+    problems = [problem(generator) for _ in range(int(os.environ.get("ALLOCATOR_CASES", "500")))]
+    lines = "\n".join(json.dumps({"id": i, **each}) for i, each in enumerate(problems))
+    run = subprocess.run([reference], input=lines, capture_output=True, text=True, check=True)
+    outcomes: Counter[str] = Counter()
+    for given, line in zip(problems, run.stdout.splitlines(), strict=True):
+        theirs, mine = comparable(json.loads(line)), comparable(ours(given))
+        outcomes["allocated" if theirs["results"] is not None else "error" if theirs["error"] else "none"] += 1
+        if theirs != mine:
+            excuse = correction(given, theirs, mine)
+            assert excuse is not None, f"seed {seed}: {json.dumps({'given': given, 'theirs': theirs, 'ours': mine})}"
+            outcomes[excuse] += 1
+    print(f"seed {seed}: {dict(outcomes)}")  # noqa: T201 - the seed repeats the run
+    assert {"allocated", "none", "error"} <= outcomes.keys()
