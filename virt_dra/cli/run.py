@@ -109,7 +109,7 @@ def command(
     reports: list[Json] = []
     ready = True
     for job, loaded in read:
-        ran = asyncio.run(run_on(embedded_cluster(), loaded.objects, settings, lambda: datetime.now(UTC)))
+        ran = _run(loaded, settings)
         written = _write(ran, job.out) if job.out else {}
         ready = ready and ran.ready
         if output == "text":
@@ -138,6 +138,17 @@ def _read(job: _Job, output: Format) -> Loaded:
     if not any(sourced.object.kind in ("VirtualMachine", "VirtualMachineInstance") for sourced in loaded.objects):
         _refuse([f"{job.title}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"], (), output)
     return loaded
+
+
+def _run(loaded: Loaded, settings: Settings) -> Ran:
+    ran: list[Ran] = []
+
+    async def drive() -> None:
+        ran.append(await run_on(embedded_cluster(), loaded.objects, settings, lambda: datetime.now(UTC)))
+
+    # The result is kept out of the task: asyncio.run writes the finished task's repr, which takes seconds for thousands of objects.
+    asyncio.run(drive())
+    return ran[0]
 
 
 def _refuse(sentences: list[str], problems: tuple[Problem, ...], output: Format) -> NoReturn:
