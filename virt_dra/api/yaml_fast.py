@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 import yaml_rs
 
@@ -39,7 +40,11 @@ _FLOW_VALUE = rf"(?:{_FLOW_TEXT}|(?:true|false|null|{_INTEGER}|{_DECIMAL}|{_FLOW
 _FLOW_ENTRY = rf"{_KEY}: {_FLOW_VALUE}"
 _FLOW = rf"(?:\{{(?:{_FLOW_ENTRY}(?:, {_FLOW_ENTRY})*+)?\}}|\[(?:{_FLOW_VALUE}(?:, {_FLOW_VALUE})*+)?\])"
 _VALUE = rf"(?:(?:{_TEXT}|true|false|null|{_INTEGER}|{_DECIMAL}|{_NO_NUMBER})(?= *$)|{_SINGLE}|{_DOUBLE}|{_FLOW})"
-_LINE = re.compile(rf"(?: {{0,60}}(?:- ){{0,4}}(?:{_KEY}:(?: {_VALUE})?|(?<=- ){_VALUE})| {{0,60}}#[ -~]*| *|---) *")
+_REFERENCE = r"[&*][A-Za-z0-9]{1,40}(?= *$)"  # an anchor of what follows on the next lines, or an alias
+_LINE = re.compile(
+    rf"(?: {{0,60}}(?:- ){{0,4}}(?:{_KEY}:(?: (?:{_VALUE}|{_REFERENCE}))?|(?<=- )(?:{_VALUE}|{_REFERENCE}))| {{0,60}}#[ -~]*| *|---) *"
+)
+_ANCHOR = re.compile(r"^( *(?:- )*)([^ #\n][^\n]*: |)&([A-Za-z0-9]+) *$", re.MULTILINE)
 
 _SEPARATOR = re.compile(r"^(?=---(?:[ \t\r]|$))", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^(?:%|\.\.\.)", re.MULTILINE)
@@ -86,11 +91,41 @@ def read_unambiguous(chunk: str, line: int, number: int, verdicts: dict[str, boo
             verdict = verdicts[written] = is_unambiguous(written)
         if not verdict:
             return None
+    anchors = "&" in chunk
+    if anchors and _may_contain_itself(chunk):
+        return None
+    limit = yaml_text.MAX_ALIAS_NODES + 5 * chunk.count("\n")
     try:
-        value: object = yaml_rs.loads(chunk, parse_datetime=False)
+        value: object = yaml_rs.loads(chunk, parse_datetime=False, alias_limits=yaml_rs.AliasLimits(max_total_replayed_events=limit))
     except yaml_rs.YAMLDecodeError:
         return None
-    return Parsed(value, line + _blank_lines(chunk), number, len(chunk), item_lines=_item_lines(chunk, line))
+    return Parsed(value, line + _blank_lines(chunk), number, len(chunk), anchors, _item_lines(chunk, line))
+
+
+def _may_contain_itself(chunk: str) -> bool:
+    """Whether an alias may stand inside the node that it names (yaml-rs reads such an alias as null), or an anchor is given twice."""
+    names: set[str] = set()
+    for anchor in _ANCHOR.finditer(chunk):
+        prefix, key, name = anchor.groups()
+        if name in names:
+            return True
+        names.add(name)
+        end = _node_end(len(prefix) if key else len(prefix) - 2, bool(key)).search(chunk, anchor.end())
+        if re.compile(rf"\*{name}\b").search(chunk, anchor.end(), end.start() if end else len(chunk)):
+            return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def _node_end(column: int, keyed: bool) -> re.Pattern[str]:
+    """Finds the line break after a node whose key or dash stands at a column: the next line is not further in.
+
+    The dashes of a list may stand under its key.
+    """
+    if not keyed:
+        return re.compile(rf"\n {{0,{column}}}(?=[^ \n#])")
+    shallower = rf" {{0,{column - 1}}}(?=[^ \n#])|" if column else ""
+    return re.compile(rf"\n(?:{shallower} {{{column}}}(?=[^ \n#-]))")
 
 
 _CONTENT = re.compile(r"^(?!---) *[^ #\n]", re.MULTILINE)

@@ -66,10 +66,6 @@ class _Open:
     merged: set[str] = field(default_factory=set)
 
 
-_OPEN = object()
-"""What an anchor stands for while its node is still being read."""
-
-
 class _Reader:
     """Reads one stream. ``base`` is the line at which the text stands in its file, ``first`` the number of its first document."""
 
@@ -135,7 +131,7 @@ class _Reader:
                     raise too_deep(self.name, self.base + event.start_mark.line, event.start_mark.column + 1, self.document)
                 opened = _Open({} if kind is MappingStartEvent else [], event.anchor, event.start_mark.line)
                 if event.anchor:
-                    anchors[event.anchor] = (_OPEN, 0)
+                    anchors[event.anchor] = (opened, 0)
                 if len(stack) == 1 and stack[0].key == "items" and stack[0].waiting and kind is SequenceStartEvent:
                     items = opened.value
                 elif len(stack) == 2 and stack[1].value is items:
@@ -146,13 +142,13 @@ class _Reader:
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
                 done = stack.pop()
                 value, size = done.value, done.size
-                if done.anchor:
+                if done.anchor and anchors[done.anchor][0] is done:  # else its name was given again inside
                     anchors[done.anchor] = (value, size)
             elif kind is AliasEvent:
                 if event.anchor not in anchors:
                     raise self._error(event, f"unknown anchor '{event.anchor}' referenced")
                 value, size = anchors[event.anchor]
-                if value is _OPEN:
+                if isinstance(value, _Open):
                     raise self._error(event, f"anchor '{event.anchor}' value contains itself")
                 alias_nodes += size
                 if alias_nodes > MAX_ALIAS_NODES + 10 * nodes:
