@@ -134,7 +134,6 @@ TIMESTAMP = SHARED.get(Kind.BASIC, "google.protobuf.Timestamp")
 TYPE = SHARED.get(Kind.TYPE, "type")
 QUANTITY = SHARED.get(Kind.OBJECT, "kubernetes.Quantity")
 SEMVER = SHARED.get(Kind.OBJECT, "kubernetes.Semver")
-NUMERIC = (INT, UINT, DOUBLE)
 
 _OBJECTS = {"kubernetes.DRADevice", "kubernetes.Quantity", "kubernetes.Semver"}
 _BASIC = {t.name: t for t in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, DYN, ANY, DURATION, TIMESTAMP)}

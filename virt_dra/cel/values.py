@@ -6,9 +6,7 @@ keys go through :func:`map_key`, because Python takes 1, 1.0 and True for the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Final, TypeAlias
 
 from virt_dra.api.quantity import Quantity
@@ -93,7 +91,6 @@ class BoolKey:
 
 
 _TRUE_KEY, _FALSE_KEY = BoolKey(True), BoolKey(False)
-Key: TypeAlias = "int | float | str | BoolKey"
 
 
 class DomainMap(dict[str, dict[str, Value]]):
@@ -238,11 +235,3 @@ def is_zero(value: Value) -> bool:
 
 
 _YEAR_ONE: Final = -62135596800 * 10**9
-
-
-def keys_of(value: dict[Value, Value]) -> Iterable[Value]:
-    return (key_value(key) for key in value)
-
-
-def exact(value: Quantity) -> Fraction:
-    return value.as_fraction()
