@@ -80,6 +80,8 @@ def correction(given: Json, theirs: Json, mine: Json) -> str | None:
         return "AC-8"
     if "asks for all devices, but resource pool" in text and mine["node_error"] and mine["error"] == text:
         return "AC-9"
+    if (mine["error"] or "").startswith("filter operation aborted: ") and theirs["error"] is None:
+        return "step limit"  # the reference's own limit is a clock; about one problem in ten thousand is that hard
     exact = [request.get("exactly", {}) for claim in given["claims"] for request in claim["spec"]["devices"]["requests"]]
     if any(each.get("adminAccess") for each in exact) and len(exact) > 1:
         return "AC-7"
@@ -100,5 +102,6 @@ def test_same_answers_as_the_reference(reference: Path) -> None:
             excuse = correction(given, theirs, mine)
             assert excuse is not None, f"seed {seed}: {json.dumps({'given': given, 'theirs': theirs, 'ours': mine})}"
             outcomes[excuse] += 1
+    assert outcomes["step limit"] <= 1 + len(problems) // 2000, f"seed {seed}: {dict(outcomes)}"
     print(f"seed {seed}: {dict(outcomes)}")  # noqa: T201 - the seed repeats the run
     assert {"allocated", "none", "error"} <= outcomes.keys()
