@@ -26,7 +26,7 @@ from virt_dra.allocator.model import RESULT_LIMIT, Check, Choice, ClaimPlan, Dev
 from virt_dra.allocator.observer import Observer
 
 DEFAULT_STEP_LIMIT = 1_000_000
-"""Steps (one device looked at, or one slot entered) before an attempt on one node is cut off: about a second or two."""
+"""Steps (one device looked at, or one slot entered) before an attempt on one node is cut off: a few seconds."""
 
 
 _REMEMBERED_FAILURES = 100_000
