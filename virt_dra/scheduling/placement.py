@@ -173,8 +173,13 @@ class _NodeByNode:
         if best is not None:
             allocations = tuple(ClaimAllocation(claim, result) for claim, result in zip(self._pending, best.allocated, strict=True))
             return Placement(best.node, self._claims, allocations)
-        message = histogram(len(nodes), (outcome.summary for outcome in refused))
-        return Unplaced(UNSCHEDULABLE, message, self._pod.key, tuple(refused), self._deallocatable())
+        try:
+            by_name = {node.name: node for node in nodes}
+            why = tuple(self._explained(outcome, by_name[outcome.node]) for outcome in refused)
+        except FatalError as error:
+            return Unplaced(SCHEDULER_ERROR, str(error), self._pod.key)
+        message = histogram(len(nodes), (outcome.summary for outcome in why))
+        return Unplaced(UNSCHEDULABLE, message, self._pod.key, why, self._deallocatable())
 
     def _claim_matchers(self) -> list[tuple[ResourceClaim, NodeMatcher]]:
         """Where the allocated claims of the pod can be used (C-5.2 item 2)."""
@@ -198,22 +203,25 @@ class _NodeByNode:
         results: tuple[AllocationResult, ...] = ()
         if self._pending:
             try:
-                found = allocate(self._snapshot, self._pending, node, self._features, step_limit=self._step_limit)
+                found = allocate(self._snapshot, self._pending, node, self._features, step_limit=self._step_limit, explain=False)
             except NodeError as error:
-                return NodeOutcome(node.name, NODE_ERROR, str(error), self._explain(node))
+                return NodeOutcome(node.name, NODE_ERROR, str(error))
             if not isinstance(found, Allocated):
-                why = found.explanation
-                return NodeOutcome(node.name, DEVICES, why.summary if why else "cannot allocate all claims", why)
+                return NodeOutcome(node.name, DEVICES, "cannot allocate all claims")
             results = found.results
         if elsewhere:
             return NodeOutcome(node.name, CLAIM_ELSEWHERE, CLAIM_ELSEWHERE_TEXT)
         return _Candidate(node.name, self._score(results), results)
 
-    def _explain(self, node: Node) -> Explanation | None:
+    def _explained(self, outcome: NodeOutcome, node: Node) -> NodeOutcome:
+        """With the refusals of the node's devices: worth a second search only when no node fits at all. Raises FatalError."""
+        if outcome.reason not in (DEVICES, NODE_ERROR):
+            return outcome
         try:
-            return explain(self._snapshot, self._pending, node, self._features, step_limit=self._step_limit)
+            why = explain(self._snapshot, self._pending, node, self._features, step_limit=self._step_limit)
         except NodeError:
-            return None  # the error is about the request itself (A-9.1), its text says all there is
+            return outcome  # the error is about the request itself (A-9.1), its text says all there is
+        return replace(outcome, explanation=why, summary=why.summary if outcome.reason == DEVICES else outcome.summary)
 
     def _score(self, results: Sequence[AllocationResult]) -> int:
         """Points for early alternatives, summed over every firstAvailable request of the pod's claims (C-5.8)."""
