@@ -36,7 +36,7 @@ from virt_dra.api.validation import (
     validate_status_update,
     validate_update,
 )
-from virt_dra.api.validation.field_errors import duplicate, invalid, not_found, not_supported, quoted, rendered, too_long, too_many
+from virt_dra.api.validation.field_errors import duplicate, invalid, not_found, not_supported, rendered, too_long, too_many
 from virt_dra.api.validation.formats import shortened
 from virt_dra.api.wire import Json
 
@@ -227,22 +227,6 @@ def test_nothing_else_needs_it(new: TypedObject, old: TypedObject | None) -> Non
 def test_an_error_reads_as_in_kubernetes(error: FieldError, text: str) -> None:
     assert str(error) == text
     assert error.message == text.partition(": ")[2]
-
-
-@pytest.mark.parametrize(
-    ("text", "literal"),
-    [
-        ("plain é Ω", '"plain é Ω"'),
-        ('quote " and \\', r'"quote \" and \\"'),
-        ("\a\b\f\n\r\t\v", r'"\a\b\f\n\r\t\v"'),
-        ("\x00\x7f", r'"\x00\x7f"'),
-        ("\u200b\u2028", r'"\u200b\u2028"'),
-        ("\U000e0001", r'"\U000e0001"'),
-        ("\ud800", r'"\ud800"'),
-    ],
-)
-def test_text_is_quoted_as_go_does(text: str, literal: str) -> None:
-    assert quoted(text) == literal
 
 
 def test_values_are_shown_as_compact_json() -> None:

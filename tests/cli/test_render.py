@@ -46,6 +46,14 @@ RENDERED = _fragment([{"name": "c", "request": "r"}], CLAIMS)
             _refused("GPU x/y is not permitted in permittedHostDevices configuration"),
             id="a device that is not permitted",
         ),
+        pytest.param(
+            {"spec": {"domain": {"resources": {"limits": {"x/y": "\ud800"}}}}},
+            _refused(
+                r'line 1: spec.domain.resources.limits[x/y]: "\ud800" is not a quantity: write a number with an optional unit such as '
+                '"500m", "2", "1.5" or "10Gi"'
+            ),
+            id="half of a character where a quantity should be",
+        ),
         pytest.param({}, _refused("line 1: give either vmi (an object) or spec (a bare VMI spec)"), id="nothing"),
         pytest.param({"vmi": {"spec": []}}, _refused("line 1: vmi.spec: must be an object, not a list"), id="a malformed VMI"),
         pytest.param(

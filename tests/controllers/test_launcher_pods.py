@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -377,6 +378,16 @@ def test_a_whole_claim_covers_its_requests_and_replaces_them() -> None:
     assert _operations(_pod(one), {"domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}) == [
         {"op": "add", "path": "/spec/containers/0/resources/claims", "value": [{"name": "c"}]}
     ]
+
+
+def test_ten_thousand_claims_are_patched_in_time() -> None:
+    names = [f"c{number}" for number in range(10_000)]
+    gpus = [{"name": name, "claimName": name, "requestName": "r"} for name in names]
+    claims = [{"name": name, "resourceClaimName": "o"} for name in names]
+    pod = _pod({"name": "compute", "resources": {"claims": [{"name": name, "request": "r"} for name in names]}}, resourceClaims=claims)
+    began = time.monotonic()
+    assert _operations(pod, {"resourceClaims": claims, "domain": {"devices": {"gpus": gpus}}}) == []
+    assert time.monotonic() - began < 3
 
 
 def test_patching_is_refused_with_the_rendering_error_or_without_compute() -> None:

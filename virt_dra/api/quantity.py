@@ -25,6 +25,8 @@ from typing import Any, Final, NoReturn
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from virt_dra.api.go_text import printable
+
 MAX_DIGITS = 4000
 """Longer numbers are refused: they are attacks, not amounts (and ``1e999999999`` would fill the memory)."""
 
@@ -44,7 +46,7 @@ class QuantityError(ValueError):
         self.text = text
         self.upstream = upstream
         shown = text if len(text) <= 60 else f"{text[:57]}..."
-        super().__init__(f'"{shown}" is not a quantity: {advice}')
+        super().__init__(f'"{printable(shown)}" is not a quantity: {advice}')
 
 
 UPSTREAM_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from pydantic_core import PydanticSerializationError
 
+from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.validation.field_errors import quoted
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.kinds import Resource
 from virt_dra.cluster.port import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooLarge

@@ -20,9 +20,9 @@ from typing import Literal
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.api.validation.field_errors import quoted
 from virt_dra.cluster.kinds import Resource
 from virt_dra.cluster.port import BadRequest
 

@@ -309,15 +309,20 @@ def _with_references(
     have: tuple[ResourceClaimReference, ...], wanted: Iterable[ResourceClaimReference]
 ) -> tuple[ResourceClaimReference, ...]:
     result = list(have)
+    whole = {reference.name for reference in have if not reference.request}
+    parts = {(reference.name, reference.request) for reference in have if reference.request}
+    covered: set[str] = set()
     for reference in wanted:
-        whole = any(other.name == reference.name and not other.request for other in result)
-        same = any(other.name == reference.name and (other.request or "") == (reference.request or "") for other in result)
-        if whole or same:
+        name, request = reference.name, reference.request
+        if name in whole or (name, request) in parts:
             continue
-        if not reference.request:
-            result = [other for other in result if other.name != reference.name]
+        if request:
+            parts.add((name, request))
+        else:
+            whole.add(name)
+            covered.add(name)
         result.append(reference)
-    return tuple(result)
+    return tuple(reference for reference in result if not (reference.request and reference.name in covered))
 
 
 # --- the controller ---

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import DeviceEntry
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NETWORK_DEVICES_WITH_DRA
 from webhooks.rules.subject import GPUS, KINDS, Kind, Subject
-from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, Cause, quoted
+from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, Cause
 
 Indexed = tuple[int, DeviceEntry]
 
@@ -120,7 +121,7 @@ def _duplicate_pairs(usable: Sequence[Indexed], field: str) -> Iterator[Cause]:
 
 def _coverage(subject: Subject, complete: dict[str, list[Indexed]]) -> Iterator[Cause]:
     """K-2.17: at most one cause."""
-    listed = {entry.name for entry in subject.spec.resource_claims}
+    listed = subject.listed_claims()
     if any(device.claim_name not in listed for usable in complete.values() for _, device in usable):
         text = (
             "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus and vmi.spec.domain.devices.hostDevices"
@@ -171,7 +172,7 @@ def gpus_of_1_6(subject: Subject) -> Iterator[Cause]:
     for index, gpu in dra:
         if gpu.claim_name is None:
             yield Cause(REQUIRED, "claimName is required for DRA GPU", f"{subject.path(GPUS.field)}[{index}].claimName")
-    listed = {entry.name for entry in subject.spec.resource_claims}
+    listed = subject.listed_claims()
     if any(gpu.claim_name is not None and gpu.claim_name not in listed for _, gpu in dra):
         text = f"vmi.spec.resourceClaims must specify all claims used in vmi.spec.{GPUS.field}"
         yield Cause(INVALID, text, subject.path("resourceClaims"))

@@ -6,12 +6,13 @@ KubeVirt runs its network validator twice and reports each of these twice; ours 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from virt_dra.api.kubevirt_v1 import ClaimRequest
+from virt_dra.api.go_text import quoted
+from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA
 from webhooks.rules.subject import Subject
-from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, Cause, quoted
+from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, Cause
 
 _PCI_ADDRESS = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 """As K-7.4: the slot may be anything up to ff."""
@@ -38,29 +39,30 @@ def claim_networks(subject: Subject) -> Iterator[Cause]:
     if any(network.multus is not None for network in networks):
         yield Cause(INVALID, "mixing Multus and DRA resourceClaim networks in the same VMI is not supported", subject.path("networks"))
         return
+    interfaces = {interface.name: interface for interface in reversed(subject.spec.domain.devices.interfaces)}  # the first of a name counts
+    listed = subject.listed_claims()
     seen: set[str] = set()
     for index, network in enumerate(networks):
         if network.resource_claim is not None:
-            yield from _binding(subject, network.name)
-            yield from _claim(subject, network.resource_claim, f"networks[{index}]", seen)
+            yield from _binding(subject, network.name, interfaces.get(network.name))
+            yield from _claim(network.resource_claim, subject.path(f"networks[{index}]"), listed, seen)
 
 
-def _binding(subject: Subject, network: str) -> Iterator[Cause]:
-    interface = next((one for one in subject.spec.domain.devices.interfaces if one.name == network), None)
+def _binding(subject: Subject, network: str, interface: Interface | None) -> Iterator[Cause]:
     if interface is not None and interface.sriov is None and interface.binding is None:
         text = f"DRA network {quoted(network)} requires an SR-IOV or binding plugin interface"
         yield Cause(INVALID, text, subject.path("domain.devices.interfaces"))
 
 
-def _claim(subject: Subject, claim: ClaimRequest, network: str, seen: set[str]) -> Iterator[Cause]:
-    field = subject.path(network)
+def _claim(claim: ClaimRequest, field: str, listed: Collection[str], seen: set[str]) -> Iterator[Cause]:
+    """What the claim reference of one network lacks. ``seen`` holds the pairs of earlier networks and gets this one's."""
     if not claim.claim_name:
         yield Cause(REQUIRED, "claimName is required for DRA network", f"{field}.resourceClaim.claimName")
     if not claim.request_name:
         yield Cause(REQUIRED, "requestName is required for DRA network", f"{field}.resourceClaim.requestName")
     if not claim.claim_name or not claim.request_name:
         return
-    if claim.claim_name not in {entry.name for entry in subject.spec.resource_claims}:
+    if claim.claim_name not in listed:
         text = f"network references resourceClaim {quoted(claim.claim_name)} which is not defined in spec.resourceClaims"
         yield Cause(NOT_FOUND, text, f"{field}.resourceClaim.claimName")
     pair = f"{claim.claim_name}/{claim.request_name}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.go_text import quoted
 from virt_dra.api.names import dns1123_label, dns1123_subdomain
 from webhooks.rules.subject import Subject
-from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, Cause, quoted
+from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, Cause
 
 
 def entries(subject: Subject) -> Iterator[Cause]:

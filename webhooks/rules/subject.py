@@ -34,6 +34,10 @@ class Subject:
         """A path below the spec: ``resourceClaims[0]`` -> ``spec.resourceClaims[0]``."""
         return f"{self.root}.{field}"
 
+    def listed_claims(self) -> frozenset[str]:
+        """The names that devices and networks may refer to (K-1.4)."""
+        return frozenset(entry.name for entry in self.spec.resource_claims)
+
 
 Rule = Callable[[Subject], Iterator[Cause]]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_8_3, V1_9_0
 from virt_dra.api.names import dns1123_label
 from webhooks.rules.subject import GPUS, KINDS, Subject
-from webhooks.verdict import quoted
 
 Warner = Callable[[Subject], Iterator[str]]
 

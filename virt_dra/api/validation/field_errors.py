@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from virt_dra.api.go_text import printable, quoted
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.wire import Wire
 
@@ -112,7 +113,7 @@ def rendered(value: object) -> str:
     if isinstance(value, Quantity):
         return quoted(str(value))
     plain = json.dumps(_as_json(value), ensure_ascii=False, separators=(",", ":"))
-    plain = plain.encode("utf-8", "backslashreplace").decode()  # lone surrogates could not be printed
+    plain = printable(plain)
     # Go's encoder writes these so that the text is safe inside HTML and JavaScript.
     return plain.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
@@ -127,25 +128,6 @@ def _as_json(value: object) -> object:
     if isinstance(value, dict):
         return {key: _as_json(value[key]) for key in sorted(value)}
     return value
-
-
-_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
-
-
-def quoted(text: str) -> str:
-    """A Go string literal (``%q``): control and other unprintable characters are escaped."""
-    return f'"{"".join(map(_escaped, text))}"' if not text.isprintable() or '"' in text or "\\" in text else f'"{text}"'
-
-
-def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if char.isprintable():
-        return char
-    code = ord(char)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def invalid_message(kind: str, name: str, errors: Iterable[FieldError]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from virt_dra.api import names
+from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownObject
 from virt_dra.api.names import byte_length, without_trailing_dash
-from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden, immutable, invalid, quoted, required, too_long
+from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden, immutable, invalid, required, too_long
 from virt_dra.api.validation.formats import label, label_name
 
 ANNOTATIONS_MAX = 256 * 1024

@@ -1,0 +1,30 @@
+"""Text as Go writes it, for messages that must read as Kubernetes' and KubeVirt's own."""
+
+from __future__ import annotations
+
+_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
+
+
+def quoted(text: str) -> str:
+    """A Go string literal (``%q``): control and other unprintable characters are escaped.
+
+    >>> print(quoted('a"b'))
+    "a\\"b"
+    """
+    return f'"{"".join(map(_escaped, text))}"' if not text.isprintable() or '"' in text or "\\" in text else f'"{text}"'
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def printable(text: str) -> str:
+    """The text with lone surrogates, which JSON can smuggle in and UTF-8 can't carry, written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
