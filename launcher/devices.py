@@ -32,7 +32,16 @@ def warnings(request: Request, devices: tuple[HostDevice, ...]) -> tuple[str, ..
     found = [note for device in devices for note in device.notes]
     found += [f"{d.device}: libvirt will refuse {d.address}: {d.address.libvirt_refuses}" for d in devices if d.address.libvirt_refuses]
     found += [_both(first, second) for first, second in _pairs_with_one_address(devices)]
-    return (*found, *left_out(request))
+    return (*found, *_second_framebuffer(devices), *left_out(request))
+
+
+def _second_framebuffer(devices: tuple[HostDevice, ...]) -> tuple[str, ...]:
+    """KubeVirt refuses two at admission when they are asked for (K-2.23), but gives one by default to plugin and claimed GPUs each."""
+    first, *others = [device.device for device in devices if device.element.is_mdev and device.element.ramfb == "on"] or [""]
+    if not others:
+        return ()
+    advice = "set virtualGPUOptions.display.ramFB.enabled to false on all but one"
+    return (f"{first} and {', '.join(others)} both have ramfb; libvirt accepts one device with it: {advice}",)
 
 
 def _names_can_be_written(request: Request) -> None:

@@ -26,8 +26,6 @@ from virt_dra.scheduling.claim_references import (
     NotNeeded,
     UnsupportedClaimSource,
     claim_name,
-    is_reserved_for,
-    not_for_pod,
 )
 
 POD_MISSING: Final = "PodMissing"
@@ -222,7 +220,7 @@ def resolve(
     for claim in sorted(newest(claims), key=lambda claim: bool(claim.namespace)):
         if (claim.namespace or namespace) == namespace:
             by_name[claim.name] = claim
-    search = _Search(vmi, pod, by_name, published, options, Counter((s.claim_name, s.request_name) for s in subjects))
+    search = _Search(vmi, pod, namespace, by_name, published, options, Counter((s.claim_name, s.request_name) for s in subjects))
     outcomes = _without_duplicates(tuple(search.locate(subject, _turn(subject, subjects)) for subject in subjects))
     ignored = tuple(
         Warned(o.subject, PARENT_ADDRESS_IGNORED, f"{o.addresses.ignored}; the mdev is used without its parent's address")
@@ -265,6 +263,7 @@ class _Search:
 
     vmi: VirtualMachineInstance
     pod: Pod
+    namespace: str
     claims: Mapping[str, ResourceClaim]
     published: PublishedDevices
     options: Options
@@ -337,7 +336,7 @@ class _Search:
         if claim is None:
             running = self.pod.status.phase == "Running"
             advice = "it was deleted while the pod runs; restart the VM" if running else "it is used as soon as it is created"
-            message = f"ResourceClaim {name} does not exist in namespace {self.pod.namespace or self.vmi.namespace or 'default'}; {advice}"
+            message = f"ResourceClaim {name} does not exist in namespace {self.namespace}; {advice}"
             return Unresolved(subject, CLAIM_MISSING, "error" if running else "pending", message, name)
         foreign = self._foreign(subject, claim)
         if foreign:
@@ -359,20 +358,23 @@ class _Search:
         entry = self._entry(subject.claim_name)
         if entry is None or entry.resource_claim_name is not None:
             return ""
-        pod, owner = self.pod, claim.metadata.controller_owner
-        if not pod.metadata.uid:
-            # An unsaved pod (from a file) has no UID to compare; its name must do.
-            foreign = owner is not None and bool(pod.name) and (owner.kind, owner.name) != ("Pod", pod.name)
-            return f"ResourceClaim {claim.name} was not created for pod {pod.name}" if foreign else ""
-        # Namespaces were compared when the claim was looked up, with what a missing one stands for.
-        verdict = not_for_pod(claim.with_(metadata=claim.metadata.with_(namespace=pod.namespace)), pod)
-        return verdict.message if verdict is not None else ""
+        owners = claim.metadata.owner_references
+        # Objects from an API server always say who controls; hand-made ones may leave it out.
+        owners = tuple(owner for owner in owners if owner.controller) or tuple(owner for owner in owners if owner.controller is None)
+        if any(self._is_pod(owner.kind in ("Pod", ""), owner.uid, owner.name) for owner in owners):
+            return ""
+        if not owners and not self.pod.metadata.uid:
+            return ""  # neither object was ever saved
+        return f"ResourceClaim {self.namespace}/{claim.name} was not created for Pod {self.namespace}/{self.pod.name} (Pod is not owner)"
 
     def _reserved(self, claim: ResourceClaim) -> bool:
-        if self.pod.metadata.uid:
-            return is_reserved_for(claim, self.pod)
-        # An unsaved pod (from a file) is known by its name, if it has one.
-        return any(c.resource == PODS and self.pod.name in ("", c.name) for c in claim.status.reserved_for)
+        return any(self._is_pod(c.resource in (PODS, ""), c.uid, c.name) for c in claim.status.reserved_for)
+
+    def _is_pod(self, says_pod: bool, uid: str, name: str) -> bool:
+        """Whether a reference means this pod. Where one of the two has no UID (objects from files) the name decides (K-5.25)."""
+        if uid and self.pod.metadata.uid:
+            return uid == self.pod.metadata.uid
+        return says_pod and self.pod.name in ("", name)
 
     def result(self, subject: Subject, claim: ResourceClaim, turn: int) -> DeviceRequestAllocationResult | Unresolved:
         """K-5.6 to K-5.8: the allocated device of the request."""
