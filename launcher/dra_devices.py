@@ -6,7 +6,6 @@ from launcher.display import mdev_with_display, with_default_display
 from launcher.errors import (
     INCOMPLETE_CLAIM_REQUEST,
     MALFORMED_ADDRESS,
-    METADATA_FILES_UNSUPPORTED,
     NO_ADDRESS,
     AddressSyntaxError,
     LauncherError,
@@ -15,7 +14,6 @@ from launcher.hostdev import Address, Hostdev, mdev, pci
 from launcher.kinds import GPUS, HOST_DEVICES, DeviceKind
 from launcher.mdev import MdevUuid
 from launcher.pci import PciAddress
-from launcher.pools import MDEV_PREFIX, PCI_PREFIX
 from launcher.request import HostDevice, Request
 from launcher.sources import (
     Answer,
@@ -23,8 +21,9 @@ from launcher.sources import (
     claim_object_in_status,
     from_environment,
     from_status,
+    nothing_found,
     recognised_claim_object,
-    variable_spellings,
+    refuse_files,
 )
 from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, DeviceStatusInfo
 
@@ -58,37 +57,13 @@ def _resolve(
         variable = from_environment(request.env, known, wanted) if known and wanted else None
         if variable is None or not said.disagrees_with(variable):
             return said, ()
-        return said, (f"{device}: {said.place} says {said.address}, variable {variable.place} says {variable.address}; the first is used",)
+        return said, (f"{device}: {said.place} says {said}, variable {variable.place} says {variable}; the first is used",)
     known = known or recognised_claim_object(request.env, claims, claim, wanted, device)
     answer = from_environment(request.env, known, wanted) if known else None
     if answer is None:
         where = f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID in metadata for claim {claim} request {wanted}"
         raise LauncherError(NO_ADDRESS, device, f"{where} ({nothing_found(claims, claim, known, wanted)})")
     return answer, ()
-
-
-def refuse_files(request: Request, device: str) -> None:
-    """Metadata files come before variables (K-7.6), so where one would be read next, nothing later may be used in its place."""
-    if request.has_files:
-        message = (
-            f"metadata files are not supported yet: {device} has no address in status.deviceStatus, so its metadata file would be read"
-        )
-        advice = (
-            "give the address in status.deviceStatus, or leave the files out and set its variable PCI_RESOURCE_<claim object>_<request>"
-        )
-        raise LauncherError(METADATA_FILES_UNSUPPORTED, device, f"{message}; {advice}")
-
-
-def nothing_found(claims: ClaimObjects, claim: str, claim_object: str, request: str) -> str:
-    """What was looked at in vain."""
-    if claim_object:
-        names = ", ".join(name for prefix in (PCI_PREFIX, MDEV_PREFIX) for name in variable_spellings(prefix, claim_object, request))
-        looked = f"environment: none of {names} is set"
-    elif claim in claims.listed:
-        looked = f"environment: no variable of a claim generated for {claim}, whose object is not known without the pod's status"
-    else:
-        looked = f"environment: claim {claim} is not listed in spec.resourceClaims"
-    return f"status.deviceStatus: no address; metadata files: none; {looked}"
 
 
 def _device(request: Request, kind: DeviceKind, index: int, entry: DeviceEntry, found: tuple[Answer, tuple[str, ...]]) -> HostDevice:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from launcher.errors import AMBIGUOUS_VARIABLE, LauncherError
+from launcher.errors import AMBIGUOUS_VARIABLE, METADATA_FILES_UNSUPPORTED, LauncherError
 from launcher.pools import MDEV_PREFIX, PCI_PREFIX
+from launcher.request import Request
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
 
@@ -30,9 +31,8 @@ class Answer:
     pci: str = ""
     mdev: str = ""
 
-    @property
-    def address(self) -> str:
-        return self.mdev or self.pci
+    def __str__(self) -> str:
+        return " and ".join(address for address in (self.mdev, self.pci) if address)
 
     def disagrees_with(self, other: Answer) -> bool:
         """Whether the two can't be the same device: they differ in a kind both give, or have no kind in common."""
@@ -119,3 +119,29 @@ def _claim_objects_of(env: Mapping[str, str], request: str) -> Iterator[str]:
         claim_object, separator, last = name[len(prefix) + 1 :].rpartition("_") if prefix else ("", "", "")
         if value and separator and last == request:
             yield claim_object
+
+
+def refuse_files(request: Request, device: str) -> None:
+    """Metadata files come before variables (K-7.6), so where one would be read next, nothing later may be used in its place."""
+    if request.has_files:
+        message = (
+            f"metadata files are not supported yet: {device} has no address in status.deviceStatus, so its metadata file would be read"
+        )
+        advice = (
+            "give the address in status.deviceStatus, or leave the files out and set its variable PCI_RESOURCE_<claim object>_<request>"
+        )
+        raise LauncherError(METADATA_FILES_UNSUPPORTED, device, f"{message}; {advice}")
+
+
+def nothing_found(
+    claims: ClaimObjects, claim: str, claim_object: str, request: str, prefixes: tuple[str, ...] = (PCI_PREFIX, MDEV_PREFIX)
+) -> str:
+    """What was looked at in vain. ``prefixes``: the variables that would have served."""
+    if claim_object:
+        names = ", ".join(name for prefix in prefixes for name in variable_spellings(prefix, claim_object, request))
+        looked = f"environment: none of {names} is set"
+    elif claim in claims.listed:
+        looked = f"environment: no variable of a claim generated for {claim}, whose object is not known without the pod's status"
+    else:
+        looked = f"environment: claim {claim} is not listed in spec.resourceClaims"
+    return f"status.deviceStatus: no address; metadata files: none; {looked}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launcher.dra_devices import nothing_found, refuse_files
 from launcher.errors import MALFORMED_ADDRESS, NO_ADDRESS, AddressSyntaxError, LauncherError
 from launcher.hostdev import Hostdev, at_guest_address, pci
 from launcher.kinds import SRIOV_ALIAS
 from launcher.pci import PciAddress
+from launcher.pools import PCI_PREFIX
 from launcher.request import HostDevice, Request
-from launcher.sources import ClaimObjects, from_environment, recognised_claim_object
+from launcher.sources import ClaimObjects, from_environment, nothing_found, recognised_claim_object, refuse_files
 from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
 from virt_dra.api.kubevirt_versions import V1_9_0
 
@@ -59,7 +59,7 @@ def _resolve(request: Request, claims: ClaimObjects, name: str, wanted: ClaimReq
     known = claims.names.get(claim, "") or recognised_claim_object(request.env, claims, claim, of_claim, device)
     answer = from_environment(request.env, known, of_claim) if known else None
     if answer is None or not answer.pci:
-        raise LauncherError(NO_ADDRESS, device, f"{where}: {nothing_found(claims, claim, known, of_claim)}")
+        raise LauncherError(NO_ADDRESS, device, f"{where}: {nothing_found(claims, claim, known, of_claim, (PCI_PREFIX,))}")
     return answer.pci, answer.source
 
 

@@ -172,6 +172,13 @@ class DeviceAttributes(Wire):
         default=None, validation_alias=AliasChoices("mDevUUID", "mdevUUID", "mdev_uuid"), serialization_alias="mDevUUID"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_the_spelling_that_says_something(cls, raw: Any) -> Any:
+        if isinstance(raw, Mapping) and raw.get("mdevUUID") and not raw.get("mDevUUID"):
+            return {key: value for key, value in raw.items() if key != "mDevUUID"}
+        return raw
+
 
 class DeviceResourceClaimStatus(Wire):
     name: Str | None = None
