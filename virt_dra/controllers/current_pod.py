@@ -18,7 +18,7 @@ EPHEMERAL_ANNOTATION = "kubevirt.io/ephemeral-provisioning"
 def launcher_pods_of(vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """The pods that a VMI with a UID owns, finished ones and migration targets too."""
     uid = vmi.metadata.uid
-    return tuple(pod for pod in pods if uid and pod.namespace == vmi.namespace and uid in _owner_uids(pod))
+    return tuple(pod for pod in pods if uid and pod.namespace == vmi.namespace and uid in owner_uids(pod))
 
 
 def current_pod(vmi: VirtualMachineInstance, pods: Iterable[Pod], *, migration_target: bool = False) -> Pod | None:
@@ -38,7 +38,7 @@ def not_current(vmi: VirtualMachineInstance, pod: Pod, *, migration_target: bool
     uid = vmi.metadata.uid
     if vmi.namespace and pod.namespace and vmi.namespace != pod.namespace:
         return f"it is in namespace {pod.namespace}, the VMI in {vmi.namespace}"
-    owners = _owner_uids(pod)
+    owners = owner_uids(pod)
     if uid and owners and uid not in owners:
         return f"its owner has UID {owners[0]}, the VMI {uid}"
     created_by = pod.metadata.labels.get(CREATED_BY_LABEL)
@@ -55,7 +55,7 @@ def not_current(vmi: VirtualMachineInstance, pod: Pod, *, migration_target: bool
     return ""
 
 
-def _owner_uids(pod: Pod) -> tuple[str, ...]:
+def owner_uids(pod: Pod) -> tuple[str, ...]:
     """The UID of the controlling owner; of hand-made owners, which may not say that they control, those of all."""
     owners = pod.metadata.owner_references
     controlling = tuple(owner.uid for owner in owners if owner.controller and owner.uid)

@@ -7,7 +7,7 @@ NotReserved, because a claim can only be reserved once it is allocated, so the o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -221,7 +221,7 @@ def resolve(
         if (claim.namespace or namespace) == namespace:
             by_name[claim.name] = claim
     search = _Search(vmi, pod, namespace, by_name, published, options, Counter((s.claim_name, s.request_name) for s in subjects))
-    outcomes = _without_duplicates(tuple(search.locate(subject, _turn(subject, subjects)) for subject in subjects))
+    outcomes = _without_duplicates(tuple(search.locate(subject, turn) for subject, turn in _turns(subjects)))
     ignored = tuple(
         Warned(o.subject, PARENT_ADDRESS_IGNORED, f"{o.addresses.ignored}; the mdev is used without its parent's address")
         for o in outcomes
@@ -234,9 +234,13 @@ def _no_pod(subjects: tuple[Subject, ...], message: str) -> Resolution:
     return Resolution(tuple(Unresolved(subject, POD_MISSING, "pending", message) for subject in subjects))
 
 
-def _turn(subject: Subject, subjects: tuple[Subject, ...]) -> int:
-    """How many earlier entries have the same claim and request."""
-    return sum((s.claim_name, s.request_name) == (subject.claim_name, subject.request_name) for s in subjects[: subject.position])
+def _turns(subjects: Iterable[Subject]) -> Iterator[tuple[Subject, int]]:
+    """Each entry with the number of earlier ones that have the same claim and request."""
+    earlier: Counter[tuple[str, str]] = Counter()
+    for subject in subjects:
+        pair = subject.claim_name, subject.request_name
+        yield subject, earlier[pair]
+        earlier[pair] += 1
 
 
 def _without_duplicates(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:

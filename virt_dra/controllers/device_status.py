@@ -18,7 +18,7 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
-from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
+from virt_dra.controllers.current_pod import current_pod, owner_uids
 from virt_dra.controllers.device_resolution import (
     DEFAULTS,
     Options,
@@ -180,9 +180,10 @@ def plan(inputs: Inputs) -> Plan:
     """One write per VMI whose status differs from what it should be; finished VMIs are left as they are."""
     published = PublishedDevices.of(inputs.slices)
     claims = {claim.key: claim for claim in inputs.claims}
-    pods: dict[str, list[Pod]] = defaultdict(list)
+    pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     for pod in inputs.pods:
-        pods[pod.namespace].append(pod)
+        for owner in owner_uids(pod):
+            pods[pod.namespace, owner].append(pod)
     options = replace(inputs.options, now=inputs.now)
     actions: list[Action] = []
     events: list[Event] = []
@@ -190,7 +191,7 @@ def plan(inputs: Inputs) -> Plan:
     for vmi in sorted(inputs.vmis, key=lambda vmi: vmi.key):
         if vmi.status.phase in ("Succeeded", "Failed") or not dra_devices(vmi):
             continue
-        current = current_pod(vmi, launcher_pods_of(vmi, pods[vmi.namespace]), migration_target=options.migration_target)
+        current = current_pod(vmi, pods[vmi.namespace, vmi.metadata.uid], migration_target=options.migration_target)
         named = (claims.get(f"{vmi.namespace}/{name}") for name in _claim_names(vmi, current))
         resolution = resolve(vmi, current, (claim for claim in named if claim is not None), published, options)
         settled = settle(vmi, resolution)

@@ -377,14 +377,18 @@ def plan(inputs: Inputs) -> tuple[Action, ...]:
 
     A finished pod is not replaced: its VMI finishes with it. A pod that only provisions storage doesn't count (K-5.1).
     """
+    by_owner: dict[str, list[Pod]] = {}
+    for pod in inputs.pods:
+        for uid in {owner.uid for owner in pod.metadata.owner_references}:
+            by_owner.setdefault(uid, []).append(pod)
     actions: list[Action] = []
     for vmi in inputs.vmis:
         if vmi.metadata.deletion_timestamp is not None or vmi.status.phase in ("Succeeded", "Failed"):
             continue
-        if any(EPHEMERAL_ANNOTATION not in pod.metadata.annotations for pod in launcher_pods_of(vmi, inputs.pods)):
+        if any(EPHEMERAL_ANNOTATION not in pod.metadata.annotations for pod in launcher_pods_of(vmi, by_owner.get(vmi.metadata.uid, ()))):
             continue
-        pod = render(vmi, inputs.gates, inputs.permitted_host_devices, inputs.options)
-        actions.append(CannotRender(vmi, pod) if isinstance(pod, RenderError) else CreatePod(vmi, pod))
+        rendered = render(vmi, inputs.gates, inputs.permitted_host_devices, inputs.options)
+        actions.append(CannotRender(vmi, rendered) if isinstance(rendered, RenderError) else CreatePod(vmi, rendered))
     return tuple(actions)
 
 
