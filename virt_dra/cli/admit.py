@@ -54,13 +54,10 @@ def _old(request: Json, subject: VirtualMachineInstance | VirtualMachine) -> Vir
     if raw is None:
         return None
     is_object = any(key in raw for key in ("kind", "apiVersion", "metadata", "spec"))
-    bare = not is_object and (request.get("spec") is not None or bool(raw))
-    if bare:
+    if raw and not is_object:
         old: VirtualMachineInstance | VirtualMachine | None = spec_of(request, "old")
-    elif "kind" in raw:
-        old = vmi_of(request, "old")
     else:
-        old = vmi_of({"old": {**raw, "kind": type(subject).KIND}}, "old")
+        old = vmi_of({"old": {"kind": type(subject).KIND, **raw}}, "old")
     if isinstance(old, VirtualMachine) is not isinstance(subject, VirtualMachine):
         raise BadLine(f"old: must be a {type(subject).KIND} like the object itself")
     return old

@@ -59,8 +59,8 @@ def parse_request(line: bytes) -> Json:
         raise BadLine(f"not JSON: {error}") from None
     except BadLine:
         raise
-    except ValueError as error:  # Python limits the digits of an integer
-        raise BadLine(f"not JSON: {error}") from None
+    except ValueError:  # Python limits the digits of an integer
+        raise BadLine(f"not JSON: a number has more than {sys.get_int_max_str_digits()} digits") from None
     if not isinstance(request, dict):
         raise BadLine(f"a request must be a JSON object, not {_found(request)}")
     return request
@@ -107,17 +107,19 @@ def _found(value: object) -> str:
 
 
 def gates_of(request: Json) -> Gates:
-    """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent: the version's default)."""
+    """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent or null: the version's default)."""
     text = member(request, "kubevirt", str)
     try:
         version = NEWEST if text is None else KubeVirtVersion.parse(text)
     except ValueError as error:
         raise BadLine(f"kubevirt: {error}") from None
-    choices: dict[str, object] = member(request, "gates", dict, {})
-    for gate, value in choices.items():
-        if not isinstance(value, bool):
+    choices: dict[str, bool] = {}
+    for gate, value in member(request, "gates", dict, {}).items():
+        if isinstance(value, bool):
+            choices[gate] = value
+        elif value is not None:
             raise BadLine(f"gates.{gate}: must be a boolean, not {_found(value)}")
-    return Gates.of(version, {gate: value is True for gate, value in choices.items()})
+    return Gates.of(version, choices)
 
 
 def vmi_of(request: Json, name: str = "vmi") -> VirtualMachineInstance | VirtualMachine | None:
