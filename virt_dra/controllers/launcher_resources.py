@@ -85,11 +85,15 @@ def fragment(vmi: VirtualMachineInstance, gates: Gates, permitted: PermittedHost
 
 
 def pod_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[PodResourceClaim, ...]:
-    """``spec.resourceClaims`` of the pod: the VMI's, as they are (K-4.4). Up to 1.5 the VMI has none (K-2.31)."""
+    """``spec.resourceClaims`` of the pod: the VMI's, valid or not (K-4.4). Up to 1.5 the VMI has none (K-2.31).
+
+    Only name and sources are copied: a member unknown to KubeVirt's API doesn't reach its controller (K-9.6).
+    """
     if gates.version < V1_6_0:
         return ()
-    given = ({key: value for key, value in entry.to_wire().items() if value is not None} for entry in vmi.spec.resource_claims)
-    return tuple(PodResourceClaim.from_wire(entry) for entry in given)
+    members = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    entries = (entry.to_wire() for entry in vmi.spec.resource_claims)
+    return tuple(PodResourceClaim.from_wire({key: entry[key] for key in members if entry.get(key) is not None}) for entry in entries)
 
 
 def container_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[ResourceClaimReference, ...]:
