@@ -302,10 +302,10 @@ class _Search:
             message = f"the device has {wanted}, which no entry of resourceClaims has (entries: {listed}); name one of them or add an entry"
             return Unresolved(subject, CLAIM_NOT_LISTED, "error", message)
         recorded = next((s for s in self.pod.status.resource_claim_statuses if s.name == entry.name), None)
-        if entry.resource_claim_name and recorded is not None and recorded.resource_claim_name not in (None, entry.resource_claim_name):
+        told = recorded.resource_claim_name if recorded is not None else None
+        if entry.resource_claim_name and told and told != entry.resource_claim_name:
             message = (
-                f"entry {entry.name!r} of the pod names ResourceClaim {entry.resource_claim_name}, "
-                f"its status {recorded.resource_claim_name}; recreate the pod"
+                f"entry {entry.name!r} of the pod names ResourceClaim {entry.resource_claim_name}, its status {told}; recreate the pod"
             )
             return Unresolved(subject, CLAIM_FOREIGN, "error", message)
         try:
@@ -321,7 +321,7 @@ class _Search:
                 f"for entry {entry.name!r} yet; if this lasts, look at the pod's events and whether the template exists"
             )
             return Unresolved(subject, CLAIM_NOT_GENERATED, "pending", message)
-        if isinstance(reference, NotNeeded) or not reference.name or (recorded is not None and not recorded.resource_claim_name):
+        if isinstance(reference, NotNeeded) or not reference.name or (recorded is not None and not told):
             message = (
                 f"the pod's status says that entry {entry.name!r} needs no ResourceClaim, so no device can come from it; recreate the pod"
             )
@@ -329,10 +329,14 @@ class _Search:
         return reference.name
 
     def _entry(self, name: str) -> PodResourceClaim | None:
-        if not name:
+        """The pod's entry, else the VMI's. A source that is "" counts as absent (as KubeVirt reads it, K-7.9)."""
+        listed = (*self.pod.spec.resource_claims, *self.vmi.spec.resource_claims) if name else ()
+        entry = next((entry for entry in listed if entry.name == name), None)
+        if entry is None:
             return None
-        listed = (*self.pod.spec.resource_claims, *self.vmi.spec.resource_claims)
-        return next((entry for entry in listed if entry.name == name), None)
+        return entry.with_(
+            resource_claim_name=entry.resource_claim_name or None, resource_claim_template_name=entry.resource_claim_template_name or None
+        )
 
     def claim(self, subject: Subject, name: str) -> ResourceClaim | Unresolved:
         """K-5.4 and K-5.5: an allocated claim that is this pod's."""
