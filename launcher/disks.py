@@ -14,7 +14,8 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 IMAGE = "/var/run/kubevirt-private/vmi-disks/{}/disk.img"
 BLOCK_DEVICE = "/dev/{}"
 _TARGETS: Mapping[str, str] = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
-_TYPES = ("disk", "cdrom", "lun")
+_BUSES: Mapping[str, tuple[str, ...]] = {"disk": tuple(_TARGETS), "cdrom": ("sata", "scsi", "usb"), "lun": ("virtio", "scsi")}
+"""The buses of each kind of disk; libvirt refuses the others."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +79,19 @@ def disks(vmi: VirtualMachineInstance) -> tuple[Disk, ...]:
 def _device_and_bus(entry: DiskEntry, field: str, cdrom_bus: str) -> tuple[str, str]:
     """``disk`` on virtio where the entry says nothing, as KubeVirt defaults it."""
     extra = entry.model_extra or {}
-    device = next((kind for kind in _TYPES if isinstance(extra.get(kind), dict)), "disk")
+    device = next((kind for kind in _BUSES if isinstance(extra.get(kind), dict)), "disk")
     options = extra.get(device)
     bus = options.get("bus") if isinstance(options, dict) else None
     bus = bus or (cdrom_bus if device == "cdrom" else "virtio")
-    if not isinstance(bus, str) or bus not in _TARGETS:
-        raise LauncherError(INVALID_DOMAIN, f"{field}.{device}.bus", f"{field}.{device}.bus: {bus!r} is not one of {', '.join(_TARGETS)}")
+    if not isinstance(bus, str) or bus not in _BUSES[device]:
+        told = f"{field}.{device}.bus: {bus!r} is not one of {', '.join(_BUSES[device])}"
+        raise LauncherError(INVALID_DOMAIN, f"{field}.{device}.bus", told)
     return device, bus
 
 
 def _volume(name: str, field: str) -> str:
     """A volume's name is part of a path, so it must not lead elsewhere."""
-    if not name or "/" in name or name in (".", ".."):
+    if not name or "/" in name or "\n" in name or name in (".", ".."):
         raise LauncherError(INVALID_DOMAIN, f"{field}.name", f"{field}.name: {name!r} can't be the name of a volume")
     try:
         return carried(name)

@@ -23,7 +23,9 @@ from virt_dra.api.quantity import Quantity
 DEFAULT_MEMORY = Quantity("1Gi")
 """For a VMI that names none. KubeVirt refuses such a VMI at admission, a unit test need not care."""
 _LARGEST_MEMORY = 2**63 - 1
-_MOST_CPUS = 2**31 - 1
+_MOST_CPUS = 2**16 - 1
+"""What libvirt's schema can say; a machine takes fewer."""
+_MACHINE_TYPE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def domain(vmi: VirtualMachineInstance, devices: tuple[HostDevice, ...], dialect
         cpu_match=match,
         cpu_model=model,
         arch=machine.arch,
-        machine=_text(type_ or machine.type, "spec.domain.machine.type"),
+        machine=_machine_type(type_ or machine.type),
         boot_device=_boot_device(drives, hostdevs),
         acpi=machine.acpi,
         disks=drives,
@@ -186,6 +188,12 @@ def _machine(vmi: VirtualMachineInstance) -> Machine:
     if machine is None:
         raise _invalid("spec.architecture", f"{architecture!r} is not one of {', '.join(MACHINES)}")
     return machine
+
+
+def _machine_type(type_: str) -> str:
+    if _MACHINE_TYPE.fullmatch(type_) is None:
+        raise _invalid("spec.domain.machine.type", f"{type_!r} is no machine type; write for example q35")
+    return type_
 
 
 def _name(vmi: VirtualMachineInstance) -> str:
@@ -240,7 +248,10 @@ def _topology(vmi: VirtualMachineInstance) -> tuple[int, int, int]:
         given["sockets"] = wanted.value() if wanted is not None else 1
     sockets, cores, threads = (count or 1 for count in given.values())
     if min(sockets, cores, threads) < 1 or sockets * cores * threads > _MOST_CPUS:
-        raise _invalid("spec.domain.cpu", f"{sockets} sockets of {cores} cores of {threads} threads are no topology; all must be positive")
+        raise _invalid(
+            "spec.domain.cpu",
+            f"{sockets} sockets of {cores} cores of {threads} threads are no topology; all must be positive, together at most {_MOST_CPUS}",
+        )
     return sockets, cores, threads
 
 

@@ -148,13 +148,34 @@ def spec_error(spec: Json, metadata: Json | None = None) -> str:
         ),
         (
             {"domain": {"cpu": {"cores": -1}}},
-            "spec.domain.cpu: 1 sockets of -1 cores of 1 threads are no topology; all must be positive",
+            "spec.domain.cpu: 1 sockets of -1 cores of 1 threads are no topology; all must be positive, together at most 65535",
+        ),
+        (
+            {"domain": {"cpu": {"sockets": 256, "cores": 256}}},
+            "spec.domain.cpu: 256 sockets of 256 cores of 1 threads are no topology; all must be positive, together at most 65535",
         ),
         (
             {"domain": {"machine": {"type": "q\u0001"}}},
-            "spec.domain.machine.type: 'q\\x01' contains '\\x01' (U+0001), which XML can't carry; remove it",
+            "spec.domain.machine.type: 'q\\x01' is no machine type; write for example q35",
+        ),
+        (
+            {"domain": {"cpu": {"model": "q\u0001"}}},
+            "spec.domain.cpu.model: 'q\\x01' contains '\\x01' (U+0001), which XML can't carry; remove it",
         ),
         ({"domain": {"devices": {"disks": [{"name": "../x"}]}}}, "spec.domain.devices.disks[0].name: '../x' can't be the name of a volume"),
+        (
+            {"domain": {"devices": {"disks": [{"name": "x\n"}]}}},
+            "spec.domain.devices.disks[0].name: 'x\\n' can't be the name of a volume",
+        ),
+        (
+            {"domain": {"devices": {"disks": [{"name": "x", "cdrom": {"bus": "virtio"}}]}}},
+            "spec.domain.devices.disks[0].cdrom.bus: 'virtio' is not one of sata, scsi, usb",
+        ),
+        (
+            {"domain": {"devices": {"disks": [{"name": "x", "lun": {"bus": "sata"}}]}}},
+            "spec.domain.devices.disks[0].lun.bus: 'sata' is not one of virtio, scsi",
+        ),
+        ({"domain": {"machine": {"type": "q 35"}}}, "spec.domain.machine.type: 'q 35' is no machine type; write for example q35"),
         (
             {"domain": {"devices": {"disks": [{"name": "x", "disk": {"bus": "ide"}}]}}},
             "spec.domain.devices.disks[0].disk.bus: 'ide' is not one of virtio, sata, scsi, usb",
