@@ -42,6 +42,11 @@ def _answer(*requests: object) -> list[Any]:
         pytest.param({"vmi": {"spec": SPEC}}, GOOD, id="a VMI"),
         pytest.param({"spec": SPEC}, GOOD, id="a bare spec"),
         pytest.param({"vmi": _vm(SPEC)}, GOOD, id="a VM"),
+        pytest.param(
+            {"vmi": {"spec": {"template": {"spec": SPEC}}}, "gates": {"GPUsWithDRA": False}},
+            _gate_off("spec.template.spec.domain.devices.gpus"),
+            id="a VM without its kind",
+        ),
         pytest.param({"spec": SPEC, "gates": {"GPUsWithDRA": False}}, _gate_off("spec.domain.devices.gpus"), id="a gate off"),
         pytest.param({"spec": SPEC, "kubevirt": "1.8"}, _gate_off("spec.domain.devices.gpus"), id="a version where the gate is opt-in"),
         pytest.param(

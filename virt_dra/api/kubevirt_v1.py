@@ -56,8 +56,12 @@ class DeviceEntry(Wire):
             return rest
         if not isinstance(claim, Mapping):
             raise ValueError("claim must be an object with name and request")
+        if not {"name", "request"} & claim.keys():
+            rest.setdefault("claimName", None)  # a reference without content is one all the same
         for spelling, upstream in (("name", "claimName"), ("request", "requestName")):
-            value = claim.get(spelling)
+            if spelling not in claim:
+                continue
+            value = claim[spelling]
             if rest.get(upstream) is None:
                 rest[upstream] = value
             elif value is not None and rest[upstream] != value:

@@ -148,8 +148,9 @@ def spec_of(request: Json, name: str = "spec") -> VirtualMachineInstance | None:
 
 
 def read_vmi(raw: Json) -> VirtualMachineInstance | VirtualMachine:
-    """A VMI, or a VM if its kind says so. Without a kind it is a VMI. Raises WireError."""
-    kind = raw.get("kind") or VirtualMachineInstance.KIND
+    """A VMI, or a VM if its kind says so. Without a kind, one whose spec has a template is a VM. Raises WireError."""
+    spec = raw.get("spec")
+    kind = raw.get("kind") or (VirtualMachine.KIND if isinstance(spec, dict) and "template" in spec else VirtualMachineInstance.KIND)
     if kind == VirtualMachine.KIND:
         return VirtualMachine.from_wire(raw)
     if kind == VirtualMachineInstance.KIND:
