@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from launcher.dra_devices import dra_devices
+from launcher.dra_devices_before_1_8 import dra_devices_before_1_8
 from launcher.errors import DUPLICATE_ADDRESS, DUPLICATE_ALIAS, UNWRITABLE_TEXT, LauncherError
 from launcher.kinds import GPUS, HOST_DEVICES, DeviceKind
 from launcher.plugin_devices import plugin_devices
 from launcher.request import HostDevice, Request
 from launcher.sriov import left_out, sriov_devices
-from launcher.status_devices import status_devices
 from launcher.xml import XmlTextError, carried
 from virt_dra.api.kubevirt_versions import V1_8_0
 
@@ -23,7 +23,7 @@ def host_devices(request: Request) -> tuple[HostDevice, ...]:
 
 
 def _of_kind(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
-    claimed = dra_devices if request.version >= V1_8_0 else status_devices
+    claimed = dra_devices if request.version >= V1_8_0 else dra_devices_before_1_8
     return plugin_devices(request, kind) + claimed(request, kind)
 
 

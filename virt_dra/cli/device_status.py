@@ -15,6 +15,7 @@ from virt_dra.controllers.attribute_keys import InvalidKeys, read_keys
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.device_resolution import Options, resolve
 from virt_dra.controllers.device_status import settle
+from virt_dra.controllers.virtual_machines import instance_of
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 
@@ -47,10 +48,7 @@ def _vmi(request: Json) -> VirtualMachineInstance:
     if raw is None:
         raise BadLine("vmi: is required, a VirtualMachineInstance")
     if raw.get("kind") == VirtualMachine.KIND:
-        # The VMI of a VM has the VM's name and its template's spec, and a UID of its own.
-        vm = _object(raw, "vmi", VirtualMachine)
-        template = vm.spec.template
-        return VirtualMachineInstance(metadata=template.metadata.with_(name=vm.name, namespace=vm.namespace), spec=template.spec)
+        return instance_of(_object(raw, "vmi", VirtualMachine))
     return _object(raw, "vmi", VirtualMachineInstance)
 
 

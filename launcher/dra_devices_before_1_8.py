@@ -11,7 +11,7 @@ from launcher.sources import STATUS, Answer
 from virt_dra.api.kubevirt_v1 import GPU, DeviceAttributes, DeviceEntry, DeviceStatusInfo
 
 
-def status_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+def dra_devices_before_1_8(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
     """PCI entries of the status in its order, then mdev ones; a PCI address that is present wins over an mdev, even if empty.
 
     Entries of names the spec does not know are converted too; in the end the numbers must agree. Raises :class:`LauncherError`.
