@@ -1,0 +1,88 @@
+"""KubeVirt versions and what is on by default, or by configuration (K-1.11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from virt_dra.api.kubevirt_v1 import DeveloperConfiguration
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates, KubeVirtVersion
+
+BOTH = {"GPUsWithDRA", "HostDevicesWithDRA"}
+SINCE = {
+    **dict.fromkeys(("HostDevices", "Sidecar"), "0.36"),
+    **dict.fromkeys(BOTH, "1.6.0"),
+    **dict.fromkeys(("PCINUMAAwareTopology", "ReservedOverheadMemlock"), "1.8.0"),
+    **dict.fromkeys(("NetworkDevicesWithDRA", "VGPULiveMigration", "Plugins", "IOMMUFD", "GraceIOVirtualization"), "1.9.0"),
+}
+
+
+def _version(text: str) -> KubeVirtVersion:
+    return KubeVirtVersion.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1.9", "1.9"),
+        ("v1.8.3", "1.8.3"),
+        (" 1.9.0-rc.1 ", "1.9.0"),
+        ("v1.8.0+dirty", "1.8.0"),
+        ("main", "main"),
+    ],
+)
+def test_a_version_is_read(text: str, shown: str) -> None:
+    assert str(_version(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.9.", "1.x", "latest", "1.8.3.1", "-1.8", "١.٩", "99999.1"])
+def test_what_is_no_version_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no KubeVirt version; write for example 1\.9, 1\.8\.3 or main$"):
+        _version(text)
+
+
+def test_versions_are_ordered_by_number_and_without_a_patch_level_the_newest_is_meant() -> None:
+    texts = ["0.59", "1.5", "1.6.0", "1.6", "1.8.0", "1.8.2", "1.8.3", "1.8", "1.9.0", "1.9", "1.10", "2.0", "main"]
+    versions = [_version(text) for text in texts]
+    assert versions == sorted(set(versions))
+
+
+@pytest.mark.parametrize(
+    ("version", "on"), [("1.5", set()), ("1.6", set()), ("1.7", set()), ("1.8.0", set()), ("1.8", set()), ("1.9.0", BOTH), ("main", BOTH)]
+)
+def test_beta_gates_are_on_since_1_9(version: str, on: set[str]) -> None:
+    assert Gates.of(_version(version)).on == on
+
+
+@pytest.mark.parametrize("version", ["1.5", "1.6", "1.7", "1.8.0", "1.8.3", "1.9", "main"])
+def test_a_gate_can_be_switched_on_in_versions_that_have_it(version: str) -> None:
+    everything = Gates.of(_version(version), {**dict.fromkeys(KNOWN_GATES, True), "Unknown": True})
+    assert everything.on == {gate for gate, since in SINCE.items() if _version(since) <= _version(version)}
+    assert Gates.of(_version(version), dict.fromkeys(KNOWN_GATES, False)).on == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("choices", "on"),
+    [
+        ({"DynamicResourceAllocation": False}, set()),
+        ({"DynamicResourceAllocation": False, "GPUsWithDRA": True}, {"GPUsWithDRA"}),
+        ({"HostDevicesWithDRA": False, "DynamicResourceAllocation": True}, {"GPUsWithDRA"}),
+        ({"HostDevices": True}, BOTH | {"HostDevices"}),
+    ],
+)
+def test_the_designs_gate_stands_for_two_and_choices_change_the_default(choices: dict[str, bool], on: set[str]) -> None:
+    assert Gates.of(_version("1.9"), choices).on == on
+
+
+@pytest.mark.parametrize(
+    ("version", "listed", "disabled", "on"),
+    [
+        ("1.9", [], ["GPUsWithDRA"], {"HostDevicesWithDRA"}),
+        ("1.9", ["GPUsWithDRA", "HostDevices"], ["GPUsWithDRA"], BOTH | {"HostDevices"}),
+        ("1.8", ["GPUsWithDRA"], ["HostDevicesWithDRA"], {"GPUsWithDRA"}),
+        ("1.7", ["GPUsWithDRA"], ["GPUsWithDRA"], {"GPUsWithDRA"}),
+        ("1.7", ["NetworkDevicesWithDRA", "LiveMigration"], [], set()),
+    ],
+)
+def test_a_configuration_lists_and_disables_gates(version: str, listed: list[str], disabled: list[str], on: set[str]) -> None:
+    configuration = DeveloperConfiguration.from_wire({"featureGates": listed, "disabledFeatureGates": disabled})
+    assert Gates.configured(_version(version), configuration).on == on
