@@ -19,7 +19,8 @@ Address = PciAddress | MdevUuid | UsbAddress
 
 ALIAS_PREFIX = "ua-"
 """libvirt keeps only aliases of users that start like this (K-14.2)."""
-_ALIAS = re.compile(r"[A-Za-z0-9_.-]+")
+_ALIAS = re.compile(r"[A-Za-z0-9_-]+")
+"""Others libvirt silently drops; its schema takes a dot too, to no use."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Dialect:
             lost.append("display and ramfb of a PCI device are left out of the domain: libvirt's schema has them for mdevs only")
             device = replace(device, display=None, ramfb=None)
         if not self.any_alias and device.alias is not None and _ALIAS.fullmatch(device.alias) is None:
-            lost.append(f"alias {device.alias!r} is left out of the domain: libvirt takes letters, digits, '_', '-' and '.' only")
+            lost.append(f"alias {device.alias!r} is left out of the domain: libvirt takes letters, digits, '_' and '-' only")
             device = replace(device, alias=None)
         return device, tuple(lost)
 

@@ -92,8 +92,15 @@ def test_kubevirts_dialect_changes_nothing_and_libvirts_leaves_out_what_its_sche
     )
     assert lost == (
         "display and ramfb of a PCI device are left out of the domain: libvirt's schema has them for mdevs only",
-        "alias 'ua-gpu-<x>' is left out of the domain: libvirt takes letters, digits, '_', '-' and '.' only",
+        "alias 'ua-gpu-<x>' is left out of the domain: libvirt takes letters, digits, '_' and '-' only",
     )
+
+
+def test_an_alias_with_a_dot_which_libvirt_would_drop_silently_is_left_out_and_told() -> None:
+    converted_, lost = LIBVIRT.converted(pci(PCI, "gpu-a.b"))
+    assert converted_.alias is None
+    assert lost == ("alias 'ua-gpu-a.b' is left out of the domain: libvirt takes letters, digits, '_' and '-' only",)
+    assert LIBVIRT.converted(pci(PCI, "gpu-a_b-1"))[0].alias == "ua-gpu-a_b-1"
 
 
 def test_an_mdev_is_the_same_in_both_dialects() -> None:
