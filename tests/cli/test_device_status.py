@@ -100,6 +100,7 @@ FORMS: dict[str, Request] = {
     "several pods": {"pod": [{**POD, "status": {"phase": "Failed"}}, POD]},
     "duplicates": {"claims": [CLAIM, CLAIM], "slices": [SLICE, SLICE]},
     "a VM": {"vmi": {"kind": "VirtualMachine", "metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}},
+    "a VM that does not tell its kind": {"vmi": {"metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}},
     "null members": {"vmi": {**VMI, "status": None}, "pod": {**POD, "status": None}, "options": None},
     "pod and claim without metadata of a server": {
         "pod": {"spec": POD["spec"]},

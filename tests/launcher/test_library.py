@@ -46,6 +46,7 @@ def test_a_virtual_machine_stands_for_the_vmi_it_would_start() -> None:
     machine = {"kind": "VirtualMachine", "metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}
 
     assert domain_xml(machine, ENV, pod=POD) == domain_xml(VMI, ENV, pod=POD)
+    assert domain_xml({**machine, "kind": None}, ENV, pod=POD) == domain_xml(VMI, ENV, pod=POD)
     assert domain_xml(VirtualMachine.from_wire(machine), ENV, pod=POD) == domain_xml(VMI, ENV, pod=POD)
 
 

@@ -250,6 +250,13 @@ class VirtualMachine(TypedObject):
     status: Json = {}
 
 
+def told_kind(raw: Mapping[str, object]) -> object:
+    """The kind of an object that is a VMI or a VM: what it says, else VM where its spec has a template, as only a VM's has."""
+    spec = raw.get("spec")
+    implied = VirtualMachine if isinstance(spec, Mapping) and "template" in spec else VirtualMachineInstance
+    return raw.get("kind") or implied.KIND
+
+
 class DeveloperConfiguration(Wire):
     feature_gates: List[Str] = ()
     disabled_feature_gates: List[Str] = ()

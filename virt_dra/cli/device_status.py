@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.scheme import read_object
@@ -47,7 +47,7 @@ def _vmi(request: Json) -> VirtualMachineInstance:
     raw = member(request, "vmi", dict)
     if raw is None:
         raise BadLine("vmi: is required, a VirtualMachineInstance")
-    if raw.get("kind") == VirtualMachine.KIND:
+    if told_kind(raw) == VirtualMachine.KIND:
         return instance_of(_object(raw, "vmi", VirtualMachine))
     return _object(raw, "vmi", VirtualMachineInstance)
 

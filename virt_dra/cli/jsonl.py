@@ -12,7 +12,7 @@ from typing import IO, Any, NoReturn
 
 import click
 
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.wire import Json, WireError
 
@@ -149,8 +149,7 @@ def spec_of(request: Json, name: str = "spec") -> VirtualMachineInstance | None:
 
 def read_vmi(raw: Json) -> VirtualMachineInstance | VirtualMachine:
     """A VMI, or a VM if its kind says so. Without a kind, one whose spec has a template is a VM. Raises WireError."""
-    spec = raw.get("spec")
-    kind = raw.get("kind") or (VirtualMachine.KIND if isinstance(spec, dict) and "template" in spec else VirtualMachineInstance.KIND)
+    kind = told_kind(raw)
     if kind == VirtualMachine.KIND:
         return VirtualMachine.from_wire(raw)
     if kind == VirtualMachineInstance.KIND:
