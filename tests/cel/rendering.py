@@ -6,6 +6,7 @@ import json
 import math
 import struct
 
+from virt_dra.cel.functions.formats import NamedFormat
 from virt_dra.cel.functions.network import CIDR, IP, cidr_text
 from virt_dra.cel.functions.times import format_timestamp
 from virt_dra.cel.values import Duration, Optional, Timestamp, TypeValue, UInt, Value, key_value, type_name
@@ -53,4 +54,6 @@ def _opaque(value: Value) -> str:
         return f"net.IP({value.address})"
     if isinstance(value, CIDR):
         return f"net.CIDR({cidr_text(value)})"
+    if isinstance(value, NamedFormat):
+        return f"format({value.name})"
     return f"{type_name(value)}({value})"

@@ -63,6 +63,7 @@ _BINARY_NAMES: Final = ("", *_BINARY_SUFFIXES)
 _NANO: Final = 10**9
 _TOO_LONG: Final = 10**MAX_DIGITS * _NANO
 _INT64: Final = 2**63
+_MAX_SCALE: Final = 2**31 - 1
 
 
 class Quantity:
@@ -71,9 +72,11 @@ class Quantity:
     ``Quantity(text)`` raises :class:`QuantityError`. ``str()`` gives the canonical text (A-17.8).
     """
 
-    __slots__ = ("_nano", "_text", "format")
+    __slots__ = ("_nano", "_scale", "_text", "format")
 
     _nano: int
+    _scale: int | None
+    """Upstream's int64 form is a number of this power of ten; None where upstream takes its decimal form (see :meth:`as_int64`)."""
     _text: str | None
     format: Format
 
@@ -84,7 +87,7 @@ class Quantity:
     def of(cls, number: int | Fraction, format: Format | str = Format.DECIMAL_SI) -> Quantity:
         """A number of whole units. What is finer than nano is rounded away from zero. Raises :class:`QuantityError` beyond 4000 digits."""
         if isinstance(number, int):
-            return _make(number * _NANO, Format(format))
+            return _make(number * _NANO, Format(format), 0)
         scaled = number * _NANO
         return _make(_div_away(scaled.numerator, scaled.denominator), Format(format))
 
@@ -110,33 +113,41 @@ class Quantity:
         """Whether this is a whole number in [-2^63, 2^63)."""
         return self._nano % _NANO == 0 and -_INT64 <= self._nano // _NANO < _INT64
 
+    def as_int64(self) -> int | None:
+        """Upstream's ``AsInt64()``: the value if it is whole, but only where upstream holds it without a fraction or decimal form.
+
+        That depends on the text it was read from and on the arithmetic since: ``1k`` and ``2e3`` have a value, ``1000m``, ``1.0`` and
+        ``1.5Gi`` have none. CEL's ``isInteger`` and ``asInteger`` answer with it.
+        """
+        return self._nano // _NANO if self._scale is not None and self._scale >= 0 and self.fits_int64() else None
+
     def sign(self) -> int:
         """-1, 0 or 1."""
         return (self._nano > 0) - (self._nano < 0)
 
     def with_format(self, format: Format | str) -> Quantity:
         """The same value, written with another family of suffixes."""
-        return _make(self._nano, Format(format))
+        return _make(self._nano, Format(format), self._scale)
 
     # --- arithmetic: the result is written as the left operand is, unless that is zero (as upstream) ---
 
     def __add__(self, other: Quantity) -> Quantity:
         if not isinstance(other, Quantity):
             return NotImplemented
-        return _make(self._nano + other._nano, self.format if self._nano else other.format)
+        return _make(self._nano + other._nano, self.format if self._nano else other.format, _sum_scale(self, other))
 
     def __sub__(self, other: Quantity) -> Quantity:
         if not isinstance(other, Quantity):
             return NotImplemented
-        return _make(self._nano - other._nano, self.format if self._nano else other.format)
+        return _make(self._nano - other._nano, self.format if self._nano else other.format, _sum_scale(self, other))
 
     def __neg__(self) -> Quantity:
-        return _make(-self._nano, self.format)
+        return _make(-self._nano, self.format, self._scale)
 
     def __mul__(self, factor: int) -> Quantity:
         if not isinstance(factor, int):
             return NotImplemented
-        return _make(self._nano * factor, self.format)
+        return _make(self._nano * factor, self.format, self._scale)
 
     __rmul__ = __mul__
 
@@ -189,7 +200,7 @@ class Quantity:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self._nano, self.format)
+        return _make, (self._nano, self.format, self._scale)
 
     # --- pydantic ---
 
@@ -221,11 +232,14 @@ class Quantity:
         raise ValueError(f'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not {found}')
 
 
-def _make(nano: int, format: Format) -> Quantity:
+def _make(nano: int, format: Format, scale: int | None = None) -> Quantity:
     if not -_TOO_LONG < nano < _TOO_LONG:
         raise QuantityError("...", UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
     quantity = object.__new__(Quantity)
     object.__setattr__(quantity, "_nano", nano)
+    if scale is not None and not -_INT64 <= nano // 10 ** (9 + scale) < _INT64:
+        scale = None
+    object.__setattr__(quantity, "_scale", scale)
     object.__setattr__(quantity, "_text", None)
     object.__setattr__(quantity, "format", format)
     return quantity
@@ -245,7 +259,27 @@ def _parsed(text: str) -> Quantity:
     nano = _scaled(digits, places + 9, binary) if digits else 0
     if binary and 0 < nano < _NANO:
         format = Format.DECIMAL_SI  # a fraction of one unit can't be written in powers of 1024
-    return _make(-nano if sign == "-" else nano, format)
+    return _make(-nano if sign == "-" else nano, format, _int64_scale(whole, decimals, power, binary))
+
+
+def _int64_scale(whole: str, decimals: str, power: int, binary: int) -> int | None:
+    """The power of ten of upstream's int64 form, None for a text that is too long for it or has both a fraction and a binary suffix."""
+    digits = max(len(whole.lstrip("0")), 1)
+    if binary:
+        return 0 if not decimals and digits <= 14 - binary * 3 // 10 else None
+    scale = power - len(decimals)
+    return scale if digits + len(decimals) <= 18 and -9 <= scale <= _MAX_SCALE else None
+
+
+def _sum_scale(left: Quantity, right: Quantity) -> int | None:
+    """The power of ten of a sum's int64 form: the smaller one, where a zero has no say."""
+    if left._scale is None or right._scale is None:
+        return None
+    if not right._nano:
+        return left._scale
+    if not left._nano:
+        return right._scale
+    return min(left._scale, right._scale)
 
 
 def _suffix(text: str, suffix: str) -> tuple[int, int, Format]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import Issue
+from virt_dra.cel.errors import MAX_ISSUES, Issue
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.literals import check_constants, format_issue, invalid_literal
 from virt_dra.cel.nodes import (
@@ -193,7 +193,7 @@ class _Checker:
             elif field is None:
                 self._issue(node.offset, f"undefined field '{node.name}'")
             else:
-                result = field.type
+                result = field
         elif inside.kind is Kind.PARAM:
             self._unifier.assignable(DYN, inside)
             result = DYN
@@ -254,8 +254,6 @@ class _Checker:
             self._issue(node.offset, f"found no matching overload for '{node.function}' applied to '{applied}'")
             return ERROR
         node.overloads = tuple(matching)
-        if all(overload.implementation is None for overload in matching) and node.function != "_?_:_":
-            self._issue(node.offset, f"function '{node.function}' is not supported by this version of virt-dra yet")
         return result
 
     def _check_literals(self, node: Call) -> None:
@@ -282,7 +280,7 @@ class _Checker:
         given = self._unifier.resolve(given)
         if given.name == "optional_type" and given.params:
             return given.params[0]
-        if not is_dyn(given):
+        if given.kind is not Kind.DYN:
             self._mismatch(node, self._types.optional_of(given), given)
         return given
 
@@ -399,7 +397,7 @@ class _Checker:
         if not (over.kind is Kind.LIST or is_dyn(over)) or not (key.name in _SORTABLE or is_dyn(key) or key.kind is Kind.PARAM):
             applied = f"{self._shown(over)}.(list({self._shown(key)}))"
             self._issue(node.offset, f"found no matching overload for '@sortByAssociatedKeys' applied to '{applied}'")
-        return self._types.list_of(first)
+        return over if is_dyn(over) else self._types.list_of(first)
 
     def _bind(self, node: Bind) -> Step[Type]:
         value: Type = yield self.visit(node.value)
@@ -409,10 +407,14 @@ class _Checker:
         return body
 
     def _optional_map(self, node: OptionalMap) -> Step[Type]:
+        found = len(self.issues)
         target: Type = yield self.visit(node.target)
+        if len(self.issues) <= MAX_ISSUES:
+            self.issues += self.issues[found:]  # the macro stands for an expression in which the target occurs twice
         inside = self._unifier.fresh()
         if not self._unifier.assignable(self._types.optional_of(inside), target):
-            self._issue(node.offset, f"found no matching overload for 'hasValue' applied to '{self._shown(target)}.()'")
+            for step in ("hasValue", "value"):
+                self._issue(node.offset, f"found no matching overload for '{step}' applied to '{self._shown(target)}.()'")
             inside = ERROR
         self._enter(node.variable, self._unifier.resolve(inside))
         body: Type = yield self.visit(node.body)
@@ -423,4 +425,5 @@ class _Checker:
         if not self._unifier.assignable(flat, body):
             self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '(bool, {self._shown(body)}, optional_type(dyn))'")
             return ERROR
-        return most_general(self._unifier.resolve(body), flat)
+        body = self._unifier.resolve(body)
+        return body if body.kind is Kind.NULL else most_general(body, flat)

@@ -19,12 +19,12 @@ from typing import NamedTuple
 from virt_dra.cel import runtime
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError
+from virt_dra.cel.errors import Aborted, CompileError, EvaluationError
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
-from virt_dra.cel.values import TypeValue, UInt, Value
+from virt_dra.cel.values import TypeValue, UInt, Value, map_key
 
 MAX_NESTING = 30
 
@@ -65,7 +65,7 @@ class Program:
         """The value for these variables (missing ones fail where they are used). Raises EvaluationError."""
         try:
             return self._plain(variables, Budget() if self._budgeted else _UNUSED)
-        except BudgetExceeded:
+        except Aborted:
             raise
         except _FAILURES:
             pass
@@ -131,7 +131,7 @@ class _Emitter:
 
     def _literal(self, node: Literal) -> Code:
         if node.type is UINT and isinstance(node.value, int):
-            return Code(self._constant(UInt(node.value)))
+            return Code(self._constant(_literal_value(node)))
         text = ascii(node.value)
         return Code(f"({text})" if text.startswith("-") or isinstance(node.value, (int, float)) else text)
 
@@ -200,8 +200,7 @@ class _Emitter:
             test = "has_key" if kind.kind is Kind.MAP else "has"
             return Code(f"{test}({operand.text}, {name})", depth)
         if kind.kind is Kind.OBJECT and not node.optional:
-            field = self._environment.objects[kind.name][node.name]
-            return Code(f"{operand.text}.{field.attribute}", depth)
+            return Code(f"{operand.text}[{name}]", depth)
         if node.optional:
             return Code(f"optional_select({operand.text}, {name})", depth)
         if kind.kind is Kind.MAP and not self._careful:
@@ -216,7 +215,7 @@ class _Emitter:
         depth = max(term.depth for term in terms) + 1
         if self._careful:
             decisive = node.function == "_||_"
-            return Code(f"decide({decisive}, {', '.join(f'lambda: {term.text}' for term in terms)})", depth)
+            return Code(f"decide({decisive}, ({', '.join(f'lambda: {term.text}' for term in terms)}))", depth)
         joined = (" and " if node.function == "_&&_" else " or ").join(term.text for term in terms)
         return Code(f"({joined})", depth)
 
@@ -235,12 +234,12 @@ class _Emitter:
         codes: list[Code] = yield self._many(operands)
         depth = max((code.depth for code in codes), default=0) + 1
         types = [operand.type for operand in operands]
-        short = self._operator(node.function, types, codes)
+        short = self._operator(node.function, types, codes) or self._lookup(node, codes)
         if short is not None:
             return Code(short, depth)
         arguments = ", ".join(code.text for code in codes)
         overloads = [overload for overload in node.overloads if overload.implementation is not None]
-        if len(node.overloads) == 1 and all(map(_settled, node.overloads[0].params, types)):
+        if len(node.overloads) == 1 and overloads and all(map(_settled, node.overloads[0].params, types)):
             folded = _folded(node, overloads[0])
             if folded is not None:
                 return Code(self._constant(folded))
@@ -271,11 +270,22 @@ class _Emitter:
                 return f"{codes[0].text}[{codes[1].text}]"
             if is_dyn(container) or is_dyn(key):
                 return f"index({codes[0].text}, {codes[1].text})"
-        if function == "_[?_]" and is_dyn(types[0]):
+        if function == "_[?_]" and any(map(is_dyn, types)):
             return f"optional_index({codes[0].text}, {codes[1].text})"
         if function == "@in" and types[1].kind in (Kind.MAP, Kind.LIST) and types[0] is STRING:
             return f"({codes[0].text} in {codes[1].text})"
         return None
+
+    def _lookup(self, node: Call, codes: list[Code]) -> str | None:
+        """Source for ``x in [literals]``."""
+        within = node.args[-1] if node.function == "@in" else None
+        if not isinstance(within, ListNode) or not within.elements:
+            return None
+        literals = [_undyn(element) for element, optional in within.elements if not optional]
+        values = [_literal_value(literal) for literal in literals if isinstance(literal, Literal)]
+        if len(values) != len(within.elements) or any(value is None or isinstance(value, bytes) for value in values):
+            return None
+        return f"in_constants({codes[0].text}, {self._constant(frozenset(map(map_key, values)))})"
 
     def _list(self, node: ListNode) -> Step[Code]:
         codes: list[Code] = yield self._many([element for element, _ in node.elements])
@@ -312,9 +322,8 @@ class _Emitter:
         if node.condition is not None:
             condition = yield self._in_scope(variables, node.condition, boolean=True)
         if self._careful and node.macro in ("all", "exists"):
-            items = "pairs" if node.second is not None else "singles"
-            text = f"decide_each({node.macro == 'exists'}, {body.text}, {items}(b, {over.text}))"
-            return Code(text, max(over.depth, body.depth) + 2)
+            terms = "each_pair" if node.second is not None else "each"
+            return Code(f"decide({node.macro == 'exists'}, {terms}(b, {over.text}, {body.text}))", max(over.depth, body.depth) + 2)
         name = node.macro + ("_pairs" if node.second is not None else "")
         tail = f", {condition.text}" if node.macro in ("map", "transformList", "transformMap", "transformMapEntry") else ""
         depth = max(over.depth, body.depth, condition.depth) + 1
@@ -334,6 +343,17 @@ class _Emitter:
         body: Code = yield self._in_scope([node.variable], node.body)
         name = "optional_flat_map" if node.flat else "optional_map"
         return Code(f"{name}({target.text}, {body.text})", max(target.depth, body.depth) + 1)
+
+
+def _literal_value(node: Literal) -> Value:
+    return UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
+
+
+def _undyn(node: Node) -> Node:
+    """What is within ``dyn(…)``."""
+    while isinstance(node, Call) and node.function == "dyn" and len(node.args) == 1:
+        node = node.args[0]
+    return node
 
 
 _FOLDABLE = frozenset(("quantity", "semver", "duration", "timestamp", "ip", "cidr"))

@@ -12,11 +12,13 @@ from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.cel.checker import check
 from virt_dra.cel.compiler import Program, compile_tree
-from virt_dra.cel.environment import Environment, Field
+from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import CompileError, EvaluationError, Issue, compile_error, enhanced
 from virt_dra.cel.functions import (
+    authorizer,
     conditional,
     conversions,
+    formats,
     formatting,
     kubernetes,
     lists,
@@ -26,7 +28,7 @@ from virt_dra.cel.functions import (
     regex,
     strings,
     times,
-    unsupported,
+    urls,
 )
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.literals import InvalidConstant
@@ -38,27 +40,28 @@ from virt_dra.cel.values import DomainMap, Optional, Value, type_name
 CACHE_SIZE: Final = 4096
 """Compiled selectors that are kept: more than the classes and claims of a large cluster have."""
 
-_FIELDS = MappingProxyType(
-    {
-        "driver": "driver",
-        "allowMultipleAllocations": "allow_multiple_allocations",
-        "attributes": "attributes",
-        "capacity": "capacity",
-    }
-)
 
+class DeviceInput(dict[str, Value]):
+    """A device as expressions see it; attributes and capacity by domain and identifier. Make it with :func:`device_input`."""
 
-@dataclass(frozen=True, slots=True)
-class DeviceInput:
-    """A device as expressions see it: domain -> id -> value. Make it with :func:`device_input`."""
+    __slots__ = ()
+    CEL_TYPE: ClassVar[str] = "map"
 
-    CEL_TYPE: ClassVar[str] = "kubernetes.DRADevice"
-    CEL_FIELDS: ClassVar[dict[str, str]] = dict(_FIELDS)
+    @property
+    def driver(self) -> Value:
+        return self["driver"]
 
-    driver: str
-    allow_multiple_allocations: bool
-    attributes: DomainMap
-    capacity: DomainMap
+    @property
+    def allow_multiple_allocations(self) -> Value:
+        return self["allowMultipleAllocations"]
+
+    @property
+    def attributes(self) -> Value:
+        return self["attributes"]
+
+    @property
+    def capacity(self) -> Value:
+        return self["capacity"]
 
 
 def device_input(driver: str, device: Device) -> DeviceInput:
@@ -69,7 +72,12 @@ def device_input(driver: str, device: Device) -> DeviceInput:
     """
     attributes: dict[str, Value] = {name: _attribute_value(name, device.attributes[name]) for name in sorted(device.attributes)}
     capacity: dict[str, Value] = {name: device.capacity[name].value for name in sorted(device.capacity)}
-    return DeviceInput(driver, bool(device.allow_multiple_allocations), _by_domain(driver, attributes), _by_domain(driver, capacity))
+    return DeviceInput(
+        driver=driver,
+        allowMultipleAllocations=bool(device.allow_multiple_allocations),
+        attributes=_by_domain(driver, attributes),
+        capacity=_by_domain(driver, capacity),
+    )
 
 
 def _by_domain(driver: str, values: Mapping[str, Value]) -> DomainMap:
@@ -119,7 +127,9 @@ FUNCTIONS: Final = Library(
         regex,
         kubernetes,
         network,
-        unsupported,
+        urls,
+        formats,
+        authorizer,
     )
 )
 _TYPE_NAMES: Final[dict[str, Type]] = {
@@ -146,10 +156,10 @@ STORED_EXPRESSIONS: Final = Environment(
     {"device": parse_type("kubernetes.DRADevice")},
     {
         "kubernetes.DRADevice": {
-            "driver": Field(STRING, _FIELDS["driver"]),
-            "allowMultipleAllocations": Field(BOOL, _FIELDS["allowMultipleAllocations"]),
-            "attributes": Field(_ATTRIBUTES, _FIELDS["attributes"]),
-            "capacity": Field(_CAPACITY, _FIELDS["capacity"]),
+            "driver": STRING,
+            "allowMultipleAllocations": BOOL,
+            "attributes": _ATTRIBUTES,
+            "capacity": _CAPACITY,
         }
     },
     _TYPE_NAMES,

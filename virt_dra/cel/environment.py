@@ -9,20 +9,13 @@ from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.types import Type
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of an object type: its CEL type and the Python attribute that holds it."""
-
-    type: Type
-    attribute: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Environment:
     """Immutable; compiled expressions are cached by it, so there is one object for each environment."""
 
     name: str
     variables: Mapping[str, Type]
-    objects: Mapping[str, Mapping[str, Field]]
+    objects: Mapping[str, Mapping[str, Type]]
+    """Fields by type of object. A value of such a type is a dict with all of them."""
     type_names: Mapping[str, Type]
     functions: Library

@@ -39,8 +39,19 @@ class EvaluationError(CelError):
         super().__init__(message)
 
 
-class BudgetExceeded(EvaluationError):
+class Aborted(EvaluationError):
     """The evaluation was stopped; no ``||`` or ``&&`` makes that good."""
+
+
+class BudgetExceeded(Aborted):
+    """It took more steps than one evaluation may."""
+
+
+class InternalFault(Aborted):
+    """What upstream's evaluator cannot do and reports as an internal error; a selector that does it selects nothing there either."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"internal error: {message}")
 
 
 def compile_error(text: str, issues: list[Issue]) -> CompileError:

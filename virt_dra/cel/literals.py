@@ -5,10 +5,11 @@ from __future__ import annotations
 from virt_dra.cel.errors import CelError, EvaluationError, Issue
 from virt_dra.cel.functions.conversions import CONVERSIONS
 from virt_dra.cel.functions.formatting import Clause, FormatFault, parse_format, unfit
+from virt_dra.cel.functions.operators import invalid_qualifier, is_qualifier
 from virt_dra.cel.functions.regex import InvalidPattern, compile_pattern
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
-from virt_dra.cel.nodes import Call, ListNode, Literal, LiteralValue, MapNode, Node
-from virt_dra.cel.types import UINT, is_dyn
+from virt_dra.cel.nodes import Bind, Call, Ident, ListNode, Literal, LiteralValue, MapNode, Node, OptionalMap
+from virt_dra.cel.types import UINT, Kind, is_dyn
 from virt_dra.cel.values import UInt, Value, type_name
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
@@ -20,7 +21,7 @@ def invalid_literal(function: str, member: bool, place: int, value: LiteralValue
         return None if parse_duration(value) is not None else "invalid duration argument"
     if function == "timestamp" and not member:
         if isinstance(value, str):
-            return None if parse_timestamp(value) is not None else "invalid timestamp argument"
+            return None if _is_timestamp(value) else "invalid timestamp argument"
         if isinstance(value, int) and not _FIRST_SECOND <= value <= _LAST_SECOND:
             return "invalid timestamp argument"
     if function == "matches" and place == (0 if member else 1) and isinstance(value, str):
@@ -31,6 +32,13 @@ def invalid_literal(function: str, member: bool, place: int, value: LiteralValue
     return None
 
 
+def _is_timestamp(text: str) -> bool:
+    try:
+        return parse_timestamp(text) is not None
+    except EvaluationError:
+        return False
+
+
 class InvalidConstant(CelError):
     """A conversion of a constant fails, which Kubernetes finds out when it builds the program."""
 
@@ -38,10 +46,15 @@ class InvalidConstant(CelError):
 def check_constants(nodes: list[Node]) -> None:
     """Convert constants as Kubernetes does while it builds a program; ``nodes`` has parents before children.
 
-    Raises InvalidConstant for the first that can't be converted, and for a constant pattern of ``find`` or ``findAll`` that is none.
+    Raises InvalidConstant for the first that can't be converted, for a constant pattern of ``find`` or ``findAll`` that is none, and for a
+    variable that stands for a type, which Kubernetes takes for a type's name.
     """
     constants: dict[int, Value] = {}
     for node in reversed(nodes):
+        if isinstance(node, Ident) and node.variable is not None and node.type.kind is Kind.TYPE:
+            raise InvalidConstant(f"reference to undefined type: {node.name}")
+        if isinstance(node, (Bind, OptionalMap)) and node.variable.type.kind is Kind.TYPE:
+            raise InvalidConstant(f"reference to undefined type: {node.variable.name}")
         if isinstance(node, Literal):
             constants[id(node)] = UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
         elif isinstance(node, ListNode):
@@ -52,10 +65,17 @@ def check_constants(nodes: list[Node]) -> None:
                 constants[id(node)] = {}
         elif isinstance(node, Call):
             arguments = [constants[id(argument)] for argument in node.args if id(argument) in constants]
-            if node.function in ("find", "findAll", "matches"):
+            if node.function in ("_[_]", "_[?_]"):
+                _check_qualifier(node.args[1], constants)
+            elif node.function in ("find", "findAll", "matches"):
                 _check_pattern(arguments, len(node.args))
             elif len(arguments) == 1 and len(node.args) == 1 and (node.function in CONVERSIONS or node.function == "dyn"):
                 _convert(node, arguments[0], constants)
+
+
+def _check_qualifier(key: Node, constants: dict[int, Value]) -> None:
+    if id(key) in constants and not is_qualifier(constants[id(key)]):
+        raise InvalidConstant(invalid_qualifier(constants[id(key)]))
 
 
 def _check_pattern(arguments: list[Value], count: int) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from virt_dra.cel.budget import Budget
-from virt_dra.cel.errors import BudgetExceeded, EvaluationError
+from virt_dra.cel.errors import Aborted, EvaluationError
 from virt_dra.cel.functions.lists import sorted_by
 from virt_dra.cel.functions.operators import equals_text, index, index_map, optional_index
-from virt_dra.cel.values import KEY_TYPES, NONE, BoolKey, Optional, Value, key_value, map_key, type_name
+from virt_dra.cel.functions.registry import no_such_overload
+from virt_dra.cel.values import NONE, Optional, Value, go_type, key_value, map_key
 
 __all__ = [
-    "attempt", "boolean", "decide", "decide_each", "demand", "equals_text", "has", "has_key", "index", "macro_all", "macro_all_pairs",
+    "attempt", "boolean", "decide", "demand", "each", "each_pair", "equals_text", "has", "has_key", "in_constants", "index", "macro_all",
+    "macro_all_pairs",
     "macro_exists", "macro_exists_one", "macro_exists_one_pairs", "macro_exists_pairs", "macro_filter", "macro_map", "macro_sortBy",
     "macro_transformList_pairs", "macro_transformMapEntry_pairs", "macro_transformMap_pairs", "make_list", "make_map",
     "optional_flat_map", "optional_index", "optional_map", "optional_or", "optional_or_value",
-    "optional_select", "pairs", "select", "singles",
+    "optional_select", "select",
 ]  # fmt: skip
 
 Body = Callable[..., Value]
@@ -43,7 +46,7 @@ def attempt(value: Callable[[], Value]) -> Value:
     """The value of a binding, or its failure, which matters only where the variable is used."""
     try:
         return value()
-    except BudgetExceeded:
+    except Aborted:
         raise
     except EvaluationError as error:
         return _Failed(error)
@@ -58,17 +61,14 @@ def demand(value: Value) -> Value:
     return value
 
 
-# These two loop themselves instead of sharing a loop: each call between them would cost a frame for every level of nesting.
-
-
-def decide(decisive: bool, *terms: Callable[[], bool]) -> bool:
-    """``&&`` (decisive: False) and ``||`` (True): decisive if any term is, else the first failure, else the opposite."""
+def decide(decisive: bool, terms: Iterable[Callable[[], bool]]) -> bool:
+    """``&&`` and ``all`` (decisive: False), ``||`` and ``exists`` (True): decisive if any term is, else the first failure, else not."""
     failure: EvaluationError | None = None
     for term in terms:
         try:
             if term() is decisive:
                 return decisive
-        except BudgetExceeded:
+        except Aborted:
             raise
         except EvaluationError as error:
             failure = failure or error
@@ -79,22 +79,14 @@ def decide(decisive: bool, *terms: Callable[[], bool]) -> bool:
     return not decisive
 
 
-def decide_each(decisive: bool, body: Test, items: Iterable[tuple[Value, ...]]) -> bool:
-    """``all`` (decisive: False) and ``exists`` (True) over the given arguments of the body."""
-    failure: EvaluationError | None = None
-    for item in items:
-        try:
-            if body(*item) is decisive:
-                return decisive
-        except BudgetExceeded:
-            raise
-        except EvaluationError as error:
-            failure = failure or error
-        except _UNFIT:
-            failure = failure or EvaluationError("no such overload")
-    if failure is not None:
-        raise failure
-    return not decisive
+def each(budget: Budget, over: Value, body: Test) -> Iterator[Callable[[], bool]]:
+    """The terms of a macro with one variable."""
+    return (partial(body, element) for element in _elements(budget, over))
+
+
+def each_pair(budget: Budget, over: Value, body: Test) -> Iterator[Callable[[], bool]]:
+    """The terms of a macro with two variables."""
+    return (partial(body, key, value) for key, value in pairs(budget, over))
 
 
 # --- selection ---
@@ -112,10 +104,6 @@ def select(operand: Value, name: str) -> Value:
     if isinstance(operand, Optional):
         return optional_select(operand, name)
     _refuse_list(operand)
-    fields = getattr(type(operand), "CEL_FIELDS", None)
-    if isinstance(fields, dict) and name in fields:
-        value: Value = getattr(operand, fields[name])
-        return value
     raise EvaluationError(f"no such key: {name}")
 
 
@@ -131,9 +119,6 @@ def optional_select(operand: Value, name: str) -> Optional:
         except KeyError:
             return NONE
     _refuse_list(operand)
-    fields = getattr(type(operand), "CEL_FIELDS", None)
-    if isinstance(fields, dict):
-        return Optional(True, getattr(operand, fields[name])) if name in fields else NONE
     return NONE
 
 
@@ -143,14 +128,13 @@ def has_key(operand: dict[Value, Value], name: str) -> bool:
 
 
 def has(operand: Value, name: str) -> bool:
-    """``has(operand.name)`` where the operand is no map, or its type is known only now."""
+    """``has(operand.name)`` where the operand's type is known only now."""
     if isinstance(operand, Optional):
         return operand.present and has(operand.value, name)
     if isinstance(operand, dict):
         return has_key(operand, name)
     _refuse_list(operand)
-    fields = getattr(type(operand), "CEL_FIELDS", None)
-    return isinstance(fields, dict) and name in fields
+    return False
 
 
 # --- literals ---
@@ -179,14 +163,13 @@ def make_map(parts: list[tuple[int, Value, Value]]) -> dict[Value, Value]:
             if not value.present:
                 continue
             value = value.value
-        made[_checked_key(key)] = value
+        made[map_key(key)] = value
     return made
 
 
-def _checked_key(key: Value) -> Value:
-    if key is None or isinstance(key, KEY_TYPES):
-        return map_key(key)
-    raise EvaluationError(f"unsupported key type: {type_name(key)}")
+def in_constants(value: Value, constants: frozenset[Value]) -> bool:
+    """``value in [literals]``, which upstream looks up; hence it fails for types that it can't look up."""
+    return map_key(value) in constants
 
 
 # --- macros ---
@@ -198,8 +181,8 @@ def _elements(budget: Budget, over: Value) -> Iterable[Value]:
         return over
     if isinstance(over, dict):
         budget.spend(len(over))
-        return [key_value(key) for key in over] if any(isinstance(key, BoolKey) for key in over) else list(over)
-    raise EvaluationError("no such overload")
+        return [key_value(key) for key in over]
+    raise EvaluationError(f"got '{go_type(over)}', expected iterable type")
 
 
 def pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
@@ -210,12 +193,7 @@ def pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
     if isinstance(over, dict):
         budget.spend(len(over))
         return [(key_value(key), value) for key, value in over.items()]
-    raise EvaluationError("no such overload")
-
-
-def singles(budget: Budget, over: Value) -> Iterable[tuple[Value]]:
-    """A range's elements (a map's keys), each as the arguments of a body with one variable."""
-    return [(element,) for element in _elements(budget, over)]
+    raise EvaluationError(f"unsupported comprehension range type: {go_type(over)}")
 
 
 def macro_all(budget: Budget, over: Value, body: Test) -> bool:
@@ -274,10 +252,8 @@ def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condi
 
 
 def macro_sortBy(budget: Budget, over: Value, body: Body) -> list[Value]:
-    if not isinstance(over, list):
-        raise EvaluationError("no such overload")
-    budget.spend(len(over))
-    return sorted_by(budget, over, [body(element) for element in over])
+    elements = list(_elements(budget, over))
+    return sorted_by(budget, elements, [body(element) for element in elements])
 
 
 def optional_or(target: Value, other: Callable[[], Value]) -> Value:
@@ -299,15 +275,20 @@ def optional_or_value(target: Value, other: Callable[[], Value]) -> Value:
     return target.value if target.present else other()
 
 
+def _require_optional(target: Value) -> Optional:
+    """The target of optMap or optFlatMap, whose first step is hasValue()."""
+    if isinstance(target, Optional):
+        return target
+    raise EvaluationError(no_such_overload("hasValue", target))
+
+
 def optional_map(target: Value, body: Body) -> Optional:
     """``target.optMap(variable, body)``."""
-    if not isinstance(target, Optional):
-        raise EvaluationError("no such overload")
+    target = _require_optional(target)
     return Optional(True, body(target.value)) if target.present else NONE
 
 
 def optional_flat_map(target: Value, body: Body) -> Value:
     """``target.optFlatMap(variable, body)``."""
-    if not isinstance(target, Optional):
-        raise EvaluationError("no such overload")
+    target = _require_optional(target)
     return body(target.value) if target.present else NONE

@@ -135,7 +135,7 @@ TYPE = SHARED.get(Kind.TYPE, "type")
 QUANTITY = SHARED.get(Kind.OBJECT, "kubernetes.Quantity")
 SEMVER = SHARED.get(Kind.OBJECT, "kubernetes.Semver")
 
-_OBJECTS = {"kubernetes.DRADevice", "kubernetes.Quantity", "kubernetes.Semver"}
+_OBJECTS = {"kubernetes.DRADevice", "kubernetes.NamedFormat", "kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL"}
 _BASIC = {t.name: t for t in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, DYN, ANY, DURATION, TIMESTAMP)}
 _TYPE_TOKEN = re.compile(r"[A-Za-z_][\w.]*|<[A-Z]+>|[(),]")
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.semver import SemVer
+from virt_dra.cel.errors import InternalFault
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -90,6 +91,20 @@ class BoolKey:
     value: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class IdentityKey:
+    """A list, map or object as a map's key: found again by this very object only, as upstream, which goes by its pointer."""
+
+    value: Value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdentityKey) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+WRAPPED_KEYS: Final = (BoolKey, IdentityKey)
 _TRUE_KEY, _FALSE_KEY = BoolKey(True), BoolKey(False)
 
 
@@ -102,26 +117,57 @@ class DomainMap(dict[str, dict[str, Value]]):
         return {}
 
 
-KEY_TYPES: Final = (int, str, float, bytes, Timestamp, Duration)
-"""Types that keys of maps may have here, besides null."""
+_PLAIN_KEYS = (int, str, float, Timestamp, Duration, type(None))
+_KEYS_BY_VALUE = frozenset(("*types.Type", "cel.CIDR", "cel.IP"))
+_NO_KEYS = frozenset(("cel.Format", "cel.Semver", "types.Bytes"))
+"""Types that upstream can't look up in a map: it fails while trying."""
 
 
 def map_key(value: Value) -> Value:
-    """The key that a CEL value is stored under. An integral double finds the int it equals."""
+    """The key that a CEL value is stored under. An integral double finds the int it equals. Raises InternalFault, as upstream."""
     if value is True:
         return _TRUE_KEY
     if value is False:
         return _FALSE_KEY
-    return value if value is None or isinstance(value, KEY_TYPES) else _Unfindable
-
-
-class _Unfindable:
-    """Stands for values that can't be keys; no map has it."""
+    if isinstance(value, _PLAIN_KEYS):
+        return value
+    kind = go_type(value)
+    if kind in _NO_KEYS:
+        raise InternalFault(f"runtime error: hash of unhashable type {kind}")
+    return value if kind in _KEYS_BY_VALUE else IdentityKey(value)
 
 
 def key_value(key: Value) -> Value:
     """The CEL value of a stored key."""
-    return key.value if isinstance(key, BoolKey) else key
+    return key.value if isinstance(key, WRAPPED_KEYS) else key
+
+
+def go_type(value: Value) -> str:
+    """The name of the Go type that upstream holds such a value in; some of its messages show it."""
+    name = _GO_TYPES.get(type(value))
+    if name is not None:
+        return name
+    declared = getattr(type(value), "GO_TYPE", None)
+    return declared if isinstance(declared, str) else type(value).__name__
+
+
+_GO_TYPES: dict[type, str] = {
+    bool: "types.Bool",
+    int: "types.Int",
+    UInt: "types.Uint",
+    float: "types.Double",
+    str: "types.String",
+    bytes: "types.Bytes",
+    type(None): "types.Null",
+    list: "*types.baseList",
+    dict: "*types.baseMap",
+    Timestamp: "types.Timestamp",
+    Duration: "types.Duration",
+    TypeValue: "*types.Type",
+    Optional: "*types.Optional",
+    Quantity: "cel.Quantity",
+    SemVer: "cel.Semver",
+}
 
 
 def type_name(value: Value) -> str:
@@ -189,8 +235,19 @@ def equal_scalars(left: Value, right: Value) -> bool:
     return False
 
 
+_SAME_TYPE_ONLY = frozenset(("cel.CIDR", "cel.Format", "cel.IP", "cel.Quantity", "cel.Semver", "cel.URL"))
+
+
+def incomparable(left: Value, right: Value) -> bool:
+    """Whether upstream fails to compare them: Kubernetes' own types on the left are compared to their like (or null) only."""
+    return type(left) is not type(right) and right is not None and go_type(left) in _SAME_TYPE_ONLY
+
+
 def equals(left: Value, right: Value) -> tuple[bool, int]:
-    """Deep equality and how many pairs were compared. Does not recurse."""
+    """Deep equality and how many pairs were compared. Does not recurse.
+
+    As upstream, elements of lists and maps that can't be compared don't make the containers differ.
+    """
     stack: list[tuple[Value, Value]] = [(left, right)]
     compared = 0
     while stack:
@@ -212,7 +269,7 @@ def equals(left: Value, right: Value) -> tuple[bool, int]:
                 return False, compared
             if one.present:
                 stack.append((one.value, two.value))
-        elif not equal_scalars(one, two):
+        elif not equal_scalars(one, two) and (compared == 1 or not incomparable(one, two)):
             return False, compared
         if compared > COMPARISON_LIMIT:
             return False, compared

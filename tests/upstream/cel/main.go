@@ -22,6 +22,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	resourceapi "k8s.io/api/resource/v1"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 )
 
@@ -79,6 +81,12 @@ func render(v ref.Val) string {
 		return fmt.Sprintf("duration(%d)", t.Duration.Nanoseconds())
 	case *types.Type:
 		return "type(" + t.TypeName() + ")"
+	case apiservercel.Format:
+		for name, format := range library.ConstantFormats {
+			if format.Name == t.Name {
+				return "format(" + name + ")"
+			}
+		}
 	case *types.Optional:
 		if !t.HasValue() {
 			return "optional.none"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.conversions import to_string
+from virt_dra.cel.functions.quoting import quoted
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.values import Duration, Timestamp, TypeValue, UInt, Value, key_value, type_name
 
@@ -175,9 +176,9 @@ def _nested(budget: Budget, value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.6f}" if math.isfinite(value) else f'"{"NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}"'
     if isinstance(value, str):
-        return _quoted(value)
+        return quoted(value)
     if isinstance(value, bytes):
-        return "b" + _quoted(_string(budget, value))
+        return "b" + quoted(_string(budget, value))
     if isinstance(value, Duration):
         return f'duration("{to_string(value)}")'
     if isinstance(value, Timestamp):
@@ -189,27 +190,10 @@ def _nested(budget: Budget, value: Value) -> str:
 
 def _map_key(key: Value) -> str:
     if isinstance(key, str):
-        return _quoted(key)
+        return quoted(key)
     if isinstance(key, (bool, int, UInt)):
         return to_string(key)
     raise _NoFormat(f"no formatting function for map key of type {type_name(key)}")
-
-
-_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
-
-
-def _quoted(text: str) -> str:
-    """A string in double quotes with Go's escapes."""
-
-    def shown(character: str) -> str:
-        if character in _ESCAPES:
-            return _ESCAPES[character]
-        if character.isprintable():
-            return character
-        code = ord(character)
-        return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-    return '"' + "".join(map(shown, text)) + '"'
 
 
 def _special(number: float) -> str:

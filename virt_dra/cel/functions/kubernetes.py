@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from virt_dra.api.quantity import Quantity
+from virt_dra.api.quantity import Quantity, QuantityError
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.registry import Library
-from virt_dra.cel.values import INT_MAX, INT_MIN
+from virt_dra.cel.values import INT_MAX
 
 library = Library()
 
@@ -18,8 +18,8 @@ _S = "kubernetes.Semver"
 def quantity(text: str) -> Quantity:
     try:
         return Quantity(text)
-    except ValueError as error:
-        raise EvaluationError(str(error)) from None
+    except QuantityError as error:
+        raise EvaluationError(error.upstream) from None
 
 
 @library.function("isQuantity(string) -> bool")
@@ -33,14 +33,15 @@ def is_quantity(text: str) -> bool:
 
 @library.function(f"{_Q}::isInteger() -> bool")
 def is_integer(value: Quantity) -> bool:
-    return value.is_integer() and INT_MIN <= value.value() <= INT_MAX
+    return value.as_int64() is not None
 
 
 @library.function(f"{_Q}::asInteger() -> int")
 def as_integer(value: Quantity) -> int:
-    if not is_integer(value):
+    whole = value.as_int64()
+    if whole is None:
         raise EvaluationError("cannot convert value to integer")
-    return value.value()
+    return whole
 
 
 @library.function(f"{_Q}::asApproximateFloat() -> double")

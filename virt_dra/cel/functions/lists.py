@@ -15,7 +15,7 @@ from virt_dra.cel.functions.operators import (
     compare,
     equals,
 )
-from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.functions.registry import Library, no_such_overload
 from virt_dra.cel.values import NONE, Duration, Optional, UInt, Value, type_name
 
 library = Library()
@@ -31,6 +31,21 @@ def _same_type(values: list[Value]) -> None:
 
 def _order(left: Value, right: Value) -> int:
     return compare(left, right) or 0
+
+
+def _require_first(name: str, values: list[Value]) -> None:
+    if values and type_name(values[0]) not in _ORDERED:
+        raise EvaluationError(no_such_overload(name, values))
+
+
+def _loose_order(value: Value, other: Value) -> int:
+    """As upstream, which passes over pairs that have no order, but not over a value that has none with any."""
+    if type_name(value) not in _ORDERED:
+        raise EvaluationError("no such overload")
+    try:
+        return _order(value, other)
+    except EvaluationError:
+        return 0
 
 
 def _key_order(left: tuple[Value, Value], right: tuple[Value, Value]) -> int:
@@ -56,7 +71,8 @@ def sort(budget: Budget, values: list[Value]) -> list[Value]:
 @library.function(*(f"list({kind})::isSorted() -> bool" for kind in _ORDERED), budget=True)
 def is_sorted(budget: Budget, values: list[Value]) -> bool:
     budget.spend(len(values))
-    return all(_order(one, two) <= 0 for one, two in pairwise(values))
+    _require_first("isSorted", values)
+    return all(_loose_order(two, one) >= 0 for one, two in pairwise(values))
 
 
 def _zero(kind: str) -> Value:
@@ -71,7 +87,7 @@ def total(budget: Budget, values: list[Value]) -> Value:
     _same_type(values)
     add = {"int": add_int, "uint": add_uint, "double": add_double, "google.protobuf.Duration": add_durations}.get(type_name(values[0]))
     if add is None:
-        raise EvaluationError("no such overload")
+        raise EvaluationError(no_such_overload("sum", values))
     result: Value = _zero(type_name(values[0]))
     for value in values:
         result = add(result, value)  # type: ignore[operator]  # the type was looked at above
@@ -82,9 +98,10 @@ def _extreme(budget: Budget, values: list[Value], wanted: int, name: str) -> Val
     budget.spend(len(values))
     if not values:
         raise EvaluationError(f"{name} called on empty list")
+    _require_first(name, values)
     best = values[0]
     for value in values[1:]:
-        if _order(value, best) * wanted > 0:
+        if _loose_order(value, best) * wanted > 0:
             best = value
     return best
 
@@ -188,7 +205,7 @@ def last(values: list[Value]) -> Optional:
 
 @library.function("sets.contains(list(<T>), list(<T>)) -> bool", budget=True)
 def contains_all(budget: Budget, values: list[Value], wanted: list[Value]) -> bool:
-    return all(any(equals(budget, value, one) for value in values) for one in wanted)
+    return all(any(equals(budget, one, value) for value in values) for one in wanted)
 
 
 @library.function("sets.equivalent(list(<T>), list(<T>)) -> bool", budget=True)

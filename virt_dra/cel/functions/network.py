@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.addresses import Address, InvalidAddress, parse_address, parse_prefix
+from virt_dra.cel.functions.quoting import quoted
 from virt_dra.cel.functions.registry import Library
 
 library = Library()
-
-_PREFIX = re.compile(r"0|[1-9][0-9]{0,2}")
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +20,7 @@ class IP:
     """``net.IP``."""
 
     CEL_TYPE: ClassVar[str] = "net.IP"
+    GO_TYPE: ClassVar[str] = "cel.IP"
 
     address: Address
 
@@ -30,6 +30,7 @@ class CIDR:
     """``net.CIDR``: an address and how many of its leading bits count."""
 
     CEL_TYPE: ClassVar[str] = "net.CIDR"
+    GO_TYPE: ClassVar[str] = "cel.CIDR"
 
     address: Address
     length: int
@@ -38,51 +39,54 @@ class CIDR:
         return ipaddress.ip_network((self.address, self.length), strict=False)
 
 
-def _parse_ip(text: str) -> Address:
-    if "%" in text and ":" in text:
-        raise EvaluationError(f'IP address "{text}" with zone value is not allowed')
+def _parse_ip(text: str) -> IP:
     try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        raise EvaluationError(
-            f'IP Address "{text}" parse error during conversion from string: ParseAddr("{text}"): unable to parse IP'
-        ) from None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        raise EvaluationError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
-    return address
+        address, zone = parse_address(text)
+    except InvalidAddress as error:
+        raise EvaluationError(f"IP Address {quoted(text)} parse error during conversion from string: {error}") from None
+    if zone:
+        raise EvaluationError(f"IP address {quoted(text)} with zone value is not allowed")
+    if _is_mapped(address):
+        raise EvaluationError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
+    return IP(address)
 
 
 def _parse_cidr(text: str) -> CIDR:
-    head, slash, length = text.rpartition("/")
-    if not slash or _PREFIX.fullmatch(length) is None:
-        raise EvaluationError(
-            f'network address parse error during conversion from string: netip.ParsePrefix("{text}"): no or bad prefix length'
-        )
-    address = _parse_ip(head)
-    if int(length) > address.max_prefixlen:
-        raise EvaluationError(
-            f'network address parse error during conversion from string: netip.ParsePrefix("{text}"): prefix length out of range'
-        )
-    return CIDR(address, int(length))
-
-
-@library.function("ip(string) -> net.IP")
-def ip(text: str) -> IP:
-    return IP(_parse_ip(text))
-
-
-@library.function("isIP(string) -> bool")
-def is_ip(text: str) -> bool:
+    where = "network address parse error during conversion from string: "
     try:
-        _parse_ip(text)
+        address, length = parse_prefix(text)
+    except InvalidAddress as error:
+        raise EvaluationError(f"{where}{where}{error}") from None
+    if _is_mapped(address):
+        raise EvaluationError(f"{where}IPv4-mapped IPv6 address {quoted(text)} is not allowed")
+    return CIDR(address, length)
+
+
+def _is_mapped(address: Address) -> bool:
+    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+
+
+def _fits(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
     except EvaluationError:
         return False
     return True
 
 
+@library.function("ip(string) -> net.IP")
+def ip(text: str) -> IP:
+    return _parse_ip(text)
+
+
+@library.function("isIP(string) -> bool")
+def is_ip(text: str) -> bool:
+    return _fits(_parse_ip, text)
+
+
 @library.function("ip.isCanonical(string) -> bool")
 def is_canonical(text: str) -> bool:
-    return str(_parse_ip(text)) == text
+    return str(_parse_ip(text).address) == text
 
 
 @library.function("string(net.IP) -> string")
@@ -130,11 +134,7 @@ def cidr(text: str) -> CIDR:
 
 @library.function("isCIDR(string) -> bool")
 def is_cidr(text: str) -> bool:
-    try:
-        _parse_cidr(text)
-    except EvaluationError:
-        return False
-    return True
+    return _fits(_parse_cidr, text)
 
 
 @library.function("string(net.CIDR) -> string")
@@ -159,7 +159,10 @@ def prefix_length(value: CIDR) -> int:
 
 @library.function("net.CIDR::containsIP(net.IP) -> bool", "net.CIDR::containsIP(string) -> bool")
 def contains_ip(value: CIDR, other: IP | str) -> bool:
-    address = _parse_ip(other) if isinstance(other, str) else other.address
+    try:
+        address = (_parse_ip(other) if isinstance(other, str) else other).address
+    except EvaluationError:
+        raise EvaluationError("no such overload") from None  # upstream doesn't say what is wrong with the address
     return address.version == value.address.version and address in value.network()
 
 

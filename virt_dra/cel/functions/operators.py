@@ -21,6 +21,8 @@ from virt_dra.cel.values import (
     Value,
     compare_numbers,
     equal_scalars,
+    go_type,
+    incomparable,
     map_key,
     type_name,
 )
@@ -198,7 +200,10 @@ def earlier(left: Timestamp, right: Duration) -> Timestamp:
 
 @library.function("_-_(google.protobuf.Timestamp, google.protobuf.Timestamp) -> google.protobuf.Duration")
 def between(left: Timestamp, right: Timestamp) -> Duration:
-    return duration(left.nanoseconds - right.nanoseconds)
+    difference = left.nanoseconds - right.nanoseconds
+    if INT_MIN <= difference <= INT_MAX:
+        return Duration(difference)
+    raise EvaluationError("integer overflow")
 
 
 # --- comparison ---
@@ -255,13 +260,13 @@ def greater_or_equal(left: Value, right: Value) -> bool:
     return order is not None and order >= 0
 
 
-_SAME_TYPE_ONLY = frozenset(("kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL", "net.IP", "net.CIDR"))
-
-
 @library.function("_==_(<A>, <A>) -> bool", budget=True)
 def operator_equals(budget: Budget, left: Value, right: Value) -> bool:
-    """``==``. Kubernetes' own types on its left side are compared to their like (or null) only."""
-    if right is not None and type(left) is not type(right) and type_name(left) in _SAME_TYPE_ONLY:
+    """``==``. Raises EvaluationError for values that can't be compared, also within optionals."""
+    one, two = left, right
+    while isinstance(one, Optional) and isinstance(two, Optional) and one.present and two.present:
+        one, two = one.value, two.value
+    if incomparable(one, two):
         raise EvaluationError("no such overload")
     return equals(budget, left, right)
 
@@ -270,7 +275,7 @@ def equals_text(left: Value, right: str | bytes) -> bool:
     """``left == right`` where the right side is known to be a string or bytes."""
     if type(left) is type(right):
         return left == right
-    if type_name(left) in _SAME_TYPE_ONLY:
+    if incomparable(left, right):
         raise EvaluationError("no such overload")
     return False
 
@@ -310,6 +315,23 @@ def in_map(key: Value, entries: dict[Value, Value]) -> bool:
     return map_key(key) in entries
 
 
+_QUALIFIERS = (str, int, float)
+
+
+def is_qualifier(key: Value) -> bool:
+    """Whether upstream takes a value between brackets: bools, numbers and strings."""
+    return isinstance(key, _QUALIFIERS)
+
+
+def invalid_qualifier(key: Value) -> str:
+    return f"invalid qualifier type: {go_type(key)}"
+
+
+def require_qualifier(key: Value) -> None:
+    if not isinstance(key, _QUALIFIERS):
+        raise EvaluationError(invalid_qualifier(key))
+
+
 def shown(key: Value) -> str:
     """A key in a message, as Go prints it."""
     if isinstance(key, bool):
@@ -321,6 +343,7 @@ def shown(key: Value) -> str:
 
 @library.function("_[_](map(<A>, <B>), <A>) -> <B>")
 def index_map(entries: dict[Value, Value], key: Value) -> Value:
+    require_qualifier(key)
     try:
         return entries[map_key(key)]
     except KeyError:
@@ -329,6 +352,7 @@ def index_map(entries: dict[Value, Value], key: Value) -> Value:
 
 def _position(values: list[Value], index: Value) -> int | None:
     """The place an index denotes, None if outside. Raises EvaluationError for what is no index."""
+    require_qualifier(index)
     if isinstance(index, float) and index.is_integer():
         index = int(index)
     if isinstance(index, int) and not isinstance(index, bool):
@@ -360,6 +384,7 @@ def index_optional(container: Optional, index: Value) -> Optional:
     "_[?_](optional_type(map(<K>, <V>)), <K>) -> optional_type(<V>)",
 )
 def optional_index(container: Value, index: Value) -> Optional:
+    require_qualifier(index)
     if isinstance(container, Optional):
         if not container.present:
             return NONE
@@ -377,6 +402,7 @@ def optional_index(container: Value, index: Value) -> Optional:
 
 def index(container: Value, key: Value) -> Value:
     """``container[key]`` where the container's type is known only now."""
+    require_qualifier(key)
     if isinstance(container, dict):
         return index_map(container, key)
     if isinstance(container, list):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
-from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.functions.registry import Library, no_such_overload
 from virt_dra.cel.values import NONE, Optional, Value, is_zero
 
 library = Library()
@@ -47,15 +47,22 @@ def or_value(value: Optional, other: Value) -> Value:
     return value.value if value.present else other
 
 
-@library.function(
-    "optional.unwrap(list(optional_type(<V>))) -> list(<V>)", "list(optional_type(<V>))::unwrapOpt() -> list(<V>)", budget=True
-)
+@library.function("optional.unwrap(list(optional_type(<V>))) -> list(<V>)", budget=True)
 def unwrap(budget: Budget, values: list[Value]) -> list[Value]:
+    return _unwrapped(budget, "optional.unwrap", values)
+
+
+@library.function("list(optional_type(<V>))::unwrapOpt() -> list(<V>)", budget=True)
+def unwrap_member(budget: Budget, values: list[Value]) -> list[Value]:
+    return _unwrapped(budget, "unwrapOpt", values)
+
+
+def _unwrapped(budget: Budget, name: str, values: list[Value]) -> list[Value]:
     budget.spend(len(values))
     unwrapped: list[Value] = []
     for value in values:
         if not isinstance(value, Optional):
-            raise EvaluationError("no such overload")
+            raise EvaluationError(no_such_overload(name, values))
         if value.present:
             unwrapped.append(value.value)
     return unwrapped

@@ -76,7 +76,7 @@ class Library:
         return declared
 
     def declare(self, *declarations: str) -> None:
-        """Declare functions that Kubernetes has and this version cannot evaluate; using one is a compile error that says so."""
+        """Declare what no value can be applied to here, or what the compiler translates itself."""
         for declaration in declarations:
             self._add(_overload(declaration, None, False))
 
@@ -85,7 +85,43 @@ class Library:
         for overload in self.functions[name]:
             if overload.member is member and overload.implementation is not None and overload.accepts(arguments):
                 return overload.implementation(budget, *arguments) if overload.budget else overload.implementation(*arguments)
-        raise EvaluationError("no such overload")
+        raise EvaluationError(no_such_overload(name, *arguments))
+
+
+_NUMBERS = ("double", "int", "uint")
+_TIMES = ("google.protobuf.Duration", "google.protobuf.Timestamp")
+_COMPARABLE = frozenset((*_NUMBERS, *_TIMES, "bool", "bytes", "string"))
+_RECEIVERS = (*_TIMES, "string")
+_NAMED_ONLY_BEYOND = {
+    "_+_": frozenset((*_NUMBERS, *_RECEIVERS, "bytes", "list")),
+    "_-_": frozenset((*_NUMBERS, *_RECEIVERS)),
+    "_*_": frozenset((*_NUMBERS, *_RECEIVERS)),
+    "_/_": frozenset((*_NUMBERS, *_RECEIVERS)),
+    "_%_": frozenset(("int", "uint", *_RECEIVERS)),
+    "-_": frozenset(("bool", "double", "int", *_RECEIVERS)),
+    "_<_": _COMPARABLE,
+    "_<=_": _COMPARABLE,
+    "_>_": _COMPARABLE,
+    "_>=_": _COMPARABLE,
+    "size": frozenset[str](),
+    "sort": frozenset[str](),
+}
+"""Functions that upstream's values implement themselves: it names the function only for a first operand of another type.
+The receivers are asked in any case."""
+_UNNAMED = frozenset(("!_", "@in", "contains", "endsWith", "matches", "startsWith"))
+
+
+def no_such_overload(name: str, *arguments: Value) -> str:
+    """Upstream's message for arguments that no overload takes."""
+    types = [type_name(argument) for argument in arguments]
+    own = _NAMED_ONLY_BEYOND.get(name)
+    if name in _UNNAMED or (own is not None and types[0] in own) or (name == "find" and types[0] != "string"):
+        return "no such overload"
+    if own is not None:
+        return f"no such overload: {name}"
+    if name == "flatten":
+        return f"no such overload: {types[0]}.flatten({', '.join(types[1:])})"
+    return f"no such overload: {name}({', '.join(types)})"
 
 
 def _overload(declaration: str, implementation: Implementation | None, budget: bool) -> Overload:

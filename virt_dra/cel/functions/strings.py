@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
-from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.functions.registry import Library, no_such_overload
 from virt_dra.cel.values import Value
 
 library = Library()
@@ -67,10 +67,11 @@ def last_index_of(budget: Budget, text: str, part: str, last: int | None = None)
 
 
 @library.function("list(string)::join() -> string", "list(string)::join(string) -> string", budget=True)
-def join(budget: Budget, parts: list[Value], separator: str = "") -> str:
+def join(budget: Budget, parts: list[Value], *separators: str) -> str:
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) != len(parts):
-        raise EvaluationError("no such overload")
+        raise EvaluationError(no_such_overload("join", parts, *separators))
+    separator = "".join(separators)
     budget.spend(len(texts))
     budget.build(sum(map(len, texts)) + len(texts) * len(separator))
     return separator.join(texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -37,7 +37,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """Read RFC 3339; None if it is no time between the years 1 and 9999."""
+    """Read RFC 3339; None if it is none. Raises EvaluationError for a time outside the years 1 to 9999."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -47,6 +47,9 @@ def parse_timestamp(text: str) -> Timestamp | None:
         if int(hours) > 24 or int(minutes) > 60:
             return None
         offset = (int(hours) * 3600 + int(minutes) * 60) * (-1 if sign == "-" else 1)
+    year_zero = head.startswith("0000")
+    if year_zero:
+        head = f"0004{head[4:]}"  # Go has a year 0, a leap year; Python has none
     try:
         moment = datetime.strptime(head, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
     except ValueError:
@@ -57,10 +60,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
     nanoseconds = (since.days * 86400 + since.seconds - offset) * _SECOND
     if fraction:
         nanoseconds += int(fraction[:9].ljust(9, "0"))
-    try:
-        return Timestamp(checked_timestamp(nanoseconds).nanoseconds, offset)
-    except EvaluationError:
-        return None
+    return checked_timestamp(_BEFORE_YEAR_ONE if year_zero else nanoseconds, offset)
 
 
 def format_duration(value: Duration) -> str:
@@ -100,13 +100,20 @@ def _zone(name: str) -> tzinfo | timedelta:
         raise EvaluationError(f"unknown time zone {name}") from None
 
 
+_BEFORE_YEAR_ONE = -62135596801 * _SECOND
+_CYCLE = timedelta(days=146097)
+"""400 years, after which the calendar repeats to the day of the week."""
+
+
 def _local(value: Timestamp, zone: str = "UTC") -> datetime:
+    """The time in a zone; where that leaves Python's years 1 to 9999, 400 years nearer (only the year differs)."""
     moment = _EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)
     place = _zone(zone)
-    try:
-        return moment + place if isinstance(place, timedelta) else moment.astimezone(place)
-    except OverflowError:
-        raise EvaluationError("timestamp overflow") from None
+    if moment.year == MAXYEAR:
+        moment -= _CYCLE
+    elif moment.year == MINYEAR:
+        moment += _CYCLE
+    return moment + place if isinstance(place, timedelta) else moment.astimezone(place)
 
 
 def _declared(name: str) -> tuple[str, str]:
@@ -116,7 +123,8 @@ def _declared(name: str) -> tuple[str, str]:
 
 @library.function(*_declared("getFullYear"))
 def full_year(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).year
+    original = (_EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)).year
+    return _local(value, zone).year + (400 if original == MAXYEAR else -400 if original == MINYEAR else 0)
 
 
 @library.function(*_declared("getMonth"))

@@ -1,4 +1,4 @@
-"""Functions of Kubernetes' environment that this version checks but does not evaluate; using one is a compile error that names it."""
+"""The authorizer library: declared as in Kubernetes' environment (L-2.8), where device selectors have no value to apply it to."""
 
 from __future__ import annotations
 
@@ -6,20 +6,9 @@ from virt_dra.cel.functions.registry import Library
 
 library = Library()
 
-_FORMATS = (
-    "byte", "date", "datetime", "dns1035Label", "dns1035LabelPrefix", "dns1123Label", "dns1123LabelPrefix", "dns1123Subdomain",
-    "dns1123SubdomainPrefix", "labelValue", "qualifiedName", "uri", "uuid",
-)  # fmt: skip
 _AUTHORIZER = "kubernetes.authorization."
 
 library.declare(
-    *(f"format.{name}() -> kubernetes.NamedFormat" for name in _FORMATS),
-    "format.named(string) -> optional_type(kubernetes.NamedFormat)",
-    "kubernetes.NamedFormat::validate(string) -> optional_type(list(string))",
-    "url(string) -> kubernetes.URL",
-    "isURL(string) -> bool",
-    *(f"kubernetes.URL::{name}() -> string" for name in ("getScheme", "getHost", "getHostname", "getPort", "getEscapedPath")),
-    "kubernetes.URL::getQuery() -> map(string, list(string))",
     f"{_AUTHORIZER}Authorizer::path(string) -> {_AUTHORIZER}PathCheck",
     f"{_AUTHORIZER}Authorizer::group(string) -> {_AUTHORIZER}GroupCheck",
     f"{_AUTHORIZER}Authorizer::serviceAccount(string, string) -> {_AUTHORIZER}Authorizer",

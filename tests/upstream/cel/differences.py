@@ -1,0 +1,102 @@
+"""The documented differences (docs/decisions/0004-cel.md), each recognised by as little as possible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tests.cel.answers import Answer, Question
+
+_BEYOND_INT64 = re.compile(r'quantity\("(8Ei|9223372036854775807)"\)|quantity\(.*sub\(-9223372036854775808\)')
+
+
+def _text(answer: Answer) -> str:
+    text: str = answer.get("compile_error") or answer.get("error") or ""
+    return text
+
+
+def _first_line(answer: Answer) -> str:
+    return _text(answer).split("\n")[0]
+
+
+def _both(kind: str, theirs: Answer, ours: Answer) -> bool:
+    return kind in theirs and kind in ours
+
+
+def _panic(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _text(theirs).startswith("PANIC ")
+
+
+def _failed_conversion(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _text(theirs).startswith("internal error: interface conversion:") and "error" in ours
+
+
+def _cost(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _text(theirs) == "operation cancelled: actual cost limit exceeded"
+
+
+def _large_quantity(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _BEYOND_INT64.search(question["expression"]) is not None and "compile_error" not in theirs
+
+
+def _syntax(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _both("compile_error", theirs, ours) and "Syntax error" in _text(theirs)
+
+
+def _type_variable(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _both("compile_error", theirs, ours) and re.sub(r"_var\d+", "dyn", _text(theirs)) == _text(ours)
+
+
+def _type_name(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _text(theirs).startswith("program instantiation failed: reference to undefined type: ") and "compile_error" in ours
+
+
+def _constant_type(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _text(theirs) == f"program instantiation failed: {_text(ours)}" and "type" in _text(theirs)
+
+
+def _semver(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _both("error", theirs, ours) and all(_text(answer).startswith("Invalid character(s) found in ") for answer in (theirs, ours))
+
+
+def _pattern(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return "error parsing regexp: " in _text(theirs) and "error parsing regexp: " in _text(ours)
+
+
+def _zone(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _both("error", theirs, ours) and _text(ours).startswith("unknown time zone ")
+
+
+def _precision(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return "exceeds maximum allowed precision 200" in _text(ours)
+
+
+def _not_ascii(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return "unrecognized formatting clause" in _text(theirs) and "unrecognized formatting clause" in _text(ours)
+
+
+def _message(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return "google.protobuf." in question["expression"] and "compile_error" in ours and "{" in question["expression"]
+
+
+_REASONS: dict[str, Callable[[Question, Answer, Answer], bool]] = {
+    "the reference panics": _panic,
+    "the reference fails on its own error": _failed_conversion,
+    "cost": _cost,
+    "quantities beyond int64 are exact": _large_quantity,
+    "wording of a syntax error": _syntax,
+    "name of a type variable": _type_variable,
+    "a type that Kubernetes knows and cannot use": _type_name,
+    "a type as a constant fails later": _constant_type,
+    "wording: semver": _semver,
+    "wording: pattern": _pattern,
+    "wording: time zone": _zone,
+    "wording: format": _not_ascii,
+    "precisions above 200": _precision,
+    "message literals": _message,
+}
+
+
+def reason(question: Question, theirs: Answer, ours: Answer) -> str | None:
+    """Which documented difference this is; None if it is none."""
+    return next((name for name, applies in _REASONS.items() if applies(question, theirs, ours)), None)

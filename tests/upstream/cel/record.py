@@ -1,0 +1,61 @@
+"""Answers the cases of tests/cel/cases anew: ``python -m tests.upstream.cel.record [FILE]`` adds the expressions of FILE, one a line.
+
+An expression that mentions ``device`` is asked as a selector on the device of ``device.json``, any other as plain CEL. Where ours
+differs from the reference, the case goes to ``deviations.jsonl`` with the reason; without a reason it isn't recorded, but printed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.cel.answers import Answer, Question, answer
+from tests.cel.test_cases import CASES, load, question_of
+from tests.upstream.cel.differences import reason
+from tests.upstream.cel.reference import Reference, temporary
+
+_FILES = ("language", "random", "device")
+
+
+def record(reference: Reference, added: Iterable[str]) -> int:
+    """Rewrite the files; how many expressions differ without a reason."""
+    asked: dict[tuple[str, str], tuple[str, Question]] = {}
+    for name in (*_FILES, "deviations"):
+        for case in load(f"{name}.jsonl"):
+            question = question_of(case, case.get("mode") or ("selector" if name == "device" else "language"))
+            home = name if name in _FILES else "device" if question["mode"] == "selector" else "language"
+            asked.setdefault((question["mode"], question["expression"]), (home, question))
+    for expression in added:
+        question = question_of({"expression": expression}, "selector" if "device" in expression else "language")
+        asked.setdefault((question["mode"], expression), ("device" if question["mode"] == "selector" else "language", question))
+    lines: dict[str, list[Answer]] = {name: [] for name in (*_FILES, "deviations")}
+    unexplained = 0
+    for (home, question), theirs in zip(asked.values(), reference.ask([question for _, question in asked.values()]), strict=True):
+        mine = answer(question)
+        case = {"expression": question["expression"], **mine}
+        if mine == theirs:
+            lines[home].append(case)
+            continue
+        why = reason(question, theirs, mine)
+        if why is None:
+            unexplained += 1
+            print(json.dumps({**case, "reference": theirs}, ensure_ascii=False))  # noqa: T201 - a command's output
+        else:
+            told = {key: value for key, value in theirs.items() if key != "type"}
+            lines["deviations"].append({**case, "mode": question["mode"], "reference": told, "why": why})
+    for name, cases in lines.items():
+        text = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases)
+        (CASES / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    return unexplained
+
+
+def main() -> None:
+    added = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines() if len(sys.argv) > 1 else []
+    reference, _folder = temporary()
+    raise SystemExit(min(1, record(reference, filter(None, added))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Building the Go program of this folder, and asking it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.cel.answers import Answer, Question
+
+HERE = Path(__file__).parent
+
+
+class NoReference(RuntimeError):
+    """The reference can't be built here; the text says why."""
+
+
+class Reference:
+    """The Go program, built into a folder. Raises NoReference without Go or its modules."""
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("go") is None:
+            raise NoReference("needs Go (https://go.dev/dl) to build the reference")
+        self._binary = folder / "celref"
+        built = subprocess.run(["go", "build", "-o", self._binary, "."], cwd=HERE, capture_output=True, text=True, check=False)
+        if built.returncode:
+            raise NoReference(f"the reference can't be built: {built.stderr.strip().splitlines()[-1:]}")
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """One answer per question, in order. A question has ``expression``, ``mode`` and ``device``; see main.go."""
+        lines = "".join(json.dumps({"id": number, **question}) + "\n" for number, question in enumerate(questions))
+        ran = subprocess.run([self._binary], input=lines, capture_output=True, text=True, check=True)
+        answers: list[Answer] = [json.loads(line) for line in ran.stdout.split("\n") if line]
+        if [answer.pop("id") for answer in answers] != list(range(len(questions))):
+            raise RuntimeError("the reference left out an answer")
+        return answers
+
+
+def temporary() -> tuple[Reference, TemporaryDirectory[str]]:
+    """A reference in a temporary folder, which lives as long as the second value."""
+    folder = TemporaryDirectory()
+    return Reference(Path(folder.name)), folder

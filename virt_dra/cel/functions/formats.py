@@ -1,0 +1,114 @@
+"""Kubernetes' named formats (L-2.8): ``format.dns1123Label().validate(text)`` says what is wrong with a text, in Kubernetes' words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from types import MappingProxyType
+from typing import ClassVar
+
+from virt_dra.api.names import dns1035_label, dns1123_label, dns1123_subdomain, label_key, label_value, without_trailing_dash
+from virt_dra.cel.budget import Budget
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.functions.urls import check_url
+from virt_dra.cel.values import NONE, Optional
+
+library = Library()
+
+Check = Callable[[str], tuple[str, ...]]
+"""What is wrong with a text; nothing if it is fine."""
+
+_UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})")
+
+
+def _is_date(text: str) -> bool:
+    if _DATE.fullmatch(text) is None:
+        return False
+    year, month, day = map(int, text.split("-"))
+    try:
+        date(year or 4, month, day)  # Go has a year 0, a leap year; Python has none
+    except ValueError:
+        return False
+    return True
+
+
+def _is_datetime(text: str) -> bool:
+    """As Kubernetes: what follows a second "t" is not looked at."""
+    parts = text.lower().split("t")
+    found = _TIME.fullmatch(parts[1]) if len(parts) > 1 and _is_date(parts[0]) else None
+    return found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+
+
+def _simply(fits: Callable[[str], object], complaint: str) -> Check:
+    return lambda text: () if fits(text) else (complaint,)
+
+
+def _uri(text: str) -> tuple[str, ...]:
+    complaint = check_url(text)
+    return (complaint,) if complaint else ()
+
+
+def _prefix(check: Check) -> Check:
+    return lambda text: check(without_trailing_dash(text))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFormat:
+    """``kubernetes.NamedFormat``."""
+
+    CEL_TYPE: ClassVar[str] = "kubernetes.NamedFormat"
+    GO_TYPE: ClassVar[str] = "cel.Format"
+
+    name: str
+    check: Check = field(compare=False)
+
+
+FORMATS = MappingProxyType(
+    {
+        name: NamedFormat(name, check)
+        for name, check in {
+            "byte": _simply(_BASE64.fullmatch, "invalid base64"),
+            "date": _simply(_is_date, "invalid date"),
+            "datetime": _simply(_is_datetime, "invalid datetime"),
+            "dns1035Label": dns1035_label,
+            "dns1035LabelPrefix": _prefix(dns1035_label),
+            "dns1123Label": dns1123_label,
+            "dns1123LabelPrefix": _prefix(dns1123_label),
+            "dns1123Subdomain": dns1123_subdomain,
+            "dns1123SubdomainPrefix": _prefix(dns1123_subdomain),
+            "labelValue": label_value,
+            "qualifiedName": label_key,
+            "uri": _uri,
+            "uuid": _simply(_UUID.fullmatch, "does not match the UUID format"),
+        }.items()
+    }
+)
+
+
+def _declare(name: str, named: NamedFormat) -> None:
+    @library.function(f"format.{name}() -> kubernetes.NamedFormat")
+    def constant() -> NamedFormat:
+        return named
+
+
+for _name, _named in FORMATS.items():
+    _declare(_name, _named)
+
+
+@library.function("format.named(string) -> optional_type(kubernetes.NamedFormat)")
+def named(name: str) -> Optional:
+    found = FORMATS.get(name)
+    return NONE if found is None else Optional(True, found)
+
+
+@library.function("kubernetes.NamedFormat::validate(string) -> optional_type(list(string))", budget=True)
+def validate(budget: Budget, given: NamedFormat, text: str) -> Optional:
+    """None if the text has the format, else what is wrong."""
+    budget.read(text)
+    complaints = given.check(text)
+    return Optional(True, list(complaints)) if complaints else NONE

@@ -1,0 +1,285 @@
+"""Kubernetes' url library (L-2.8): what Go's ``net/url`` takes for a URL, its parts, and its words for what is wrong.
+
+Inside, text is Latin-1 over the bytes of UTF-8, because escapes stand for bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.addresses import InvalidAddress, parse_address
+from virt_dra.cel.functions.quoting import quoted
+from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.values import Value
+
+library = Library()
+
+_PLAIN = string.ascii_letters + string.digits + "-_.~"
+_USER = frozenset(_PLAIN + "$&+,;=")
+_PATH = frozenset(_PLAIN + "$&+,;=:@/")
+_HOST = frozenset(_PLAIN + "!$&'()*+,;=:[]<>\"")
+_FRAGMENT = frozenset(_PLAIN + "$&+,;=:@/?!()*")
+_QUERY = frozenset(_PLAIN)
+_AS_IT_IS = frozenset("!$&'()*+,;=:@[]%")
+"""What may stand in a path or fragment besides the safe characters and still be repeated as it was written."""
+_USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+_PORT = re.compile(r"(?::[0-9]*)?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ESCAPE = re.compile(r"%([0-9a-fA-F]{2})?")
+_MOST_PARAMETERS = 10000
+
+
+class InvalidURL(ValueError):
+    """A text that is no URL; the message is Go's without `parse "…": `."""
+
+
+@dataclass(frozen=True, slots=True)
+class URL:
+    """``kubernetes.URL``. Compared by its text."""
+
+    CEL_TYPE: ClassVar[str] = "kubernetes.URL"
+    GO_TYPE: ClassVar[str] = "cel.URL"
+
+    scheme: str = field(default="", compare=False)
+    opaque: str = field(default="", compare=False)
+    user: str | None = field(default=None, compare=False)
+    host: str = field(default="", compare=False)
+    path: str = field(default="", compare=False)
+    """As it is written in the URL, with every character escaped that has to be."""
+    query: str = field(default="", compare=False)
+    text: str = ""
+
+    def __str__(self) -> str:
+        return _decoded(self.text)
+
+
+def _encoded(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def _decoded(text: str) -> str:
+    return text.encode("latin-1").decode("utf-8", "replace")
+
+
+def _shown(text: str) -> str:
+    return quoted(_decoded(text))
+
+
+def _unescape(text: str, *, host: frozenset[str] | None = None, zone: bool = False, plus: str = "+") -> str:
+    """Escapes resolved. In a host only characters of it and escapes of non-ASCII bytes are allowed, in a zone escapes of ``host`` too."""
+
+    def character(found: re.Match[str]) -> str:
+        digits = found[1]
+        if digits is None:
+            raise InvalidURL(f"invalid URL escape {_shown(text[found.start() : found.start() + 3])}")
+        code = int(digits, 16)
+        if host is not None and digits != "25" and not (zone and (chr(code) in host or code == 32)) and (zone or code < 0x80):
+            raise InvalidURL(f"invalid URL escape {quoted(found.group())}")
+        return chr(code)
+
+    if host is not None:
+        for place, one in enumerate(text):
+            if one == "%" and _ESCAPE.match(text, place)[1] is None:  # type: ignore[index]  # it matches wherever there is a "%"
+                break
+            if one < "\x80" and one != "%" and one not in host:
+                raise InvalidURL(f"invalid character {quoted(one)} in host name")
+    if "%" not in text:
+        return text.replace("+", plus)
+    return _ESCAPE.sub(character, text.replace("+", plus))
+
+
+def _escape(text: str, safe: frozenset[str]) -> str:
+    return "".join(one if one in safe else f"%{ord(one):02X}" for one in text)
+
+
+def _written(raw: str, unescaped: str, safe: frozenset[str]) -> str:
+    """A path or fragment for output: as it was, where that is valid."""
+    if all(one in safe or one in _AS_IT_IS for one in raw):
+        return raw
+    return unescaped if unescaped == "*" and safe is _PATH else _escape(unescaped, safe)
+
+
+def _scheme(text: str) -> tuple[str, str]:
+    found = _SCHEME.match(text)
+    if found is not None:
+        return found[1].lower(), text[found.end() :]
+    if text.startswith(":"):
+        raise InvalidURL("missing protocol scheme")
+    return "", text
+
+
+def _host(scheme: str, text: str) -> str:
+    opening = text.rfind("[")
+    if opening > 0:
+        raise InvalidURL("invalid IP-literal")
+    if opening == 0:
+        return _literal_host(text)
+    first, last = text.find(":"), text.rfind(":")
+    if first >= 0:
+        port = text[first if scheme in ("http", "https") else last :]
+        _check_port(port)
+    return _unescape(text, host=_HOST)
+
+
+def _check_port(text: str) -> None:
+    if _PORT.fullmatch(text) is None:
+        raise InvalidURL(f"invalid port {_shown(text)} after host")
+
+
+def _literal_host(text: str) -> str:
+    """``[IPv6]:port``."""
+    closing = text.rfind("]")
+    if closing < 0:
+        raise InvalidURL("missing ']' in host")
+    name, port = text[1:closing], text[closing + 1 :]
+    _check_port(port)
+    zone = name.find("%25")
+    plain, scoped = (name, "") if zone < 0 else (name[:zone], name[zone:])
+    name = _unescape(plain, host=_HOST) + _unescape(scoped, host=_HOST, zone=True)
+    try:
+        address, _ = parse_address(_decoded(name))
+    except InvalidAddress as error:
+        raise InvalidURL(f"invalid host: {error}") from None
+    if address.version == 4:
+        raise InvalidURL("invalid IP-literal")
+    return f"[{name}]{port}"
+
+
+def _authority(scheme: str, text: str) -> tuple[str | None, str]:
+    userinfo, at, rest = text.rpartition("@")
+    host = _host(scheme, rest)
+    if not at:
+        return None, host
+    if _USERINFO.fullmatch(userinfo) is None:
+        raise InvalidURL("net/url: invalid userinfo")
+    name, colon, password = userinfo.partition(":")
+    return _escape(_unescape(name), _USER) + colon + _escape(_unescape(password), _USER), host
+
+
+def _parse(text: str, fragment: str, *, request: bool) -> URL:
+    """The parts of a URL without its fragment; ``request``: an absolute URL or path, in which "#" has no meaning."""
+    if _CONTROL.search(text):
+        raise InvalidURL("net/url: invalid control character in URL")
+    if not text and request:
+        raise InvalidURL("empty url")
+    if text == "*":
+        return URL(path="*", text="*" + fragment)
+    scheme, rest = _scheme(text)
+    rest, mark, query = rest.partition("?")
+    tail = mark + query + fragment
+    if not rest.startswith("/"):
+        if scheme:
+            return URL(scheme, rest, query=query, text=f"{scheme}:{rest}{tail}")
+        if request:
+            raise InvalidURL("invalid URI for request")
+        if ":" in rest.partition("/")[0]:
+            raise InvalidURL("first path segment in URL cannot contain colon")
+    user: str | None = None
+    host = start = ""
+    if rest.startswith("//") and (scheme or not (request or rest.startswith("///"))):
+        authority, slash, path = rest[2:].partition("/")
+        rest = slash + path
+        user, host = _authority(scheme, authority)
+        named = (f"{user}@" if user is not None else "") + _escape(host, _HOST)
+        start = f"//{named}" if named or rest else ""
+    path = _written(rest, _unescape(rest), _PATH)
+    return URL(scheme, "", user, host, path, query, (f"{scheme}:" if scheme else "") + start + path + tail)
+
+
+def parse_url(text: str) -> URL:
+    """Read an absolute URL or path. Raises InvalidURL with Go's whole message."""
+    encoded = _encoded(text)
+    shown = encoded
+    try:
+        _parse(encoded, "", request=True)
+        before, mark, raw = encoded.partition("#")
+        shown = before
+        fragment = ""
+        if raw:
+            _parse(before, "", request=False)
+            shown = encoded
+            fragment = mark + _written(raw, _unescape(raw), _FRAGMENT)
+            shown = before
+        return _parse(before, fragment, request=False)
+    except InvalidURL as error:
+        raise InvalidURL(f"parse {_shown(shown)}: {error}") from None
+
+
+def check_url(text: str) -> str:
+    """What is wrong with a text as an absolute URL or path, empty if nothing."""
+    encoded = _encoded(text)
+    try:
+        _parse(encoded, "", request=True)
+    except InvalidURL as error:
+        return f"parse {_shown(encoded)}: {error}"
+    return ""
+
+
+@library.function("url(string) -> kubernetes.URL")
+def url(text: str) -> URL:
+    try:
+        return parse_url(text)
+    except InvalidURL as error:
+        raise EvaluationError(f"URL parse error during conversion from string: {error}") from None
+
+
+@library.function("isURL(string) -> bool")
+def is_url(text: str) -> bool:
+    return not check_url(text)
+
+
+@library.function("kubernetes.URL::getScheme() -> string")
+def scheme(value: URL) -> str:
+    return value.scheme
+
+
+@library.function("kubernetes.URL::getHost() -> string")
+def host(value: URL) -> str:
+    return _decoded(value.host)
+
+
+def _host_and_port(value: URL) -> tuple[str, str]:
+    name, colon, port = value.host.rpartition(":")
+    if not colon or _PORT.fullmatch(f":{port}") is None:
+        name, port = value.host, ""
+    if name.startswith("[") and name.endswith("]"):
+        name = name[1:-1]
+    return name, port
+
+
+@library.function("kubernetes.URL::getHostname() -> string")
+def hostname(value: URL) -> str:
+    return _decoded(_host_and_port(value)[0])
+
+
+@library.function("kubernetes.URL::getPort() -> string")
+def port(value: URL) -> str:
+    return _host_and_port(value)[1]
+
+
+@library.function("kubernetes.URL::getEscapedPath() -> string")
+def escaped_path(value: URL) -> str:
+    return _decoded(value.path)
+
+
+@library.function("kubernetes.URL::getQuery() -> map(string, list(string))")
+def query(value: URL) -> dict[str, list[Value]]:
+    parameters: dict[str, list[Value]] = {}
+    parts = value.query.split("&")
+    if len(parts) > _MOST_PARAMETERS:
+        return parameters
+    for part in parts:
+        if not part or ";" in part:
+            continue
+        name, _, given = part.partition("=")
+        try:
+            name, given = _unescape(name, plus=" "), _unescape(given, plus=" ")
+        except InvalidURL:
+            continue  # as Go, which leaves out parameters it can't read
+        parameters.setdefault(_decoded(name), []).append(_decoded(given))
+    return parameters
