@@ -130,7 +130,7 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(r
     checks = [table.checks(plan.claim) for plan in plans]
     everything = Upcoming(tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: True)
     before = [[check.state(everything) for check in each] for each in checks]
-    search = Search(plans, reachable.devices, table.filters, table.fixed, checks, table.possible, Silent())
+    search = Search(plans, reachable.devices, table.availability, table.filters, checks, Silent())
     want = BruteForce(snapshot, plans, reachable.devices, table).first()
     if search.run():
         assert [f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}" for each in search.chosen for c in each] == want
@@ -205,8 +205,9 @@ def test_searches_that_explode_naively_are_decided(requests: list[Json], devices
 
 
 def test_a_search_beyond_its_budget_is_a_named_error() -> None:
-    given = {"slices": [{"node": "n1", "devices": [{"name": f"d{i}", "attributes": {"m": i}} for i in range(30)]}]}
-    requests = [{"name": "r0", "count": 15}, {"name": "r1", "when": ["false"]}]
-    claims = [build.claim({"requests": requests}), build.claim({"name": "rest", "requests": [{"all": True}]})]  # All: no shortcut (AC-8)
+    # Every device differs in what must be distinct, and the two that suit r1 can't go together: nothing to leave out.
+    given = {"slices": [{"node": "n1", "devices": [{"name": f"d{i}", "attributes": {"m": max(i, 1)}} for i in range(30)]}]}
+    requests = [{"name": "r0", "count": 14}, {"name": "r1", "count": 2, "when": ['device.attributes["gpu.example.com"].m == 1']}]
+    claims = [build.claim({"requests": requests, "constraints": [{"distinct": "gpu.example.com/m"}]})]
     with pytest.raises(StepLimitExceeded, match=r"^filter operation aborted: no decision within 20000 search steps$"):
         allocate(build.snapshot(given, Toy), claims, NODE, step_limit=20_000)

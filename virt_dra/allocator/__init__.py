@@ -118,7 +118,7 @@ class _Attempt:
         table = FeatureTable(self._snapshot, self._pools, self._node, self._features)
         plans = plan_claims(self._claims, self._snapshot.inventory.classes, self.reachable, self._features, table.selectable)
         checks = tuple(table.checks(plan.claim) for plan in plans)
-        search = Search(plans, self.reachable.devices, table.filters, table.fixed, checks, table.possible, observer, self._step_limit)
+        search = Search(plans, self.reachable.devices, table.availability, table.filters, checks, observer, self._step_limit)
         return search, plans, search.run()
 
     def explanation(self) -> Explanation:

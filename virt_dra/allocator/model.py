@@ -117,17 +117,21 @@ class Refuses(Protocol):
 
 
 class Filter(Refuses, Protocol):
-    """A test without memory: its answer depends on the request, the device and what is chosen already."""
+    """A test of a request and a device. Raises FatalError where it can't answer."""
 
     def admits(self, request: Request, device: Device) -> bool: ...
 
 
+Kind = Hashable | None
+"""What tells devices apart: devices of equal kind are interchangeable. None: the device can't be had, whatever else is chosen."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Upcoming:
-    """What the search has still to fill: the requests (every alternative) and whether one of them could ever take a device."""
+    """What the search has still to fill: the requests (every alternative), and the kind of a device to all of them together."""
 
     requests: tuple[Request, ...]
-    wants: Callable[[Device], bool]
+    kind: Callable[[Device], Kind]
 
 
 class Check(Refuses, Protocol):
@@ -136,8 +140,11 @@ class Check(Refuses, Protocol):
     ``add`` answers bool and not a :class:`Rejection` because nearly all answers are thrown away; ``explain`` has the reason.
     """
 
-    constraint: bool
-    """Whether this is one of the claim's constraints: mode All words that refusal specially (E18)."""
+    def constrains(self, request: Request) -> bool:
+        """Whether this is one of the claim's constraints, and covers the request: mode All reports its refusals (E18, AC-8)."""
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        """Whatever of the device `add` looks at; None if it never takes the device for the request. Raises FatalError like `add`."""
 
     def add(self, request: Request, device: Device) -> bool: ...
 
@@ -145,4 +152,8 @@ class Check(Refuses, Protocol):
 
     def state(self, upcoming: Upcoming) -> Hashable:
         """Whatever of its memory can still influence an answer to the upcoming requests; equal states answer alike. None if nothing
-        of the past matters; a state other than None never makes anything possible that None forbids."""
+        of the past matters; a state other than None never makes anything possible that None forbids. Devices count by their kind."""
+
+
+class Availability(Filter, Check, Protocol):
+    """The check that is also asked first, before any filter: whether the device is free. Its answer changes as devices are chosen."""

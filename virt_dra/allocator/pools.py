@@ -206,7 +206,7 @@ def _part(key: PoolId, slice_: ResourceSlice, features: Features) -> PoolSlice:
 
 
 def _fault(slices: list[ResourceSlice], features: Features) -> str | None:
-    """The first contradiction between a pool's slices, in the reference's words (A-5.4)."""
+    """The first contradiction between a pool's slices, in the reference's words (A-5.4), or negative counter (AC-3)."""
     counter_slices = [s for s in slices if features.partitionable_devices and s.spec.shared_counters]
     device_slices = [s for s in slices if not (features.partitionable_devices and s.spec.shared_counters)]
     names: set[str] = set()
@@ -221,6 +221,9 @@ def _fault(slices: list[ResourceSlice], features: Features) -> str | None:
         if counter_set.name in sets:
             return f"duplicate counter set name {counter_set.name}"
         sets[counter_set.name] = frozenset(counter_set.counters)
+        for counter in sorted(counter_set.counters):
+            if counter_set.counters[counter].value.sign() < 0:
+                return f"counter {counter} in counter set {counter_set.name} is negative"  # AC-3
     for device in (device for slice_ in device_slices for device in slice_.spec.devices):
         for consumption in device.consumes_counters:
             if consumption.counter_set not in sets:
@@ -228,4 +231,8 @@ def _fault(slices: list[ResourceSlice], features: Features) -> str | None:
             for counter in sorted(consumption.counters):
                 if counter not in sets[consumption.counter_set]:
                     return f"counter {counter} not found in counter set {consumption.counter_set}"
+                if consumption.counters[counter].value.sign() < 0:
+                    return (
+                        f"counter {counter} of counter set {consumption.counter_set} is consumed negatively by device {device.name}"  # AC-3
+                    )
     return None

@@ -48,12 +48,13 @@ def _plan_claim(
 
 
 def _check_capacity(claim: ResourceClaim, entry: DeviceRequest, features: Features) -> None:
-    wanting = [("request", entry.name)] if entry.exactly is not None and entry.exactly.capacity is not None else []
-    wanting += [("subrequest", sub.name) for sub in entry.first_available if sub.capacity is not None]
-    for word, name in wanting:
-        if not features.consumable_capacity:
+    wanting = [("request", entry.name, entry.exactly.capacity)] if entry.exactly is not None else []
+    wanting += [("subrequest", sub.name, sub.capacity) for sub in entry.first_available]
+    for word, name, capacity in wanting:
+        if capacity is not None and not features.consumable_capacity:
             raise FatalError(f"claim {claim.key}, {word} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled")
-        raise UnsupportedFeature("capacity requests (DRAConsumableCapacity)", f"claim {claim.key}, {word} {name}")
+        if capacity is not None and capacity.requests:
+            raise UnsupportedFeature("capacity requests (DRAConsumableCapacity)", f"claim {claim.key}, {word} {name}")
 
 
 def _request(index: int, claim: ResourceClaim, alternative: Alternative, classes: Mapping[str, DeviceClass], features: Features) -> Request:

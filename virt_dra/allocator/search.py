@@ -5,24 +5,37 @@ each frame is one choice that can still be changed. Two answers travel down that
 32 devices, so other devices of the same size can't help and only a smaller alternative can).
 
 Four things are left out that can't change the answer, nor which error is met:
-* a request is not entered again in a state in which it failed before (`Check.state` says what still matters of the past);
-* a request that fails with nothing of the past to blame fails always: then the whole search is over, provided that no selector fails
-  and nothing remains whose refusal would have to be reported (AC-8);
+* nothing is entered again in a state in which it failed before. `Check.state` says what still matters of the past, and devices that
+  are alike to everything upcoming (`Check.kind`) are interchangeable in it: which of them is taken doesn't matter, only how many;
+* a request that fails with nothing of the past to blame, or that has too few devices even if it came first, fails always: then the
+  whole search is over, provided that no device is an error and no refusal remains that would have to be reported (AC-8);
 * after a failure, a request that has fewer possible devices left than open slots is given up at once (its combinations all fail);
 * the work is bounded by a step budget instead of a deadline, so that the outcome doesn't depend on the machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import product
 from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.errors import FatalError, StepLimitExceeded
-from virt_dra.allocator.model import RESULT_LIMIT, Check, Choice, ClaimPlan, Device, Filter, Request, RequestPlan, Slots, Upcoming
+from virt_dra.allocator.model import (
+    RESULT_LIMIT,
+    Availability,
+    Check,
+    Choice,
+    ClaimPlan,
+    Device,
+    Filter,
+    Kind,
+    Request,
+    RequestPlan,
+    Slots,
+    Upcoming,
+)
 from virt_dra.allocator.observer import Observer
 
 DEFAULT_STEP_LIMIT = 1_000_000
@@ -53,10 +66,16 @@ Step = Enter | Outcome
 
 
 class _State(NamedTuple):
-    claim: int
-    request: int
+    at: Enter
     held: int
     checks: tuple[Hashable, ...]
+
+
+class _Broken:
+    """Stands for the kind of a device that is an error to a request (a failing selector)."""
+
+
+_BROKEN = _Broken()
 
 
 class Frame(Protocol):
@@ -74,19 +93,15 @@ class Search:
         self,
         claims: Sequence[ClaimPlan],
         devices: Sequence[Device],
+        availability: Availability,
         filters: Sequence[Filter],
-        fixed_filters: Sequence[Filter],
         checks: Sequence[Sequence[Check]],
-        possible: Callable[[Request, Device], bool],
         observer: Observer,
         step_limit: int = DEFAULT_STEP_LIMIT,
     ) -> None:
-        """``checks`` has one sequence per claim; ``fixed_filters`` apply to requests whose devices are given (mode All).
-
-        ``possible``: False only for devices that a request can never take, whatever else is chosen.
-        """
+        """``filters`` answer the same whatever is chosen, and aren't asked about devices that are given (mode All). ``checks`` has one
+        sequence per claim, each with ``availability`` in it."""
         self.devices = devices
-        self.filters = filters
         self.observer = observer
         self.chosen: list[list[Choice]] = [[] for _ in claims]
         self.selected: dict[tuple[int, int], int] = {}
@@ -94,14 +109,17 @@ class Search:
         self.refused_constraint: tuple[Request, Device] | None = None
         """The first device of an All request that a constraint refused (E18, AC-8)."""
         self._claims = claims
-        self._fixed_filters = fixed_filters
+        self._availability = availability
+        self._filters = filters
         self._checks = checks
         self._step_limit = step_limit
         self._frames: list[Frame] = []
-        self._possible = possible
         self._failures: dict[_State, Outcome] = {}
         self._hopeless = False
         self._upcoming: dict[tuple[int, int], Upcoming] = {}
+        self._kinds: dict[Request, dict[Device, Kind]] = {}
+        self._errors: dict[tuple[int, int] | None, bool] = {}
+        self._reports = self._may_report()
 
     def run(self) -> bool:
         """Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`."""
@@ -130,10 +148,9 @@ class Search:
             return self.push(_ClaimEnd(self), Enter(at.claim + 1, 0))
         plan = requests[at.request]
         if at.alternative < 0:
-            if self._failures:
-                known = self._failures.get(self._state(at))
-                if known is not None:
-                    return known
+            known = self._known(at)
+            if known is not None:
+                return known
             self._frames.append(_Remember(self, at))
             if plan.prioritized:
                 frame = _Alternatives(self, at, plan)
@@ -152,49 +169,134 @@ class Search:
             return Outcome.TOO_MANY
         if slots.fixed is not None:
             return self._place_fixed(at, slots.request, slots.fixed[at.slot])
+        if at.slot > 0:
+            known = self._known(at)
+            if known is not None:
+                return known
+            self._frames.append(_Remember(self, at))
         scan = _Scan(self, at, slots)
         self._frames.append(scan)
         return scan.advance()
 
     def _place_fixed(self, at: Enter, request: Request, device: Device) -> Step:
         """Mode All: exactly this device or none; a failure of a constraint is remembered, it explains the outcome (AC-8)."""
-        if not self.admits(self._fixed_filters, request, device):
-            return Outcome.NO
         refused = self.place(request, device)
         if refused is not None:
-            if refused.constraint and self.refused_constraint is None:
+            if refused.constrains(request) and self.refused_constraint is None:
                 self.refused_constraint = (request, device)
             return Outcome.NO
         return self.push(_Fixed(self, request, device), at._replace(slot=at.slot + 1, start=0))
 
+    def _known(self, at: Enter) -> Outcome | None:
+        """The outcome from here on, if an equal state is known to fail."""
+        return self._failures.get(self._state(at)) if self._failures else None
+
     def _state(self, at: Enter) -> _State:
-        """All that decides whether the search can succeed from the beginning of this request on."""
-        upcoming = self._upcoming.get((at.claim, at.request))
-        if upcoming is None:
-            upcoming = self._upcoming[at.claim, at.request] = self._upcoming_at(at)
-        states = tuple(check.state(upcoming) for check in self._checks[at.claim])
-        return _State(at.claim, at.request, len(self.chosen[at.claim]), states)
+        """All that decides whether the search can succeed from here on."""
+        upcoming = self._upcoming_at(at)
+        return _State(at, len(self.chosen[at.claim]), tuple(check.state(upcoming) for check in self._checks[at.claim]))
 
     def _upcoming_at(self, at: Enter) -> Upcoming:
-        rest = [plan for i, claim in enumerate(self._claims[at.claim :]) for plan in claim.requests[at.request if i == 0 else 0 :]]
-        requests = tuple(slots.request for plan in rest for slots in plan.alternatives)
-        wanted: dict[Device, bool] = {}
+        if at.alternative < 0:
+            return self._upcoming_from(at.claim, at.request)
+        rest = self._upcoming_from(at.claim, at.request + 1)
+        request = self._claims[at.claim].requests[at.request].alternatives[at.alternative].request
 
-        def wants(device: Device) -> bool:
-            known = wanted.get(device)
-            if known is None:
-                known = wanted[device] = any(self._possible(request, device) for request in requests)
+        def kind(device: Device) -> Kind:
+            """To the open slots of the current request only devices from ``start`` on count."""
+            now = self.kind(request, device) if self._positions[device] >= at.start else None
+            later = rest.kind(device)
+            return None if now is None and later is None else (now, later)
+
+        return Upcoming((request, *rest.requests), kind)
+
+    def _upcoming_from(self, claim: int, request: int) -> Upcoming:
+        known = self._upcoming.get((claim, request))
+        if known is not None:
             return known
+        plans = [plan for i, each in enumerate(self._claims[claim:]) for plan in each.requests[request if i == 0 else 0 :]]
+        requests = tuple(slots.request for plan in plans for slots in plan.alternatives)
+        kinds: dict[Device, Kind] = {}
 
-        return Upcoming(requests, wants)
+        def kind(device: Device) -> Kind:
+            if device not in kinds:
+                each = tuple(self.kind(request, device) for request in requests)
+                kinds[device] = None if all(one is None for one in each) else each
+            return kinds[device]
+
+        found = self._upcoming[claim, request] = Upcoming(requests, kind)
+        return found
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        """What tells devices apart for a request, whatever else is chosen; None if it can never have the device."""
+        kinds = self._kinds.setdefault(request, {})
+        if device not in kinds:
+            kinds[device] = self._kind(request, device)
+        return kinds[device]
+
+    def _kind(self, request: Request, device: Device) -> Kind:
+        self.spend(1)
+        checks = self._checks[request.claim_index]
+        try:
+            if self._availability.kind(request, device) is None or not all(each.admits(request, device) for each in self._filters):
+                return None
+            kinds = tuple(check.kind(request, device) for check in checks)
+        except FatalError:
+            return _BROKEN, device
+        if request in self._reports:  # while one of these is taken, the constraint isn't asked: that is another outcome
+            before = self._reports[request]
+            return device if before is None else (device in before, kinds)
+        return None if any(kind is None for kind in kinds) else kinds
+
+    @cached_property
+    def _positions(self) -> dict[Device, int]:
+        return {device: position for position, device in enumerate(self.devices)}
+
+    def _may_report(self) -> dict[Request, frozenset[Device] | None]:
+        """The All requests that a constraint may refuse, which is reported (AC-8), each with its devices up to the one refused: if one
+        of them is taken there is nothing to report. None where that depends on other requests under the constraint."""
+        found: dict[Request, frozenset[Device] | None] = {}
+        for claim, checks in zip(self._claims, self._checks, strict=True):
+            for plan in claim.requests:
+                others = [slots.request for other in claim.requests if other is not plan for slots in other.alternatives]
+                for slots in plan.alternatives:
+                    covering = [check for check in checks if check.constrains(slots.request)]
+                    if slots.fixed is None or not covering or slots.count > RESULT_LIMIT:
+                        continue
+                    if any(check.constrains(other) for check in covering for other in others):
+                        found[slots.request] = None
+                    elif (refused := self._refused_alone(slots.request, slots.fixed)) is not None:
+                        found[slots.request] = frozenset(slots.fixed[: refused + 1])
+        return found
+
+    def _refused_alone(self, request: Request, devices: Sequence[Device]) -> int | None:
+        """Which of the devices a constraint refuses if nothing else is chosen; None if all fit or something else refuses one first."""
+        placed: list[Device] = []
+        try:
+            for device in devices:
+                refused = self._add(request, device)
+                if refused is not None:
+                    return len(placed) if refused.constrains(request) else None
+                placed.append(device)
+        except FatalError:
+            return None  # raised again, before anything is reported, when it is that device's turn
+        finally:
+            for device in reversed(placed):
+                self._remove(request, device)
+        return None
 
     def remember(self, at: Enter, outcome: Outcome) -> None:
         """From here on the search failed. Everything after it is undone, so the state is the one it was entered with."""
+        if len(self._frames) == 1:
+            return  # nothing left to try
         state = self._state(at)
         if len(self._failures) < _REMEMBERED_FAILURES:
             self._failures[state] = outcome
-        if outcome is Outcome.NO and all(each is None for each in state.checks) and self._has_room(at) and self._unblemished:
-            self._hopeless = True
+        if outcome is Outcome.NO and at.alternative < 0 and not self._hopeless:
+            fails_always = all(each is None for each in state.checks) and self._has_room(at)
+            self._hopeless = (fails_always and self._unblemished(None)) or (
+                self._is_short(at) and self._unblemished((at.claim, at.request))
+            )
 
     def _has_room(self, at: Enter) -> bool:
         """Whether the limit of a claim played no part, so that devices of earlier requests aren't to blame through it either."""
@@ -202,20 +304,32 @@ class Search:
         held = len(self.chosen[at.claim])
         return held == 0 or held + sum(max(slots.count for slots in plan.alternatives) for plan in rest) <= RESULT_LIMIT
 
-    @cached_property
-    def _unblemished(self) -> bool:
-        """Whether ending early can hide nothing: no All request, whose refusals count, and no device that is an error to some request."""
-        slots = [slots for claim in self._claims for plan in claim.requests for slots in plan.alternatives]
-        if any(each.fixed is not None for each in slots):
-            return False
-        try:
-            for each, device in product(slots, self.devices):
-                self.spend(1)
-                for test in self.filters:
-                    test.admits(each.request, device)
-        except FatalError:
-            return False
+    def _is_short(self, at: Enter) -> bool:
+        """Whether the request has too few devices in every alternative, even if nothing else were chosen."""
+        for slots in self._claims[at.claim].requests[at.request].alternatives:
+            devices = self.devices if slots.fixed is None else slots.fixed
+            found = sum(self.kind(slots.request, device) is not None for device in devices)
+            if found >= slots.count and (slots.fixed is None or slots.fixed):
+                return False
         return True
+
+    def _unblemished(self, last: tuple[int, int] | None) -> bool:
+        """Whether ending early can hide nothing: no device that is an error to some request, no report of a constraint still to come.
+        Only requests up to the ``last`` count, since later ones are never entered; None: all."""
+        slots = [
+            each
+            for i, claim in enumerate(self._claims)
+            for k, plan in enumerate(claim.requests)
+            for each in plan.alternatives
+            if last is None or (i, k) <= last
+        ]
+        if self.refused_constraint is None and any(each.request in self._reports for each in slots):
+            return False
+        known = self._errors.get(last)
+        if known is None:
+            pairs = ((each.request, device) for each in slots for device in (self.devices if each.fixed is None else each.fixed))
+            known = self._errors[last] = any(self.kind(request, device) == (_BROKEN, device) for request, device in pairs)
+        return not known
 
     def push(self, frame: Frame, step: Step) -> Step:
         self._frames.append(frame)
@@ -231,8 +345,11 @@ class Search:
         if self.steps > self._step_limit:
             raise StepLimitExceeded(self._step_limit)
 
-    def admits(self, filters: Sequence[Filter], request: Request, device: Device) -> bool:
-        for each in filters:
+    def admits(self, request: Request, device: Device) -> bool:
+        if not self._availability.admits(request, device):
+            self.observer.rejected(request, device, self._availability)
+            return False
+        for each in self._filters:
             if not each.admits(request, device):
                 self.observer.rejected(request, device, each)
                 return False
@@ -240,13 +357,10 @@ class Search:
 
     def place(self, request: Request, device: Device) -> Check | None:
         """Add the device to every check of its claim. A refusal undoes what was added and returns the refusing check (A-10.5)."""
-        checks = self._checks[request.claim_index]
-        for number, check in enumerate(checks):
-            if not check.add(request, device):
-                self.observer.rejected(request, device, check)
-                for added in reversed(checks[:number]):
-                    added.remove(request, device)
-                return check
+        refused = self._add(request, device)
+        if refused is not None:
+            self.observer.rejected(request, device, refused)
+            return refused
         self.chosen[request.claim_index].append(Choice(request, device))
         self.observer.picked(request, device)
         return None
@@ -255,13 +369,39 @@ class Search:
         """The exact reverse of a successful `place`."""
         self.observer.backtracked(request, device)
         self.chosen[request.claim_index].pop()
+        self._remove(request, device)
+
+    def suits(self, request: Request, device: Device) -> bool:
+        """Whether the device could be placed now. Raises :class:`FatalError` like `admits` and `place`; unseen by the observer."""
+        if not self._availability.admits(request, device) or not all(each.admits(request, device) for each in self._filters):
+            return False
+        if self._add(request, device) is not None:
+            return False
+        self._remove(request, device)
+        return True
+
+    def _add(self, request: Request, device: Device) -> Check | None:
+        checks = self._checks[request.claim_index]
+        for number, check in enumerate(checks):
+            added = False
+            try:
+                added = check.add(request, device)
+            finally:
+                if not added:
+                    for before in reversed(checks[:number]):
+                        before.remove(request, device)
+            if not added:
+                return check
+        return None
+
+    def _remove(self, request: Request, device: Device) -> None:
         for check in reversed(self._checks[request.claim_index]):
             check.remove(request, device)
 
 
 @dataclass(slots=True)
 class _Remember:
-    """Below everything that follows the beginning of a request: notes its failure."""
+    """Below everything that follows the beginning of a request or slot: notes its failure."""
 
     search: Search
     at: Enter
@@ -345,10 +485,10 @@ class _Scan:
 
     def advance(self) -> Step:
         search, request = self._search, self._request
-        devices, filters = search.devices, search.filters
+        devices = search.devices
         for index in range(self._cursor, len(devices)):
             device = devices[index]
-            if search.admits(filters, request, device) and search.place(request, device) is None:
+            if search.admits(request, device) and search.place(request, device) is None:
                 search.spend(index + 1 - self._cursor)
                 self._cursor = index + 1
                 self._placed = device
@@ -371,16 +511,14 @@ class _Scan:
         self._placed = None
 
     def _enough_left(self) -> bool:
-        """Whether as many devices as there are open slots may still come. A selector that fails counts: its error must surface."""
+        """Whether as many devices as there are open slots may still come: each must suit what is chosen now. Errors must surface."""
         search, needed = self._search, self._needed
         if needed == 1:
             return True
-        filters, request = search.filters, self._request
         for index in range(self._cursor, len(search.devices)):
             search.spend(1)
             try:
-                if all(each.admits(request, search.devices[index]) for each in filters):
-                    needed -= 1
+                needed -= search.suits(self._request, search.devices[index])
             except FatalError:
                 return True
             if needed == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from virt_dra.allocator.features.capacity import CapacityFilter
 from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
 from virt_dra.allocator.features.in_use import InUse
 from virt_dra.allocator.features.match_attribute import MatchAttribute
@@ -30,28 +31,19 @@ class FeatureTable:
 
     def __init__(self, snapshot: Snapshot, pools: Pools, node: Node, features: Features) -> None:
         selectors = SelectorFilter(snapshot.inventory.selectors)
-        in_use = InUse(snapshot, features, selectors.matches)
-        unsupported = Unsupported(features)
         self._features = features
-        self._in_use = in_use
-        self._selectors = selectors
-        self._selectable: tuple[Filter, ...] = (BindingConditions(features), selectors, PerDeviceNodes(pools, node))
-        self.filters: tuple[Filter, ...] = (in_use, *self._selectable, unsupported)
-        """Asked of every candidate of an ExactCount request; "in use" first because it is cheap (A-7.2)."""
-        self.fixed: tuple[Filter, ...] = (unsupported,)
-        """Asked of the devices of an All request, which are selectable already (A-9.4)."""
+        self.availability = InUse(snapshot, features, selectors.matches)
+        """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
+        self.filters: tuple[Filter, ...] = (BindingConditions(features), selectors, PerDeviceNodes(pools, node), CapacityFilter(features))
+        """Asked of every candidate that is free, whatever is chosen."""
 
     def selectable(self, request: Request, device: Device) -> bool:
-        """Whether the device matches the request, whatever is in use (A-8). Raises FatalError."""
-        return all(each.admits(request, device) for each in self._selectable)
-
-    def possible(self, request: Request, device: Device) -> bool:
-        """Whether the device could ever matter to the request: its selectors are true, or fail, which must surface."""
-        return self._selectors.matches(request, device) is not False
+        """Whether the device is one of those that an All request asks for, free or not (A-8, A-9.2). Raises FatalError."""
+        return all(each.admits(request, device) for each in self.filters)
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
         """The stateful part for one claim, in the order of A-10. Constraints with both kinds apply both (AC-5)."""
-        checks: list[Check] = [self._in_use]
+        checks: list[Check] = [self.availability]
         if self._features.device_taints:
             checks.append(Taints())
         for constraint in claim.spec.devices.constraints:
@@ -59,4 +51,5 @@ class FeatureTable:
                 checks.append(MatchAttribute(constraint.match_attribute, constraint.requests, self._features))
             if constraint.distinct_attribute is not None:
                 checks.append(DistinctAttribute(constraint.distinct_attribute, constraint.requests, self._features))
+        checks.append(Unsupported(self._features))
         return tuple(checks)

@@ -63,5 +63,8 @@ def applies(requests: tuple[str, ...], request: Request) -> bool:
     return request.parent in requests or request.full_name in requests
 
 
+NOT_CONSTRAINED = True
+"""The kind (model.Kind) of any device to a constraint that doesn't cover the request."""
+
 MISSING = "AttributeMissing"
 """A constraint needs an attribute that the device doesn't publish, or not with a type that can be compared."""

@@ -6,11 +6,12 @@ adds: devices taken by normal requests block every normal request; devices of ad
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
     from virt_dra.allocator.snapshot import Snapshot
@@ -23,8 +24,6 @@ TAKEN = "DeviceTaken"
 
 class InUse:
     """Filter and check in one: the filter is the cheap first question of the search, the check keeps the marks."""
-
-    constraint = False
 
     def __init__(self, snapshot: Snapshot, features: Features, matches: Callable[[Request, Device], bool | None]) -> None:
         """``matches``: what the selectors say, None when they fail; only used to word a refusal."""
@@ -48,6 +47,12 @@ class InUse:
         sharable = self._features.consumable_capacity and device.published.allow_multiple_allocations
         return not sharable and device.id.device in use.shared
 
+    def constrains(self, request: Request) -> bool:
+        return False
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        return None if not request.admin_access and self._allocated(device) else True
+
     def add(self, request: Request, device: Device) -> bool:
         if not self.admits(request, device):
             return False
@@ -67,9 +72,14 @@ class InUse:
 
     def state(self, upcoming: Upcoming) -> Hashable:
         claims = {request.claim_index for request in upcoming.requests if request.admin_access}
-        marks = frozenset(mark for mark in self._of_claim if mark[0] in claims and upcoming.wants(mark[1])) if claims else frozenset()
-        taken = frozenset(device for device in self._taken if upcoming.wants(device))
-        return (taken, marks) if taken or marks else None
+        marks: dict[Device, set[int]] = {device: set() for device in self._taken}
+        for claim, device in self._of_claim if claims else ():
+            if claim in claims:
+                marks.setdefault(device, set()).add(claim)
+        held = Counter(
+            (kind, device in self._taken, frozenset(of)) for device, of in marks.items() if (kind := upcoming.kind(device)) is not None
+        )
+        return frozenset(held.items()) or None
 
     def explain(self, request: Request, device: Device) -> Rejection:
         holder = self._taken.get(device) or self._of_claim.get((request.claim_index, device))

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from virt_dra.allocator.features.attributes import MISSING, Values, applies, find, values_of
+from virt_dra.allocator.features.attributes import MISSING, NOT_CONSTRAINED, Values, applies, find, values_of
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
 
 DIFFERS = "AttributeDiffers"
 """The device's value is not the one that the devices chosen before have in common."""
 
 
 class MatchAttribute:
-    constraint = True
-
     def __init__(self, name: str, requests: tuple[str, ...], features: Features) -> None:
         self._name = name
         self._requests = requests
         self._lists = features.list_type_attributes
         self._common: list[Values] = []
+
+    def constrains(self, request: Request) -> bool:
+        return applies(self._requests, request)
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        return self._values(device) if applies(self._requests, request) else NOT_CONSTRAINED
 
     def add(self, request: Request, device: Device) -> bool:
         if not applies(self._requests, request):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
 from virt_dra.api import resource_v1
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, DeviceToleration, ResourceSlice
 
@@ -18,7 +18,11 @@ _PREVENTING = ("NoSchedule", "NoExecute")
 
 
 class Taints:
-    constraint = False
+    def constrains(self, request: Request) -> bool:
+        return False
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        return self.add(request, device) or None
 
     def add(self, request: Request, device: Device) -> bool:
         taints = device.published.taints
