@@ -24,6 +24,8 @@ SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
 TOOLS = ("virsh", "virt-xml-validate", "libvirtd")
 INSTALL = "apt-get install libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86"
 _START_SECONDS = 20.0
+_ANSWER_SECONDS = 180.0
+"""Where QEMU may not use /dev/kvm, libvirt asks it for its capabilities again and again, about 50 s a time."""
 # A daemon of ours ends by itself when nobody has used it for so long; so parallel test processes can share one.
 _IDLE_SECONDS = 30
 
@@ -95,7 +97,7 @@ def _tool(name: str) -> str | None:
 
 
 def _virsh(uri: str, commands: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(_tool("virsh")), "-q", "-c", uri, commands], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([str(_tool("virsh")), "-q", "-c", uri, commands], capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS)
 
 
 def _start_daemon() -> str:
