@@ -97,7 +97,9 @@ def _tool(name: str) -> str | None:
 
 
 def _virsh(uri: str, commands: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(_tool("virsh")), "-q", "-c", uri, commands], capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS)
+    return subprocess.run(
+        [str(_tool("virsh")), "-q", "-c", uri, commands], capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS
+    )
 
 
 def _start_daemon() -> str:

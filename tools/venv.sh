@@ -18,7 +18,7 @@ if [ ! -x .venv/bin/python ]; then
     # Debian splits venv off the interpreter.
     rm -rf .venv
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-      apt-get -qq update >/dev/null && apt-get -qq install -y python3-venv >/dev/null
+      { apt-get -qq update && apt-get -qq install -y python3-venv; } >/dev/null 2>&1
     fi
     "$python" -m venv .venv || { echo "setup: 'python -m venv' does not work; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
   fi
