@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-BENCHES = ("load", "startup")
+BENCHES = ("cel", "load", "startup")
 
 
 def main() -> None:

@@ -121,6 +121,16 @@ class Quantity:
         """
         return self._nano // _NANO if self._scale is not None and self._scale >= 0 and self.fits_int64() else None
 
+    def as_approximate_float(self) -> float:
+        """Upstream's ``AsApproximateFloat64()``: of the int64 form its number times the power of ten, in floating point; infinite beyond."""
+        if self._scale is None:
+            try:
+                return self._nano / _NANO
+            except OverflowError:
+                return float("inf") if self._nano > 0 else float("-inf")
+        number = float(self._nano // 10 ** (9 + self._scale))
+        return number * float(f"1e{self._scale}") if self._scale else number
+
     def sign(self) -> int:
         """-1, 0 or 1."""
         return (self._nano > 0) - (self._nano < 0)

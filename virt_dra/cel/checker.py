@@ -5,7 +5,7 @@ from __future__ import annotations
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import MAX_ISSUES, Issue
 from virt_dra.cel.functions.registry import Overload
-from virt_dra.cel.literals import check_constants, format_issue, invalid_literal
+from virt_dra.cel.literals import format_issue, invalid_literal
 from virt_dra.cel.nodes import (
     Bind,
     Call,
@@ -28,16 +28,17 @@ from virt_dra.cel.types import SHARED as SHARED_TYPES
 _SORTABLE = ("int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes")
 
 
-def check(root: Node, environment: Environment) -> list[Issue]:
-    """Check a tree in place; no issues mean that it is well typed and its literals are valid. Raises TypeTooLarge, InvalidConstant."""
+def check(root: Node, environment: Environment) -> tuple[list[Issue], list[Node]]:
+    """Check a tree in place: issues, of which none mean that it is well typed and its literals are valid, and every node, parents first.
+
+    Raises TypeTooLarge.
+    """
     checker = _Checker(environment)
     run(checker.visit(root))
     if not checker.issues:
         checker.settle()
         checker.validate()
-    if not checker.issues:
-        check_constants(checker.visited)
-    return checker.issues
+    return checker.issues, checker.visited
 
 
 class _Checker:
@@ -397,7 +398,7 @@ class _Checker:
         if not (over.kind is Kind.LIST or is_dyn(over)) or not (key.name in _SORTABLE or is_dyn(key) or key.kind is Kind.PARAM):
             applied = f"{self._shown(over)}.(list({self._shown(key)}))"
             self._issue(node.offset, f"found no matching overload for '@sortByAssociatedKeys' applied to '{applied}'")
-        return over if is_dyn(over) else self._types.list_of(first)
+        return over if over.kind is Kind.DYN else self._types.list_of(first)
 
     def _bind(self, node: Bind) -> Step[Type]:
         value: Type = yield self.visit(node.value)
@@ -426,4 +427,4 @@ class _Checker:
             self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '(bool, {self._shown(body)}, optional_type(dyn))'")
             return ERROR
         body = self._unifier.resolve(body)
-        return body if body.kind is Kind.NULL else most_general(body, flat)
+        return body if body.kind is Kind.NULL else most_general(body, self._unifier.resolve(flat))

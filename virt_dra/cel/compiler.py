@@ -257,10 +257,12 @@ class _Emitter:
             sign = _COMPARISONS[function]
             if one is two and one in (_NATIVE if sign in ("==", "!=") else _ORDERED):
                 return f"({codes[0].text} {sign} {codes[1].text})"
-            if sign == "==" and two in (STRING, BYTES):
-                return f"equals_text({codes[0].text}, {codes[1].text})"
+            if sign == "==" and two in _NATIVE:
+                return f"equals_native({codes[0].text}, {codes[1].text})"
             if (sign == "==" and one in (STRING, BYTES)) or (sign == "!=" and (STRING in types or BYTES in types)):
                 return f"({codes[0].text} {sign} {codes[1].text})"
+            if sign == "!=" and (one in _NATIVE or two in _NATIVE):
+                return f"differs_native({codes[0].text}, {codes[1].text})"
             return None
         if function == "!_" and types[0] is BOOL:
             return f"(not {codes[0].text})"
@@ -270,7 +272,7 @@ class _Emitter:
                 return f"{codes[0].text}[{codes[1].text}]"
             if is_dyn(container) or is_dyn(key):
                 return f"index({codes[0].text}, {codes[1].text})"
-        if function == "_[?_]" and any(map(is_dyn, types)):
+        if function == "_[?_]":
             return f"optional_index({codes[0].text}, {codes[1].text})"
         if function == "@in" and types[1].kind in (Kind.MAP, Kind.LIST) and types[0] is STRING:
             return f"({codes[0].text} in {codes[1].text})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -31,7 +31,7 @@ from virt_dra.cel.functions import (
     urls,
 )
 from virt_dra.cel.functions.registry import Library
-from virt_dra.cel.literals import InvalidConstant
+from virt_dra.cel.literals import InvalidConstant, check_constants
 from virt_dra.cel.parser import parse
 from virt_dra.cel.tokens import SyntaxFault
 from virt_dra.cel.types import BOOL, DYN, STRING, Type, TypeTooLarge, parse_type
@@ -168,19 +168,23 @@ STORED_EXPRESSIONS: Final = Environment(
 """What the scheduler compiles with: knows every field and function, whatever the gates (A-21.4)."""
 
 
-def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS) -> Program:
-    """Parse, check and compile any expression of the language. Raises CompileError."""
+def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS, results: Collection[Type] | None = None) -> Program:
+    """Parse, check and compile an expression; ``results``: the types its value may have, None for any. Raises CompileError."""
     try:
         root = parse(text)
-        issues = check(root, environment)
+        issues, nodes = check(root, environment)
     except SyntaxFault as fault:
         raise compile_error(text, [fault.issue]) from None
-    except InvalidConstant as error:
-        raise CompileError(f"program instantiation failed: {error}") from None
     except TypeTooLarge as error:
         raise compile_error(text, [Issue(None, f"the expression is too complex: {error}")]) from None
     if issues:
         raise compile_error(text, issues)
+    if results is not None and root.type not in results:
+        raise CompileError(f"must evaluate to bool or the unknown type, not {root.type}")
+    try:
+        check_constants(nodes)
+    except InvalidConstant as error:
+        raise CompileError(f"program instantiation failed: {error}") from None
     return compile_tree(text, root, environment)
 
 
@@ -229,13 +233,13 @@ def _as_bool(value: Value) -> bool:
     raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
 
 
+_SELECTS: Final = (BOOL, DYN)
+
+
 @lru_cache(maxsize=CACHE_SIZE)
 def compile_selector(expression: str) -> Selector:
     """Compile a device selector in the stored-expressions environment; results are cached, errors aren't (A-21.9).
 
     Raises CompileError: a fault in the text (`compilation failed: …`), or a result that is neither bool nor unknown (L-3.7).
     """
-    program = compile_expression(expression, STORED_EXPRESSIONS)
-    if program.type is not BOOL and program.type is not DYN:
-        raise CompileError(f"must evaluate to bool or the unknown type, not {program.type}")
-    return Selector(expression, program)
+    return Selector(expression, compile_expression(expression, STORED_EXPRESSIONS, _SELECTS))

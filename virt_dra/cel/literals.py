@@ -8,7 +8,7 @@ from virt_dra.cel.functions.formatting import Clause, FormatFault, parse_format,
 from virt_dra.cel.functions.operators import invalid_qualifier, is_qualifier
 from virt_dra.cel.functions.regex import InvalidPattern, compile_pattern
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
-from virt_dra.cel.nodes import Bind, Call, Ident, ListNode, Literal, LiteralValue, MapNode, Node, OptionalMap
+from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, LiteralValue, MapNode, Node, OptionalMap, Variable
 from virt_dra.cel.types import UINT, Kind, is_dyn
 from virt_dra.cel.values import UInt, Value, type_name
 
@@ -50,27 +50,47 @@ def check_constants(nodes: list[Node]) -> None:
     variable that stands for a type, which Kubernetes takes for a type's name.
     """
     constants: dict[int, Value] = {}
+    first: InvalidConstant | None = None
     for node in reversed(nodes):
-        if isinstance(node, Ident) and node.variable is not None and node.type.kind is Kind.TYPE:
-            raise InvalidConstant(f"reference to undefined type: {node.name}")
-        if isinstance(node, (Bind, OptionalMap)) and node.variable.type.kind is Kind.TYPE:
-            raise InvalidConstant(f"reference to undefined type: {node.variable.name}")
-        if isinstance(node, Literal):
-            constants[id(node)] = UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
-        elif isinstance(node, ListNode):
-            if all(id(element) in constants for element, _ in node.elements):
-                constants[id(node)] = []
-        elif isinstance(node, MapNode):
-            if all(id(key) in constants and id(value) in constants for key, value, _ in node.entries):
-                constants[id(node)] = {}
-        elif isinstance(node, Call):
-            arguments = [constants[id(argument)] for argument in node.args if id(argument) in constants]
-            if node.function in ("_[_]", "_[?_]"):
-                _check_qualifier(node.args[1], constants)
-            elif node.function in ("find", "findAll", "matches"):
-                _check_pattern(arguments, len(node.args))
-            elif len(arguments) == 1 and len(node.args) == 1 and (node.function in CONVERSIONS or node.function == "dyn"):
-                _convert(node, arguments[0], constants)
+        try:
+            _check_constant(node, constants)
+        except InvalidConstant as error:
+            first = error  # from right to left, so the last one found is the one Kubernetes meets first
+    if first is not None:
+        raise first
+
+
+def _check_constant(node: Node, constants: dict[int, Value]) -> None:
+    """Judge one node after its children and add it to the constants if it is one."""
+    if isinstance(node, (Ident, Bind, OptionalMap)):
+        _refuse_type(node.variable)
+    elif isinstance(node, Comprehension):
+        _refuse_type(node.variable if node.macro in _REPEATING else None)
+    elif isinstance(node, Literal):
+        constants[id(node)] = UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
+    elif isinstance(node, ListNode):
+        if all(id(element) in constants for element, _ in node.elements):
+            constants[id(node)] = []
+    elif isinstance(node, MapNode):
+        if all(id(key) in constants and id(value) in constants for key, value, _ in node.entries):
+            constants[id(node)] = {}
+    elif isinstance(node, Call):
+        arguments = [constants[id(argument)] for argument in node.args if id(argument) in constants]
+        if node.function in ("_[_]", "_[?_]"):
+            _check_qualifier(node.args[1], constants)
+        elif node.function in ("find", "findAll", "matches"):
+            _check_pattern(arguments, len(node.args))
+        elif len(arguments) == 1 and len(node.args) == 1 and (node.function in CONVERSIONS or node.function == "dyn"):
+            _convert(node, arguments[0], constants)
+
+
+_REPEATING = ("filter", "transformMap")
+"""Macros that repeat their variable in what they build."""
+
+
+def _refuse_type(variable: Variable | None) -> None:
+    if variable is not None and variable.type.kind is Kind.TYPE:
+        raise InvalidConstant(f"reference to undefined type: {variable.name}")
 
 
 def _check_qualifier(key: Node, constants: dict[int, Value]) -> None:

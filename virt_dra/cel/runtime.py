@@ -9,17 +9,44 @@ from functools import partial
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import Aborted, EvaluationError
 from virt_dra.cel.functions.lists import sorted_by
-from virt_dra.cel.functions.operators import equals_text, index, index_map, optional_index
+from virt_dra.cel.functions.operators import differs_native, equals_native, index, index_map, optional_index
 from virt_dra.cel.functions.registry import no_such_overload
 from virt_dra.cel.values import NONE, Optional, Value, go_type, key_value, map_key
 
 __all__ = [
-    "attempt", "boolean", "decide", "demand", "each", "each_pair", "equals_text", "has", "has_key", "in_constants", "index", "macro_all",
+    "attempt",
+    "boolean",
+    "decide",
+    "demand",
+    "differs_native",
+    "each",
+    "each_pair",
+    "equals_native",
+    "has",
+    "has_key",
+    "in_constants",
+    "index",
+    "macro_all",
     "macro_all_pairs",
-    "macro_exists", "macro_exists_one", "macro_exists_one_pairs", "macro_exists_pairs", "macro_filter", "macro_map", "macro_sortBy",
-    "macro_transformList_pairs", "macro_transformMapEntry_pairs", "macro_transformMap_pairs", "make_list", "make_map",
-    "optional_flat_map", "optional_index", "optional_map", "optional_or", "optional_or_value",
-    "optional_select", "select",
+    "macro_exists",
+    "macro_exists_one",
+    "macro_exists_one_pairs",
+    "macro_exists_pairs",
+    "macro_filter",
+    "macro_map",
+    "macro_sortBy",
+    "macro_transformList_pairs",
+    "macro_transformMapEntry_pairs",
+    "macro_transformMap_pairs",
+    "make_list",
+    "make_map",
+    "optional_flat_map",
+    "optional_index",
+    "optional_map",
+    "optional_or",
+    "optional_or_value",
+    "optional_select",
+    "select",
 ]  # fmt: skip
 
 Body = Callable[..., Value]

@@ -238,9 +238,10 @@ def equal_scalars(left: Value, right: Value) -> bool:
 _SAME_TYPE_ONLY = frozenset(("cel.CIDR", "cel.Format", "cel.IP", "cel.Quantity", "cel.Semver", "cel.URL"))
 
 
-def incomparable(left: Value, right: Value) -> bool:
-    """Whether upstream fails to compare them: Kubernetes' own types on the left are compared to their like (or null) only."""
-    return type(left) is not type(right) and right is not None and go_type(left) in _SAME_TYPE_ONLY
+def incomparable(left: Value, right: Value, *, null_too: bool = False) -> bool:
+    """Whether upstream fails to compare them: Kubernetes' own types on the left are compared to their like only, and (save within
+    optionals, ``null_too``) to null."""
+    return type(left) is not type(right) and (right is not None or null_too) and go_type(left) in _SAME_TYPE_ONLY
 
 
 def equals(left: Value, right: Value) -> tuple[bool, int]:

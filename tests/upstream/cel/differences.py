@@ -15,10 +15,6 @@ def _text(answer: Answer) -> str:
     return text
 
 
-def _first_line(answer: Answer) -> str:
-    return _text(answer).split("\n")[0]
-
-
 def _both(kind: str, theirs: Answer, ours: Answer) -> bool:
     return kind in theirs and kind in ours
 
@@ -45,6 +41,27 @@ def _syntax(question: Question, theirs: Answer, ours: Answer) -> bool:
 
 def _type_variable(question: Question, theirs: Answer, ours: Answer) -> bool:
     return _both("compile_error", theirs, ours) and re.sub(r"_var\d+", "dyn", _text(theirs)) == _text(ours)
+
+
+def _issues(answer: Answer) -> set[str]:
+    return {issue.strip() for issue in answer["compile_error"].removeprefix("compilation failed: ").split("ERROR: ") if issue.strip()}
+
+
+def _further(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _both("compile_error", theirs, ours) and bool(_issues(theirs) & _issues(ours))
+
+
+def _join(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return _text(theirs).startswith("join: invalid input: ") and _text(ours).startswith("no such overload: join(")
+
+
+def _pointer(question: Question, theirs: Answer, ours: Answer) -> bool:
+    return "transformMapEntry" in question["expression"] and _text(ours).startswith("insert failed: key ") and "result" in theirs
+
+
+def _free_variable(question: Question, theirs: Answer, ours: Answer) -> bool:
+    free = any(text in question["expression"] for text in ("{}", "[]", "optional.none()"))
+    return free and _both("compile_error", theirs, ours) and "found no matching overload" in _text(theirs)
 
 
 def _type_name(question: Question, theirs: Answer, ours: Answer) -> bool:
@@ -86,6 +103,10 @@ _REASONS: dict[str, Callable[[Question, Answer, Answer], bool]] = {
     "quantities beyond int64 are exact": _large_quantity,
     "wording of a syntax error": _syntax,
     "name of a type variable": _type_variable,
+    "further issues of a refused expression": _further,
+    "wording: join": _join,
+    "constants as keys are one object": _pointer,
+    "overload that a free type variable takes": _free_variable,
     "a type that Kubernetes knows and cannot use": _type_name,
     "a type as a constant fails later": _constant_type,
     "wording: semver": _semver,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virt_dra.api.quantity import Quantity, QuantityError
+from virt_dra.api.quantity import Format, Quantity, QuantityError
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.registry import Library
@@ -46,10 +46,7 @@ def as_integer(value: Quantity) -> int:
 
 @library.function(f"{_Q}::asApproximateFloat() -> double")
 def as_approximate_float(value: Quantity) -> float:
-    try:
-        return float(value.as_fraction())
-    except OverflowError:
-        return float("inf") if value.sign() > 0 else float("-inf")
+    return value.as_approximate_float()
 
 
 @library.function(f"sign({_Q}) -> int")
@@ -58,7 +55,7 @@ def sign(value: Quantity) -> int:
 
 
 def _other(value: Quantity | int) -> Quantity:
-    return value if isinstance(value, Quantity) else Quantity(str(value))
+    return value if isinstance(value, Quantity) else Quantity.of(value, Format.DECIMAL_EXPONENT)
 
 
 @library.function(f"{_Q}::add({_Q}) -> {_Q}", f"{_Q}::add(int) -> {_Q}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cmp_to_key
+from collections.abc import Callable
+from functools import cmp_to_key, reduce
 from itertools import pairwise
 
 from virt_dra.cel.budget import Budget
@@ -56,7 +57,7 @@ def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Va
     """The values in the order of their keys; equal keys keep their order. Raises EvaluationError for keys of several or orderless types."""
     budget.spend(len(values) * max(1, len(values).bit_length()))
     if keys and type_name(keys[0]) not in _ORDERED:
-        raise EvaluationError(f"unsupported type for sort: {type_name(keys[0])}")
+        raise EvaluationError("list elements must be comparable")
     if len({type_name(key) for key in keys}) > 1:
         raise EvaluationError("list elements must have the same type")
     pairs = sorted(zip(keys, values, strict=True), key=cmp_to_key(_key_order))
@@ -75,23 +76,29 @@ def is_sorted(budget: Budget, values: list[Value]) -> bool:
     return all(_loose_order(two, one) >= 0 for one, two in pairwise(values))
 
 
-def _zero(kind: str) -> Value:
-    return {"uint": UInt(0), "double": 0.0, "google.protobuf.Duration": Duration(0)}.get(kind, 0)
+def _declare_sum(kind: str, zero: Value) -> None:
+    """One for each type, because the sum of an empty list is the zero of its static type."""
+
+    @library.function(f"list({kind})::sum() -> {kind}", budget=True)
+    def total(budget: Budget, values: list[Value]) -> Value:
+        budget.spend(len(values))
+        if not values:
+            return zero
+        _same_type(values)
+        added = _ADDITIONS.get(type_name(values[0]))
+        if added is None:
+            raise EvaluationError(no_such_overload("sum", values))
+        return reduce(added[1], values, added[0])
 
 
-@library.function(*(f"list({kind})::sum() -> {kind}" for kind in ("int", "uint", "double", "google.protobuf.Duration")), budget=True)
-def total(budget: Budget, values: list[Value]) -> Value:
-    budget.spend(len(values))
-    if not values:
-        return 0
-    _same_type(values)
-    add = {"int": add_int, "uint": add_uint, "double": add_double, "google.protobuf.Duration": add_durations}.get(type_name(values[0]))
-    if add is None:
-        raise EvaluationError(no_such_overload("sum", values))
-    result: Value = _zero(type_name(values[0]))
-    for value in values:
-        result = add(result, value)  # type: ignore[operator]  # the type was looked at above
-    return result
+_ADDITIONS: dict[str, tuple[Value, Callable[..., Value]]] = {
+    "int": (0, add_int),
+    "uint": (UInt(0), add_uint),
+    "double": (0.0, add_double),
+    "google.protobuf.Duration": (Duration(0), add_durations),
+}
+for _kind, (_zero, _) in _ADDITIONS.items():
+    _declare_sum(_kind, _zero)
 
 
 def _extreme(budget: Budget, values: list[Value], wanted: int, name: str) -> Value:

@@ -24,6 +24,9 @@ class IP:
 
     address: Address
 
+    def __str__(self) -> str:
+        return str(self.address)
+
 
 @dataclass(frozen=True, slots=True)
 class CIDR:
@@ -34,6 +37,9 @@ class CIDR:
 
     address: Address
     length: int
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.length}"
 
     def network(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         return ipaddress.ip_network((self.address, self.length), strict=False)
@@ -139,7 +145,7 @@ def is_cidr(text: str) -> bool:
 
 @library.function("string(net.CIDR) -> string")
 def cidr_text(value: CIDR) -> str:
-    return f"{value.address}/{value.length}"
+    return str(value)
 
 
 @library.function("net.CIDR::ip() -> net.IP")

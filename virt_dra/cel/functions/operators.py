@@ -62,6 +62,44 @@ def timestamp(nanoseconds: int, offset: int = 0) -> Timestamp:
 # --- arithmetic ---
 
 
+# Bytes, then doubles come first, as upstream: an operand of unknown type, such as the element of [], is taken for the first that fits.
+
+
+@library.function("_+_(bytes, bytes) -> bytes", "_+_(string, string) -> string", budget=True)
+def concatenate(budget: Budget, left: Text, right: Text) -> Text:
+    budget.build(len(left) + len(right))
+    return left + right
+
+
+@library.function("_+_(double, double) -> double")
+def add_double(left: float, right: float) -> float:
+    return left + right
+
+
+@library.function("_-_(double, double) -> double")
+def subtract_double(left: float, right: float) -> float:
+    return left - right
+
+
+@library.function("_*_(double, double) -> double")
+def multiply_double(left: float, right: float) -> float:
+    return left * right
+
+
+@library.function("_/_(double, double) -> double")
+def divide_double(left: float, right: float) -> float:
+    if right == 0:
+        if left == 0 or math.isnan(left):
+            return math.nan
+        return math.copysign(math.inf, left) * math.copysign(1.0, right)
+    return left / right
+
+
+@library.function("-_(double) -> double")
+def negate_double(value: float) -> float:
+    return -value
+
+
 @library.function("_+_(int, int) -> int")
 def add_int(left: int, right: int) -> int:
     return int64(left + right)
@@ -130,41 +168,6 @@ def modulo_uint(left: int, right: int) -> UInt:
     if right == 0:
         raise EvaluationError("modulus by zero")
     return UInt(left % right)
-
-
-@library.function("_+_(double, double) -> double")
-def add_double(left: float, right: float) -> float:
-    return left + right
-
-
-@library.function("_-_(double, double) -> double")
-def subtract_double(left: float, right: float) -> float:
-    return left - right
-
-
-@library.function("_*_(double, double) -> double")
-def multiply_double(left: float, right: float) -> float:
-    return left * right
-
-
-@library.function("_/_(double, double) -> double")
-def divide_double(left: float, right: float) -> float:
-    if right == 0:
-        if left == 0 or math.isnan(left):
-            return math.nan
-        return math.copysign(math.inf, left) * math.copysign(1.0, right)
-    return left / right
-
-
-@library.function("-_(double) -> double")
-def negate_double(value: float) -> float:
-    return -value
-
-
-@library.function("_+_(string, string) -> string", "_+_(bytes, bytes) -> bytes", budget=True)
-def concatenate(budget: Budget, left: Text, right: Text) -> Text:
-    budget.build(len(left) + len(right))
-    return left + right
 
 
 @library.function("_+_(list(<A>), list(<A>)) -> list(<A>)", budget=True)
@@ -264,20 +267,27 @@ def greater_or_equal(left: Value, right: Value) -> bool:
 def operator_equals(budget: Budget, left: Value, right: Value) -> bool:
     """``==``. Raises EvaluationError for values that can't be compared, also within optionals."""
     one, two = left, right
+    null_too = False
     while isinstance(one, Optional) and isinstance(two, Optional) and one.present and two.present:
         one, two = one.value, two.value
-    if incomparable(one, two):
+        null_too = True
+    if incomparable(one, two, null_too=null_too):
         raise EvaluationError("no such overload")
     return equals(budget, left, right)
 
 
-def equals_text(left: Value, right: str | bytes) -> bool:
-    """``left == right`` where the right side is known to be a string or bytes."""
+def equals_native(left: Value, right: Value) -> bool:
+    """``left == right`` where the right side is known to be a bool, a number, a string or bytes."""
     if type(left) is type(right):
         return left == right
     if incomparable(left, right):
         raise EvaluationError("no such overload")
-    return False
+    return equal_scalars(left, right)
+
+
+def differs_native(left: Value, right: Value) -> bool:
+    """``left != right`` where either side is known to be one of those."""
+    return not equal_scalars(left, right)
 
 
 def equals(budget: Budget, left: Value, right: Value) -> bool:
@@ -384,11 +394,11 @@ def index_optional(container: Optional, index: Value) -> Optional:
     "_[?_](optional_type(map(<K>, <V>)), <K>) -> optional_type(<V>)",
 )
 def optional_index(container: Value, index: Value) -> Optional:
-    require_qualifier(index)
     if isinstance(container, Optional):
         if not container.present:
             return NONE
         container = container.value
+    require_qualifier(index)
     if isinstance(container, dict):
         try:
             return Optional(True, container[map_key(index)])
@@ -402,11 +412,11 @@ def optional_index(container: Value, index: Value) -> Optional:
 
 def index(container: Value, key: Value) -> Value:
     """``container[key]`` where the container's type is known only now."""
-    require_qualifier(key)
     if isinstance(container, dict):
         return index_map(container, key)
     if isinstance(container, list):
         return index_list(container, key)
     if isinstance(container, Optional):
         return optional_index(container, key)
+    require_qualifier(key)
     raise EvaluationError(f"no such key: {shown(key)}")

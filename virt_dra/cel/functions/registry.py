@@ -57,6 +57,8 @@ class Library:
 
     def __init__(self, parts: Iterable[Library] = ()) -> None:
         self.functions: dict[str, list[Overload]] = {}
+        self._chosen: dict[tuple[object, ...], tuple[Implementation, bool]] = {}
+        """What :meth:`dispatch` chose for a function and the types of its arguments, which are few."""
         for part in parts:
             for overloads in part.functions.values():
                 for overload in overloads:
@@ -82,9 +84,17 @@ class Library:
 
     def dispatch(self, budget: Budget, name: str, member: bool, arguments: tuple[Value, ...]) -> Value:
         """Call the overload that the run-time types fit. Raises EvaluationError if there is none."""
+        key = (name, member, *map(type, arguments))
+        found = self._chosen.get(key)
+        if found is None:
+            found = self._choose(name, member, arguments)
+            self._chosen[key] = found
+        return found[0](budget, *arguments) if found[1] else found[0](*arguments)
+
+    def _choose(self, name: str, member: bool, arguments: tuple[Value, ...]) -> tuple[Implementation, bool]:
         for overload in self.functions[name]:
             if overload.member is member and overload.implementation is not None and overload.accepts(arguments):
-                return overload.implementation(budget, *arguments) if overload.budget else overload.implementation(*arguments)
+                return overload.implementation, overload.budget
         raise EvaluationError(no_such_overload(name, *arguments))
 
 
@@ -103,7 +113,7 @@ _NAMED_ONLY_BEYOND = {
     "_<=_": _COMPARABLE,
     "_>_": _COMPARABLE,
     "_>=_": _COMPARABLE,
-    "size": frozenset[str](),
+    "size": frozenset(_RECEIVERS),
     "sort": frozenset[str](),
 }
 """Functions that upstream's values implement themselves: it names the function only for a first operand of another type.

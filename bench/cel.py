@@ -1,0 +1,126 @@
+"""How long selectors take to compile and to evaluate, against the same rule written in Python and against cel-cpp where it is installed."""
+
+from __future__ import annotations
+
+import re
+import timeit
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.resource_v1 import Device
+from virt_dra.api.semver import SemVer
+from virt_dra.cel import DeviceInput, compile_selector, device_input
+
+COMPILE_GOAL_US = 500
+ROUNDS = 5
+DRIVER = "gpu.example.com"
+DEVICE = {
+    "name": "gpu-0",
+    "attributes": {
+        "model": {"string": "A100-SXM4-40GB"},
+        "numa": {"int": 1},
+        "version": {"version": "12.4.0"},
+        "tags": {"strings": ["train", "infer"]},
+    },
+    "capacity": {"memory": {"value": "40Gi"}},
+}
+_LEAST, _OLDEST, _PATTERN = Quantity("16Gi"), SemVer.parse("12.0.0"), re.compile("^A[0-9]+")
+
+SELECTORS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "driver": (f'device.driver == "{DRIVER}"', lambda device: device["driver"] == DRIVER),
+    "driver and attribute": (
+        f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].numa == 1',
+        lambda device: device["driver"] == DRIVER and device["attributes"][DRIVER]["numa"] == 1,
+    ),
+    "attribute in a list": (
+        f'device.attributes["{DRIVER}"].model in ["A100-SXM4-40GB", "H100"]',
+        lambda device: device["attributes"][DRIVER]["model"] in ("A100-SXM4-40GB", "H100"),
+    ),
+    "optional attribute": (
+        f'device.attributes["{DRIVER}"].?pool.orValue("a") == "a"',
+        lambda device: device["attributes"][DRIVER].get("pool", "a") == "a",
+    ),
+    "regular expression": (
+        f'device.attributes["{DRIVER}"].model.matches("^A[0-9]+")',
+        lambda device: _PATTERN.search(device["attributes"][DRIVER]["model"]) is not None,
+    ),
+    "quantity": (
+        f'device.capacity["{DRIVER}"].memory.compareTo(quantity("16Gi")) >= 0',
+        lambda device: device["capacity"][DRIVER]["memory"] >= _LEAST,
+    ),
+    "semantic version": (
+        f'device.attributes["{DRIVER}"].version.isGreaterThan(semver("12.0.0"))',
+        lambda device: device["attributes"][DRIVER]["version"] > _OLDEST,
+    ),
+    "list attribute": (
+        f'device.attributes["{DRIVER}"].tags.exists(t, t == "infer")',
+        lambda device: any(tag == "infer" for tag in device["attributes"][DRIVER]["tags"]),
+    ),
+}
+
+
+def _microseconds(work: Callable[[], object], times: int) -> float:
+    return min(timeit.repeat(work, number=times, repeat=ROUNDS)) / times * 1e6
+
+
+def _peer() -> Callable[[str], Callable[[DeviceInput], object]] | None:
+    """cel-cpp behind Python, which knows the language but not Kubernetes' types."""
+    try:
+        from cel_expr_python import cel  # type: ignore[import-untyped, unused-ignore]  # it has no types, and may be absent
+    except ImportError:
+        return None
+    environment = cel.NewEnv(variables={"device": cel.Type.DYN})
+
+    def compiled(expression: str) -> Callable[[DeviceInput], object]:
+        program = environment.compile(expression)
+        return lambda device: program.eval(data={"device": device}).value()
+
+    return compiled
+
+
+def main() -> None:
+    device = device_input(DRIVER, Device.from_wire(DEVICE))
+    peer = _peer()
+    table = Table(
+        "selector", "compile µs", "goal", "evaluate µs", "Python µs", "× Python", "cel-cpp µs", "× cel-cpp", title=f"CEL, best of {ROUNDS}"
+    )
+    for name, (expression, plain) in SELECTORS.items():
+        compiling = _microseconds(partial(compile_selector.__wrapped__, expression), 200)
+        selector = compile_selector(expression)
+        if not selector.matches(device) or not plain(device):
+            raise RuntimeError(f"{name}: the selector and its peer must both select the device")
+        ours = _microseconds(partial(selector.matches, device), 20_000)
+        python = _microseconds(partial(plain, device), 20_000)
+        theirs = _peer_time(peer, expression, device)
+        table.add_row(
+            name,
+            f"{compiling:.0f}",
+            str(COMPILE_GOAL_US),
+            f"{ours:.2f}",
+            f"{python:.2f}",
+            f"{ours / python:.1f}",
+            "-" if theirs is None else f"{theirs:.2f}",
+            "-" if theirs is None else f"{ours / theirs:.2f}",
+        )
+    Console(width=140).print(table)
+
+
+def _peer_time(peer: Callable[[str], Callable[[DeviceInput], object]] | None, expression: str, device: DeviceInput) -> float | None:
+    """None where the peer is absent or does not know what the expression uses."""
+    if peer is None:
+        return None
+    try:
+        evaluate = peer(expression)
+        evaluate(device)
+    except Exception:  # noqa: BLE001  # whatever the peer raises for what it does not know
+        return None
+    return _microseconds(partial(evaluate, device), 5_000)
+
+
+if __name__ == "__main__":
+    main()
