@@ -270,7 +270,7 @@ class _Emitter:
             container, key = types
             if container.kind is Kind.MAP and key is STRING and not self._careful:
                 return f"{codes[0].text}[{codes[1].text}]"
-            if is_dyn(container) or is_dyn(key):
+            if is_dyn(container) or is_dyn(key) or container.kind is Kind.NULL:
                 return f"index({codes[0].text}, {codes[1].text})"
         if function == "_[?_]":
             return f"optional_index({codes[0].text}, {codes[1].text})"
