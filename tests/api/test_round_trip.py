@@ -79,7 +79,7 @@ def test_type_errors_come_all_at_once_with_their_paths() -> None:
             "driver": ["d"],
             "pool": {"generation": "1"},
             "allNodes": "yes",
-            "devices": [{"name": "a", "attributes": {"example.com/x": {"int": 1.5}, "y": []}}, 7, {"capacity": {"memory": {}}}],
+            "devices": [{"name": "a", "attributes": {"example.com/x": {"int": 1.5}, "y": []}}, 7, {"capacity": {"memory": {"value": []}}}],
         },
     }
     with pytest.raises(WireError) as refused:
@@ -94,7 +94,7 @@ def test_type_errors_come_all_at_once_with_their_paths() -> None:
         ("spec.devices[0].attributes[example.com/x].int", "must be an integer, not a number"),
         ("spec.devices[0].attributes.y", "must be an object, not a list"),
         ("spec.devices[1]", "must be an object, not an integer"),
-        ("spec.devices[2].capacity.memory.value", "is required"),
+        ("spec.devices[2].capacity.memory.value", 'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not a list'),
     )
 
 

@@ -48,7 +48,9 @@ TEXTS = {
     "value": texts.VALUE,
     "identifier": texts.IDENTIFIER,
     "no-request": "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'",
-    "uuid": ("uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters"),
+    "caseless": texts.CASELESS,
+    "members": "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`",
+    "uuid": "must be a lowercase UUID in 8-4-4-4-12 format",
     "one-place": "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required",
     "one-device-place": (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "

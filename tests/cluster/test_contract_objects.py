@@ -395,10 +395,11 @@ async def test_patch_bound_to_a_version_is_refused_when_stale(cluster: Cluster, 
 
 
 @contract
-async def test_patch_bound_to_another_uid_is_refused(cluster: Cluster, namespace: str) -> None:
+async def test_patch_that_changes_the_uid_is_refused(cluster: Cluster, namespace: str) -> None:
     await cluster.create(claim(namespace, "c"))
     merge = {"metadata": {"uid": "other", "labels": {"a": "c"}}}
-    await refusal(Conflict, cluster.patch(ResourceClaim, "c", namespace, merge=merge))
+    error = await refusal(Invalid, cluster.patch(ResourceClaim, "c", namespace, merge=merge))
+    assert str(error) == 'ResourceClaim.resource.k8s.io "c" is invalid: metadata.uid: Invalid value: "other": field is immutable'
 
 
 @contract

@@ -245,20 +245,22 @@ async def test_a_patch_cannot_make_another_object() -> None:
             await cluster.patch(ResourceClaim, "c", merge=merge)
         return str(caught.value)
 
-    assert await refused({"kind": "Pod"}) == "the kind in the data (Pod) does not match the expected kind (ResourceClaim)"
-    assert await refused({"apiVersion": None}) == (
-        "the API version in the data (None) does not match the expected API version (resource.k8s.io/v1)"
+    assert await refused({"kind": "Pod"}) == (
+        ' "" is invalid: patch: Invalid value: the kind in the data (Pod) does not match the expected kind (ResourceClaim)'
     )
-    assert await refused({"metadata": {"name": "d"}}) == (
-        'ResourceClaim.resource.k8s.io "d" is invalid: metadata.name: Invalid value: "d": field is immutable'
+    assert await refused({"apiVersion": "v2"}) == (
+        ' "" is invalid: patch: Invalid value: the API version in the data (v2) does not match the expected API version '
+        "(resource.k8s.io/v1)"
     )
+    assert await refused({"metadata": {"name": "d"}}) == "the name of the object (d) does not match the name on the URL (c)"
+    assert await refused({"metadata": None}) == "the name of the object (c based on URL) was undeterminable: name must be provided"
     assert await refused({"metadata": {"namespace": "n"}}) == (
         "the namespace of the provided object does not match the namespace sent on the request"
     )
     assert await refused({"spec": {"devices": 1}}) == (
         'ResourceClaim.resource.k8s.io "c" is invalid: spec.devices: must be an object, not an integer'
     )
-    with pytest.raises(BadRequest, match=r"^a patch must leave an object$"):
+    with pytest.raises(Invalid, match=r"a patch must leave an object$"):
         await cluster.patch(ResourceClaim, "c", operations=[{"op": "replace", "path": "", "value": []}])
     assert cluster.snapshot() == (created,)
 

@@ -64,7 +64,7 @@ def test_merge_into_nothing_keeps_no_null_in_objects(patch: Any) -> None:
         ({"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}),
         ({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}),
         ({"a": [1]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2]}),
-        ({"a": 1}, [{"op": "add", "path": "", "value": [2]}], [2]),
+        ({"a": 1}, [{"op": "replace", "path": "", "value": [2]}], [2]),
         ({"a": 1, "b": 2}, [{"op": "remove", "path": "/a"}], {"b": 2}),
         ({"a": [1, 2, 3]}, [{"op": "remove", "path": "/a/1"}], {"a": [1, 3]}),
         ({"a": {"b": 1}}, [{"op": "replace", "path": "/a/b", "value": None}], {"a": {"b": None}}),
@@ -83,6 +83,13 @@ def test_merge_into_nothing_keeps_no_null_in_objects(patch: Any) -> None:
         ({"a": 1}, [{"op": "test", "path": "", "value": {"a": 1}}], {"a": 1}),
         ({"0": 1}, [{"op": "remove", "path": "/0"}], {}),
         ({"a": 1}, [], {"a": 1}),
+        ({}, [{"op": "replace", "path": "/a~1b", "value": 1}], {"a/b": 1}),
+        ({}, [{"op": "copy", "from": "/a", "path": "/b"}], {"b": None}),
+        ({}, [{"op": "test", "path": "/a", "value": None}], {}),
+        ({"a": 1}, [{"op": "add", "path": "/a"}], {"a": None}),
+        ([1, 2], [{"op": "remove", "path": "/-1"}], [1]),
+        ([1, 2], [{"op": "add", "path": "/-1", "value": 3}], [1, 2, 3]),
+        ([1, 2], [{"op": "replace", "path": "/01", "value": 3}], [1, 3]),
     ],
 )
 def test_json_patch(target: Any, operations: list[dict[str, Any]], result: Any) -> None:
@@ -96,21 +103,24 @@ def test_json_patch(target: Any, operations: list[dict[str, Any]], result: Any) 
         ({"a": 1}, {"op": "add", "path": "/a/b", "value": 1}, 'operation 0: add: "/a" is neither an object nor a list'),
         ({"a": []}, {"op": "add", "path": "/a/1", "value": 1}, 'operation 0: add: "/a/1" is beyond the end of the list'),
         ({"a": []}, {"op": "add", "path": "/a/b", "value": 1}, 'operation 0: add: "/a/b": "b" is not a list index'),
-        ({"a": [1, 2]}, {"op": "remove", "path": "/a/01"}, 'operation 0: remove: "/a/01": "01" is not a list index'),
+        ({"a": [1, 2]}, {"op": "remove", "path": "/a/-3"}, 'operation 0: remove: "/a/-3" is beyond the end of the list'),
+        ({"a": [1, 2]}, {"op": "replace", "path": "/a/2"}, 'operation 0: replace: "/a/2" is beyond the end of the list'),
+        ({"a": 1}, {"op": "replace", "path": "/a/b"}, 'operation 0: replace: "/a" is neither an object nor a list'),
+        ({}, {"op": "replace", "path": ""}, "operation 0: replace: the whole document can only become an object or a list"),
+        ({}, {"op": "add", "path": "", "value": {}}, "operation 0: add: must be a part of the document, not the whole"),
         ({"a": [1, 2]}, {"op": "remove", "path": "/a/-"}, 'operation 0: remove: "/a/-": "-" is not a list index'),
         ({"a": [1]}, {"op": "remove", "path": "/a/1"}, 'operation 0: remove: "/a/1" is beyond the end of the list'),
         ({"a": [1]}, {"op": "remove", "path": "/a/²"}, 'operation 0: remove: "/a/²": "²" is not a list index'),
         ({"a": [1]}, {"op": "remove", "path": f"/a/{10**30}"}, f'operation 0: remove: "/a/{10**30}" is beyond the end of the list'),
         ({}, {"op": "remove", "path": "/a"}, 'operation 0: remove: "/a" does not exist'),
-        ({}, {"op": "remove", "path": ""}, "operation 0: remove: the whole document cannot be removed"),
-        ({}, {"op": "replace", "path": "/a~1b", "value": 1}, 'operation 0: replace: "/a~1b" does not exist'),
+        ({}, {"op": "remove", "path": ""}, "operation 0: remove: must be a part of the document, not the whole"),
+        ({}, {"op": "replace", "path": "/a~1b/c", "value": 1}, 'operation 0: replace: "/a~1b" does not exist'),
         ({"a": {"b": 1}}, {"op": "move", "from": "/a", "path": "/a/b"}, 'operation 0: move: "/a" cannot be moved into itself at "/a/b"'),
-        ({}, {"op": "copy", "from": "/a", "path": "/b"}, 'operation 0: copy: "/a" does not exist'),
+        ({}, {"op": "copy", "from": "/a/b", "path": "/b"}, 'operation 0: copy: "/a" does not exist'),
         ({"a": 1}, {"op": "test", "path": "/a", "value": True}, 'operation 0: test: the value at "/a" is another one'),
         ({"a": "1"}, {"op": "test", "path": "/a", "value": 1}, 'operation 0: test: the value at "/a" is another one'),
-        ({}, {"op": "test", "path": "/a", "value": 1}, 'operation 0: test: "/a" does not exist'),
+        ({}, {"op": "test", "path": "/a", "value": 1}, 'operation 0: test: the value at "/a" is another one'),
         ({}, {"op": "test", "path": "a", "value": 1}, 'operation 0: "a" is not a JSON pointer: must be empty or start with "/"'),
-        ({}, {"op": "add", "path": "/a"}, 'operation 0: "value" is required'),
         ({}, {"op": "add", "value": 1}, 'operation 0: "path" is required and must be a string'),
         ({}, {"op": "move", "path": "/a"}, 'operation 0: "from" is required and must be a string'),
         ({}, {"op": "merge", "path": "/a"}, "operation 0: unexpected op 'merge': must be add, remove, replace, move, copy or test"),
@@ -136,7 +146,7 @@ def test_json_patch_has_a_limit() -> None:
 
 @given(JSON, JSON)
 def test_json_patch_changes_no_input(target: Any, value: Any) -> None:
-    operations: list[dict[str, Any]] = [{"op": "add", "path": "", "value": {"x": value}}, {"op": "add", "path": "/x", "value": []}]
+    operations: list[dict[str, Any]] = [{"op": "replace", "path": "", "value": {"x": value}}, {"op": "add", "path": "/x", "value": []}]
     before = copy.deepcopy((target, operations))
     assert patched(target, operations) == {"x": []}
     assert (target, operations) == before

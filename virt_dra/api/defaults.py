@@ -13,7 +13,9 @@ from virt_dra.api.meta import TypedObject, format_time, parse_time
 from virt_dra.api.resource_v1 import (
     EXACT_COUNT,
     AllocationResult,
+    Counter,
     Device,
+    DeviceCapacity,
     DeviceClaim,
     DeviceRequest,
     DeviceRequestAllocationResult,
@@ -34,6 +36,7 @@ POOL_REQUEST_LIMIT = 100
 
 W = TypeVar("W", bound=Wire)
 Counted = TypeVar("Counted", ExactDeviceRequest, DeviceSubRequest)
+Measured = TypeVar("Measured", DeviceCapacity, Counter)
 Tolerant = TypeVar("Tolerant", ExactDeviceRequest, DeviceSubRequest, DeviceRequestAllocationResult)
 
 
@@ -68,9 +71,15 @@ def _(obj: ResourceClaimTemplate, now: str) -> TypedObject:
 @_defaulted.register
 def _(obj: ResourceSlice, now: str) -> TypedObject:
     def device(of: Device) -> Device:
-        return _with(of, taints=_each(of.taints, lambda taint: _taint(taint, now)))
+        return _with(
+            of,
+            taints=_each(of.taints, lambda taint: _taint(taint, now)),
+            capacity=_values(of.capacity),
+            consumes_counters=_each(of.consumes_counters, lambda use: _with(use, counters=_values(use.counters))),
+        )
 
-    return _with(obj, spec=_with(obj.spec, devices=_each(obj.spec.devices, device)))
+    sets = _each(obj.spec.shared_counters, lambda counters: _with(counters, counters=_values(counters.counters)))
+    return _with(obj, spec=_with(obj.spec, devices=_each(obj.spec.devices, device), shared_counters=sets))
 
 
 @_defaulted.register
@@ -109,6 +118,8 @@ def _counted(request: Counted) -> Counted:
 
 
 def _allocation(allocation: AllocationResult) -> AllocationResult:
+    if allocation.allocation_timestamp is not None:
+        allocation = _with(allocation, allocation_timestamp=_stored_time(allocation.allocation_timestamp))
     return _with(allocation, devices=_with(allocation.devices, results=_each(allocation.devices.results, _tolerating)))
 
 
@@ -121,12 +132,28 @@ def _toleration(toleration: DeviceToleration) -> DeviceToleration:
 
 
 def _taint(taint: DeviceTaint, now: str) -> DeviceTaint:
-    return taint if taint.time_added is not None else _with(taint, time_added=now)
+    return _with(taint, time_added=now if taint.time_added is None else _stored_time(taint.time_added))
+
+
+def _stored_time(text: str) -> str:
+    """In UTC and whole seconds, as every time is stored; what is no time is left to validation."""
+    try:
+        stored = format_time(parse_time(text))
+    except ValueError:
+        return text
+    return text if stored == text else stored
+
+
+def _values(quantities: dict[str, Measured]) -> dict[str, Measured]:
+    """With absent values, which count as 0, written out."""
+    if all(entry.given("value") for entry in quantities.values()):
+        return quantities
+    return {name: entry if entry.given("value") else entry.with_(value=entry.value) for name, entry in quantities.items()}
 
 
 def _with(value: W, **fields: object) -> W:
-    """A copy with the fields that differ, or the very same value: an absent field that keeps its default stays absent."""
-    changes = {name: new for name, new in fields.items() if getattr(value, name) is not new and getattr(value, name) != new}
+    """A copy with the fields that are other objects, or the very same value: an absent field that keeps its default stays absent."""
+    changes = {name: new for name, new in fields.items() if getattr(value, name) is not new}
     return value.with_(**changes) if changes else value
 
 

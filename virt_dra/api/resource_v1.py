@@ -28,6 +28,9 @@ POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 """Namespace label that permits admin access (C-1.9)."""
 
+ZERO = Quantity("0")
+"""What an absent quantity counts as where Kubernetes has no pointer."""
+
 # --- ResourceSlice ------------------------------------------------------------------------------------------------
 
 
@@ -57,12 +60,12 @@ class CapacityRequestPolicy(Wire):
 
 
 class DeviceCapacity(Wire):
-    value: Quantity
+    value: Quantity = ZERO
     request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(Wire):
-    value: Quantity
+    value: Quantity = ZERO
 
 
 class CounterSet(Wire):

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 from pydantic.alias_generators import to_camel
 
 T = TypeVar("T")
 
 Str = StrictStr
 Bool = StrictBool
-Int = StrictInt
+Int = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+"""Of 64 bits, as every integer of Kubernetes' types."""
 Json = dict[str, Any]
 """A JSON object as ``json.loads`` gives it. Values are arbitrary JSON, hence ``Any``."""
 
@@ -132,6 +133,8 @@ _EXPECTED: Mapping[str, str] = {
 
 def describe(problem: Mapping[str, Any]) -> str:
     """One sentence for a pydantic error: what is wrong and what was found."""
+    if problem["type"] in ("greater_than_equal", "less_than"):
+        return "must fit into 64 bits"
     expected = _EXPECTED.get(problem["type"])
     if expected is None:
         return str(problem["msg"]).removeprefix("Value error, ")

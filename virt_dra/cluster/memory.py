@@ -98,7 +98,9 @@ class MemoryCluster:
             raise refusals.invalid(resource.group_kind, place.key.name, causes)
         if obj.metadata.resource_version:
             raise ApiError("resourceVersion should not be set on objects to be created")
-        if self._store.at(place) is not None:
+        if (taken := self._store.at(place)) is not None:
+            if taken.metadata.deletion_timestamp is not None:
+                raise refusals.still_being_deleted(resource, place.key.name)
             raise (refusals.no_unique_name if generated else refusals.already_exists)(resource, place.key.name)
         stored = self._put(place, new)
         self._settle()
@@ -131,22 +133,24 @@ class MemoryCluster:
         if subresource == "status" and not resource.has_status:
             raise refusals.no_such_subresource()
         stored = self._found(resource, name, namespace)
-        document = stored.to_wire()
+        document = strategies.as_served(resource, stored)
         try:
             result = patches.merged(document, merge) if operations is None else patches.patched(document, operations)
-            refusals.check_identity(resource, result)
-            obj = cast("O", type(stored).from_wire(result))
+            refusals.check_identity(resource, name, result)
+            obj = cast("O", type(stored).from_wire({"apiVersion": resource.api_version, "kind": resource.kind, **result}))
         except patches.PatchError as error:
             raise refusals.bad_patch(str(error)) from None
         except WireError as error:
             raise refusals.patched_shape(resource, name, error) from None
         if obj.metadata.name != name:
-            raise refusals.renamed(resource, obj.metadata.name)
-        if obj.metadata.namespace not in ("", stored.metadata.namespace):
+            raise refusals.renamed(name, obj.metadata.name)
+        if resource.namespaced and obj.metadata.namespace not in ("", stored.metadata.namespace):
             raise refusals.other_namespace()
         obj = obj.with_(metadata=strategies.as_in(obj.metadata, stored.metadata, "namespace"))
         if not obj.metadata.resource_version:  # a patch that removes it is no longer bound to a version
             obj = obj.with_(metadata=strategies.as_in(obj.metadata, stored.metadata, "resource_version"))
+        if obj.metadata.uid not in ("", stored.metadata.uid):  # in a patch it is a change, not a precondition
+            raise refusals.immutable(resource, name, "metadata.uid", obj.metadata.uid)
         return self._update_status(obj) if subresource == "status" else self._update(obj)
 
     async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
@@ -244,10 +248,13 @@ class MemoryCluster:
         refusals.check_size(obj)
         stored = self._found(resource, meta.name, meta.namespace)
         if meta.uid and meta.uid != stored.metadata.uid:
-            raise refusals.uid_differs(resource, meta.name, meta.uid, stored.metadata.uid)
-        if not meta.resource_version and not resource.unconditional_update:
+            raise refusals.uid_differs(resource, stored.metadata.namespace, meta.name, meta.uid, stored.metadata.uid)
+        version = "" if meta.resource_version == "0" else meta.resource_version
+        if not version and not resource.unconditional_update:
             raise refusals.version_required(resource, meta.name)
-        if meta.resource_version and meta.resource_version != stored.metadata.resource_version:
+        if version and not refusals.is_version(version):
+            raise refusals.unreadable_version(version)
+        if version and version != stored.metadata.resource_version:
             raise refusals.conflict(resource, meta.name)
         return resource, cast("O", stored)
 
@@ -363,7 +370,7 @@ class MemoryCluster:
         return place
 
     def _new_metadata(self, place: Place, meta: ObjectMeta) -> ObjectMeta:
-        for field in ("deletion_timestamp", "deletion_grace_period_seconds", "generation", "resource_version", "namespace"):
+        for field in ("self_link", "deletion_timestamp", "deletion_grace_period_seconds", "generation", "resource_version", "namespace"):
             meta = strategies.without(meta, field)
         scope = {"namespace": place.key.namespace} if place.key.namespace else {}
         counted = {"generation": 1} if place.resource.generation == "content" else {}

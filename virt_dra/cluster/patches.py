@@ -1,8 +1,14 @@
-"""Merge patches (RFC 7396) and JSON patches (RFC 6902), as pure functions over JSON values. Inputs are never changed."""
+"""Merge patches (RFC 7396) and JSON patches (RFC 6902), as pure functions over JSON values. Inputs are never changed.
+
+JSON patches are applied as the API server's library does it, which differs from the RFC: an absent value is null; an object's absent
+member can be replaced, copied (as null) and tested (for null); an index may be negative (-1 is the last place); only ``replace`` and
+``test`` work on the whole document.
+"""
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +37,7 @@ def merged(target: Json, patch: Json) -> Json:
 
 
 def patched(target: Json, operations: Sequence[Mapping[str, Json]]) -> Json:
-    """RFC 6902: apply operations in order, all or none. Raises :class:`PatchError`."""
+    """Apply operations in order, all or none. Raises :class:`PatchError`."""
     if len(operations) > OPERATIONS_LIMIT:
         raise PatchError(f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {len(operations)}")
     document = copy.deepcopy(target)
@@ -73,9 +79,9 @@ def _apply(document: Json, operation: object) -> Json:
             rest, value = _remove(document, source)
             return _add(rest, path, value)
         case "copy":
-            return _add(document, path, copy.deepcopy(_find(document, _steps(_text(operation, "from")), "copy")))
+            return _add(document, path, copy.deepcopy(_member(document, _text(operation, "from"), "copy")))
         case "test":
-            if not equal(_find(document, _steps(path), "test"), _value(operation)):
+            if not equal(_member(document, path, "test") if path else document, _value(operation)):
                 raise PatchError(f'test: the value at "{path}" is another one')
             return document
         case _:
@@ -90,9 +96,8 @@ def _text(operation: Mapping[str, Json], member: str) -> str:
 
 
 def _value(operation: Mapping[str, Json]) -> Json:
-    if "value" not in operation:
-        raise PatchError('"value" is required')
-    return copy.deepcopy(operation["value"])
+    """Absent is null, as to the API server."""
+    return copy.deepcopy(operation.get("value"))
 
 
 def _steps(pointer: str) -> list[str]:
@@ -104,27 +109,43 @@ def _steps(pointer: str) -> list[str]:
 
 def _find(document: Json, steps: Sequence[str], operation: str) -> Json:
     node = document
-    for depth, step in enumerate(steps):
-        where = _pointer(steps[: depth + 1])
-        if isinstance(node, dict) and step in node:
-            node = node[step]
-        elif isinstance(node, list):
-            node = node[_index(step, len(node) - 1, operation, where)]
-        else:
-            raise PatchError(f'{operation}: "{where}" does not exist')
+    for depth in range(len(steps)):
+        node = _child(node, steps[: depth + 1], operation)
     return node
 
 
-def _add(document: Json, pointer: str, value: Json) -> Json:
+def _child(node: Json, steps: Sequence[str], operation: str) -> Json:
+    """What the last of ``steps`` leads to from the node that the others led to."""
+    step, where = steps[-1], _pointer(steps)
+    if isinstance(node, dict) and step in node:
+        return node[step]
+    if isinstance(node, list):
+        return node[_index(step, len(node), operation, where)]
+    raise PatchError(f'{operation}: "{where}" does not exist')
+
+
+def _member(document: Json, pointer: str, operation: str) -> Json:
+    """What the pointer points to; None for an absent member of an object."""
+    steps = _inner_steps(pointer, operation)
+    parent = _find(document, steps[:-1], operation)
+    return parent.get(steps[-1]) if isinstance(parent, dict) else _child(parent, steps, operation)
+
+
+def _inner_steps(pointer: str, operation: str) -> list[str]:
     steps = _steps(pointer)
     if not steps:
-        return value
+        raise PatchError(f"{operation}: must be a part of the document, not the whole")
+    return steps
+
+
+def _add(document: Json, pointer: str, value: Json) -> Json:
+    steps = _inner_steps(pointer, "add")
     parent = _find(document, steps[:-1], "add")
     if isinstance(parent, dict):
         parent[steps[-1]] = value
     elif isinstance(parent, list):
-        last = len(parent) if steps[-1] == "-" else _index(steps[-1], len(parent), "add", pointer)
-        parent.insert(last, value)
+        place = len(parent) if steps[-1] == "-" else _index(steps[-1], len(parent) + 1, "add", pointer)
+        parent.insert(place, value)
     else:
         raise PatchError(f'add: "{_pointer(steps[:-1])}" is neither an object nor a list')
     return document
@@ -132,31 +153,36 @@ def _add(document: Json, pointer: str, value: Json) -> Json:
 
 def _remove(document: Json, pointer: str) -> tuple[Json, Json]:
     """The document without the value, and the value."""
-    steps = _steps(pointer)
-    if not steps:
-        raise PatchError("remove: the whole document cannot be removed")
-    value = _find(document, steps, "remove")
+    steps = _inner_steps(pointer, "remove")
     parent = _find(document, steps[:-1], "remove")
+    value = _child(parent, steps, "remove")
     del parent[int(steps[-1]) if isinstance(parent, list) else steps[-1]]
     return document, value
 
 
 def _replace(document: Json, pointer: str, value: Json) -> Json:
-    steps = _steps(pointer)
-    _find(document, steps, "replace")
-    if not steps:
+    if not pointer:
+        if not isinstance(value, dict | list):
+            raise PatchError("replace: the whole document can only become an object or a list")
         return value
+    steps = _steps(pointer)
     parent = _find(document, steps[:-1], "replace")
-    parent[int(steps[-1]) if isinstance(parent, list) else steps[-1]] = value
+    if isinstance(parent, dict):
+        parent[steps[-1]] = value
+    elif isinstance(parent, list):
+        parent[_index(steps[-1], len(parent), "replace", pointer)] = value
+    else:
+        raise PatchError(f'replace: "{_pointer(steps[:-1])}" is neither an object nor a list')
     return document
 
 
-def _index(step: str, last: int, operation: str, where: str) -> int:
-    if not (step.isascii() and step.isdigit()) or (len(step) > 1 and step[0] == "0"):
+def _index(step: str, places: int, operation: str, where: str) -> int:
+    """A place from 0; negative steps count from the end."""
+    if not re.fullmatch(r"[+-]?[0-9]+", step):
         raise PatchError(f'{operation}: "{where}": "{step}" is not a list index')
-    if len(step) > 9 or int(step) > last:
+    if len(step) > 18 or not -places <= int(step) < places:
         raise PatchError(f'{operation}: "{where}" is beyond the end of the list')
-    return int(step)
+    return int(step) % places
 
 
 def _pointer(steps: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ class ApiError(Exception):
     """A request that the cluster refused. ``str(error)`` is the API server's message."""
 
     status: ClassVar[int] = 500
-    reason: ClassVar[str] = "InternalError"
+    reason: ClassVar[str] = ""
 
 
 class NotFound(ApiError):

@@ -11,7 +11,7 @@ from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.kinds import Resource
-from virt_dra.cluster.port import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooLarge
+from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooLarge
 
 SIZE_LIMIT = 3 * 1024 * 1024
 """Bytes of a request's body."""
@@ -31,6 +31,10 @@ def already_exists(resource: Resource, name: str) -> AlreadyExists:
     return AlreadyExists(f"{resource} {quoted(name)} already exists")
 
 
+def still_being_deleted(resource: Resource, name: str) -> AlreadyExists:
+    return AlreadyExists(f"object is being deleted: {already_exists(resource, name)}")
+
+
 def no_unique_name(resource: Resource, name: str) -> AlreadyExists:
     """Every name made of generateName was taken."""
     return AlreadyExists(f"{resource} {quoted(name)} already exists, the server was not able to generate a unique name for the object")
@@ -40,9 +44,13 @@ def conflict(resource: Resource, name: str, why: str = STALE) -> Conflict:
     return Conflict(f"Operation cannot be fulfilled on {resource} {quoted(name)}: {why}")
 
 
-def uid_differs(resource: Resource, name: str, wanted: str, found: str) -> Conflict:
-    """An update of an object that was deleted and created anew meanwhile."""
-    return conflict(resource, name, f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}")
+def uid_differs(resource: Resource, namespace: str, name: str, wanted: str, found: str) -> Conflict:
+    """An update of an object that was deleted and created anew meanwhile, in the words of the server's storage."""
+    key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
+    precondition = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    return conflict(
+        resource, name, f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {precondition}"
+    )
 
 
 def deletion_precondition(resource: Resource, name: str, what: str, wanted: str, found: str, hint: str) -> Conflict:
@@ -54,9 +62,9 @@ def deletion_precondition(resource: Resource, name: str, what: str, wanted: str,
 
 
 def invalid(subject: str, name: str, causes: Iterable[Cause]) -> Invalid:
-    """``subject`` is a group kind. Equal faults are named once in the message."""
-    found = tuple(causes)
-    texts = tuple(dict.fromkeys(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in found))
+    """``subject`` is a group kind. Equal faults are named once."""
+    found = tuple(dict.fromkeys(causes))
+    texts = tuple(f"{cause.field}: {cause.message}" for cause in found)
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     return Invalid(f"{subject} {quoted(name)} is invalid: {listed}", found)
 
@@ -100,11 +108,15 @@ def nameless(resource: Resource) -> Invalid:
     )
 
 
-def renamed(resource: Resource, name: str) -> Invalid:
-    """A patch that changes the name."""
-    return invalid(
-        resource.group_kind, name, (Cause("metadata.name", "FieldValueInvalid", f"Invalid value: {quoted(name)}: field is immutable"),)
-    )
+def renamed(name: str, renamed_to: str) -> BadRequest:
+    """A patch that changes or removes the name."""
+    if not renamed_to:
+        return BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    return BadRequest(f"the name of the object ({renamed_to}) does not match the name on the URL ({name})")
+
+
+def immutable(resource: Resource, name: str, field: str, value: str) -> Invalid:
+    return invalid(resource.group_kind, name, (Cause(field, "FieldValueInvalid", f"Invalid value: {quoted(value)}: field is immutable"),))
 
 
 def other_namespace() -> BadRequest:
@@ -121,13 +133,24 @@ def check_size(obj: TypedObject) -> None:
         raise too_large(size)
 
 
-def check_identity(resource: Resource, patched: object) -> None:
-    """Raises :class:`BadRequest` if a patch made another kind of object."""
+def check_identity(resource: Resource, name: str, patched: object) -> None:
+    """Raises :class:`Invalid` if a patch made another kind of object, :class:`BadRequest` if one without apiVersion.
+
+    Without a kind is fine. What of all that is refused how is as odd as the API server has it.
+    """
     if not isinstance(patched, dict):
-        raise BadRequest("a patch must leave an object")
+        raise bad_patch("a patch must leave an object")
+    if patched.get("apiVersion") in (None, ""):
+        raise renamed(name, "")
     for field, word, expected in (("apiVersion", "API version", resource.api_version), ("kind", "kind", resource.kind)):
-        if patched.get(field) != expected:
-            raise BadRequest(f"the {word} in the data ({patched.get(field)}) does not match the expected {word} ({expected})")
+        if patched.get(field) not in (None, "", expected):
+            detail = f"the {word} in the data ({patched.get(field)}) does not match the expected {word} ({expected})"
+            raise invalid("", "", (Cause("patch", "FieldValueInvalid", f"Invalid value: {detail}"),))
+
+
+def unreadable_version(text: str) -> ApiError:
+    """An update whose resourceVersion is no number; the server doesn't expect that."""
+    return ApiError(f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax")
 
 
 def is_version(text: str) -> bool:

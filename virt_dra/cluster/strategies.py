@@ -12,7 +12,7 @@ from virt_dra.api.core_v1 import Namespace, Pod, PodStatus
 from virt_dra.api.defaults import retimed_taint
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim
-from virt_dra.api.wire import Wire
+from virt_dra.api.wire import Json, Wire
 from virt_dra.cluster.kinds import Resource
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
@@ -21,6 +21,7 @@ W = TypeVar("W", bound=Wire)
 
 def for_create(resource: Resource, obj: O) -> O:
     """Without the status that only the subresource may set; a pod starts Pending, a namespace Active (C-13.1)."""
+    obj = obj.with_(metadata=_each_owner_once(obj.metadata))
     if resource.keeps_status_on_create:
         return obj
     bare = without(obj, "status")
@@ -32,8 +33,11 @@ def for_create(resource: Resource, obj: O) -> O:
 def for_update(resource: Resource, submitted: O, stored: O, now: str) -> O:
     """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3)."""
     kept = as_in(submitted, stored, "status") if resource.has_status else submitted
-    meta = submitted.metadata
-    owned = as_in(meta, stored.metadata, "generation", "creation_timestamp", "deletion_grace_period_seconds").with_(
+    meta = _each_owner_once(without(submitted.metadata, "self_link"))
+    owned_fields = ["generation", "creation_timestamp"]
+    if meta.deletion_grace_period_seconds is None:
+        owned_fields.append("deletion_grace_period_seconds")
+    owned = as_in(meta, stored.metadata, *owned_fields).with_(
         uid=stored.metadata.uid,
         namespace=stored.metadata.namespace,
         resource_version=stored.metadata.resource_version,
@@ -55,6 +59,17 @@ def for_status_update(submitted: O, stored: O) -> O:
     if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim):
         return updated.with_(status=_without_stale_devices(updated, stored).status) if updated.status.devices else updated
     return updated
+
+
+def as_served(resource: Resource, obj: TypedObject) -> Json:
+    """The document a patch applies to. Kubernetes' own kinds have a spec and a status even if empty, and no empty metadata."""
+    document = obj.to_wire()
+    if resource.native:
+        document["metadata"] = {field: value for field, value in document.get("metadata", {}).items() if value not in ({}, [], "", None)}
+        for field in ("spec", "status"):
+            if isinstance(type(obj).model_fields[field].default if field in type(obj).model_fields else None, Wire):
+                document.setdefault(field, {})
+    return document
 
 
 def marked_for_deletion(obj: TypedObject, now: str) -> TypedObject:
@@ -113,6 +128,12 @@ def without(obj: W, field: str) -> W:
         bare.model_extra.pop(field, None)
     bare.model_fields_set.discard(field)
     return bare
+
+
+def _each_owner_once(meta: ObjectMeta) -> ObjectMeta:
+    owners = meta.owner_references
+    once = tuple(owner for index, owner in enumerate(owners) if owner not in owners[:index])
+    return meta if len(once) == len(owners) else meta.with_(owner_references=once)
 
 
 def _without_stale_devices(new: ResourceClaim, old: ResourceClaim) -> ResourceClaim:

@@ -15,6 +15,8 @@ and so is a check of its own, :func:`admin_access` (A-22.10). The writer's right
 
 from __future__ import annotations
 
+from itertools import chain
+
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import TypedObject, UnknownObject
@@ -49,18 +51,23 @@ __all__ = [
 
 def validate_create(obj: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
     """The faults of an object that is to be created. Its status is not looked at: creation clears it (C-13.1)."""
-    return (*metadata.created(obj, _name_rule(obj)), *_create(obj, rules))
+    return _once(metadata.created(obj, _name_rule(obj)), _create(obj, rules))
 
 
 def validate_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
     """The faults of replacing ``old`` by ``new``, both of one kind. Status is not looked at."""
     needs_version = isinstance(new, DeviceTaintRule | ResourcePoolStatusRequest)
-    return (*metadata.updated(new, old, needs_version=needs_version), *_update(new, old, rules))
+    return _once(metadata.updated(new, old, needs_version=needs_version), _update(new, old, rules))
 
 
 def validate_status_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
     """The faults of replacing the status of ``old`` by that of ``new``, which has the stored metadata and spec (C-13.1)."""
-    return tuple(_status_update(new, old))
+    return _once(_status_update(new, old))
+
+
+def _once(*errors: Errors) -> tuple[FieldError, ...]:
+    """Equal faults, as two empty parts of a name have them, are one."""
+    return tuple(dict.fromkeys(chain(*errors)))
 
 
 def kind_with_group(obj: TypedObject) -> str:
@@ -73,6 +80,8 @@ def kind_with_group(obj: TypedObject) -> str:
 def _name_rule(obj: TypedObject) -> metadata.NameRule:
     if isinstance(obj, UnknownObject):
         return metadata.path_segment
+    if isinstance(obj, DeviceClass):
+        return lambda name: names.dns1123_subdomain(name, "bytes")
     return names.dns1123_label if isinstance(obj, Namespace) else names.dns1123_subdomain
 
 

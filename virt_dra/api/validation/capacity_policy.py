@@ -73,7 +73,7 @@ def _valid_range(bounds: CapacityRequestPolicyRange, default: Quantity, total: Q
     named = [(name, bound) for name, bound in (("default", default), ("min", least), ("max", most), ("step", step)) if bound is not None]
     in_milli = rules.fractional_capacity and not all(bound.is_integer() for _, bound in named)
     if in_milli:
-        inexact = [(name, bound) for name, bound in named if not (bound * 1000).is_integer()]
+        inexact = [(name, bound) for name, bound in named if not _is_milli(bound)]
         for name, bound in inexact:
             yield invalid(f"{path}.{name}", bound, "value cannot be represented as a milli value")
         if inexact:
@@ -96,6 +96,12 @@ def _valid_range(bounds: CapacityRequestPolicyRange, default: Quantity, total: Q
     for value in (default, most):
         if value is not None and not _on_grid(value, least, step, in_milli):
             yield invalid(f"{path}.step", value, f"value is not a multiple of a given step ({step}) from ({least})")
+
+
+def _is_milli(quantity: Quantity) -> bool:
+    """Whether it is a whole number of thousandths that fits into 64 bits."""
+    milli = quantity * 1000
+    return milli.is_integer() and abs(milli.as_fraction()) <= INT64_MAX
 
 
 def _on_grid(value: Quantity, least: Quantity, step: Quantity, in_milli: bool) -> bool:

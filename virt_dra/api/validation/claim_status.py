@@ -22,8 +22,9 @@ from virt_dra.api.validation.claims import RequestNames, request_names, request_
 from virt_dra.api.validation.conditions import conditions
 from virt_dra.api.validation.device_operations import binding_conditions, skipped_operations
 from virt_dra.api.validation.expressions import configuration, json_object
-from virt_dra.api.validation.field_errors import Errors, forbidden, invalid, not_supported, required, too_long
-from virt_dra.api.validation.formats import driver, items, label, pool, time, uid, unique_items
+from virt_dra.api.validation.field_errors import Errors, Struct, forbidden, invalid, not_supported, required, too_long
+from virt_dra.api.validation.formats import declared_driver, declared_pool, driver, items, label, pool, time, uid, unique_items
+from virt_dra.api.validation.go_values import versioned
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.api.validation.taints import toleration
 
@@ -48,24 +49,23 @@ def claim_status_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
         yield from _allocation(status.allocation, "status.allocation", request_names(new.spec.devices))
     elif status.allocation is not None and status.allocation != before.allocation:
         yield invalid("status.allocation", None, "field cannot be modified once set")
-    yield from unique_items(status.reserved_for, "status.reservedFor", _consumer, lambda entry: entry.uid, RESERVED_FOR_MAX)
+    yield from unique_items(
+        status.reserved_for, "status.reservedFor", _consumer, lambda entry: entry.uid, RESERVED_FOR_MAX, shown=versioned
+    )
     if status.reserved_for and status.allocation is None:
         yield forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
     elif new.metadata.deletion_timestamp is not None and any(entry not in before.reserved_for for entry in status.reserved_for):
         yield forbidden("status.reservedFor", "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
     allocated = frozenset(map(_key, status.allocation.devices.results)) if status.allocation is not None else frozenset()
-    yield from unique_items(
-        status.devices, "status.devices", lambda entry, at: _device_status(entry, at, allocated), _key, shown=_shown_device
-    )
+    yield from unique_items(status.devices, "status.devices", lambda entry, at: _device_status(entry, at, allocated), _key, shown=versioned)
 
 
 def _key(device: DeviceRequestAllocationResult | AllocatedDeviceStatus) -> DeviceKey:
     return (device.driver, device.pool, device.device, device.share_id)
 
 
-def _shown_device(device: AllocatedDeviceStatus) -> object:
-    shown = {"driver": device.driver, "device": device.device, "pool": device.pool}
-    return shown if device.share_id is None else shown | {"shareID": device.share_id}
+def _shown_key(device: AllocatedDeviceStatus) -> object:
+    return Struct(Driver=device.driver, Pool=device.pool, Device=device.device, ShareID=device.share_id or "")
 
 
 def _consumer(reference: ResourceClaimConsumerReference, path: str) -> Errors:
@@ -86,11 +86,11 @@ def _allocation(allocation: AllocationResult, path: str, names: RequestNames) ->
 
 def _result(result: DeviceRequestAllocationResult, path: str, names: RequestNames) -> Errors:
     yield from request_reference(result.request, f"{path}.request", names)
-    yield from driver(result.driver, f"{path}.driver")
-    yield from pool(result.pool, f"{path}.pool")
+    yield from declared_driver(result.driver, f"{path}.driver")
+    yield from declared_pool(result.pool, f"{path}.pool") if result.pool else iter((required(f"{path}.pool"),))
     yield from label(result.device, f"{path}.device")
     yield from items(result.tolerations, f"{path}.tolerations", toleration)
-    yield from binding_conditions(result.binding_conditions, result.binding_failure_conditions, path)
+    yield from binding_conditions(result, path)
     if result.share_id is not None:
         yield from uid(result.share_id, f"{path}.shareID")
     yield from skipped_operations(result.skip_node_operations, f"{path}.skipNodeOperations")
@@ -112,7 +112,7 @@ def _device_status(device: AllocatedDeviceStatus, path: str, allocated: frozense
     if device.share_id is not None:
         yield from uid(device.share_id, f"{path}.shareID")
     if _key(device) not in allocated:
-        yield invalid(path, _shown_device(device), "must be an allocated device in the claim")
+        yield invalid(path, _shown_key(device), "must be an allocated device in the claim")
     yield from conditions(device.conditions, f"{path}.conditions", DEVICE_CONDITIONS_MAX)
     if device.data is not None:
         yield from json_object(device.data, f"{path}.data", DEVICE_DATA_MAX)

@@ -21,7 +21,8 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.validation import metadata
 from virt_dra.api.validation.expressions import configuration, expression, selectors, unchecked
 from virt_dra.api.validation.field_errors import Errors, immutable, invalid, not_supported, required, too_many
-from virt_dra.api.validation.formats import fully_qualified_name, items, label, subdomain, unique_items
+from virt_dra.api.validation.formats import declared_subdomain, fully_qualified_name, items, label, unique_items
+from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.rules import Rules
 from virt_dra.api.validation.taints import toleration
 
@@ -54,7 +55,7 @@ def template(obj: ResourceClaimTemplate, rules: Rules) -> Errors:
 
 def template_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> Errors:
     if new.spec != old.spec:
-        yield immutable("spec", new.spec)
+        yield immutable("spec", internal(new.spec))
 
 
 def request_names(devices: DeviceClaim) -> RequestNames:
@@ -79,7 +80,12 @@ def device_claim(devices: DeviceClaim, path: str, rules: Rules) -> Errors:
     scope = _Scope(rules, _constrained_attributes(devices.constraints))
     names = request_names(devices)
     yield from unique_items(
-        devices.requests, f"{path}.requests", lambda entry, at: _request(entry, at, scope), lambda entry: entry.name, REQUESTS_MAX
+        devices.requests,
+        f"{path}.requests",
+        lambda entry, at: _request(entry, at, scope),
+        lambda entry: entry.name,
+        REQUESTS_MAX,
+        versioned,
     )
     yield from items(devices.constraints, f"{path}.constraints", lambda entry, at: _constraint(entry, at, names), CONSTRAINTS_MAX)
     yield from items(devices.config, f"{path}.config", lambda entry, at: _configuration(entry, at, names), CONFIGURATIONS_MAX)
@@ -98,7 +104,7 @@ def _request(request: DeviceRequest, path: str, scope: _Scope) -> Errors:
             yield from _exact(entry, at, f"{request.name}/{entry.name}", scope)
 
         alternatives = request.first_available
-        yield from unique_items(alternatives, f"{path}.firstAvailable", alternative, lambda entry: entry.name, ALTERNATIVES_MAX)
+        yield from unique_items(alternatives, f"{path}.firstAvailable", alternative, lambda entry: entry.name, ALTERNATIVES_MAX, versioned)
     else:
         yield required(path, "exactly one of `exactly` or `firstAvailable` is required")
 
@@ -109,7 +115,7 @@ def _exact(request: ExactDeviceRequest | DeviceSubRequest, path: str, name: str,
     Requested capacities are not validated: any key and any quantity passes.
     """
     if request.device_class_name:
-        yield from subdomain(request.device_class_name, f"{path}.deviceClassName")
+        yield from declared_subdomain(request.device_class_name, f"{path}.deviceClassName")
     else:
         yield required(f"{path}.deviceClassName")
     yield from selectors(request.selectors, f"{path}.selectors", scope.rules.check_selector or unchecked)
@@ -130,22 +136,28 @@ def _mode(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Errors:
 
 
 def _derived_attributes(attributes: tuple[DeviceDerivedAttribute, ...], path: str, request: str, scope: _Scope) -> Errors:
-    """The name must be of use: a constraint that targets this request, its parent or all requests names it."""
+    """The name must be of use: a constraint that targets this request, its parent or all requests names it.
+
+    In a list over its limit only this and the expressions are looked at.
+    """
+    too_long = len(attributes) > DERIVED_ATTRIBUTES_MAX
+    if too_long:
+        yield too_many(path, len(attributes), DERIVED_ATTRIBUTES_MAX)
 
     def attribute(entry: DeviceDerivedAttribute, at: str) -> Errors:
         if not entry.name:
-            yield required(f"{at}.name")
+            yield from () if too_long else iter((required(f"{at}.name"),))
         else:
-            yield from fully_qualified_name(entry.name, f"{at}.name")
+            yield from () if too_long else fully_qualified_name(entry.name, f"{at}.name")
             if not scope.is_constrained(entry.name, request):
                 rule = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
                 yield invalid(f"{at}.name", entry.name, rule)
         if not entry.expression:
-            yield required(f"{at}.expression")
+            yield from () if too_long else iter((required(f"{at}.expression"),))
         else:
             yield from expression(entry.expression, f"{at}.expression", scope.rules.check_derived_attribute or unchecked)
 
-    yield from unique_items(attributes, path, attribute, lambda entry: entry.name, DERIVED_ATTRIBUTES_MAX)
+    yield from unique_items(attributes, path, attribute, lambda entry: entry.name)
 
 
 def _constrained_attributes(constraints: tuple[DeviceConstraint, ...]) -> Mapping[str, frozenset[str]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from virt_dra.api.names import label_key
 from virt_dra.api.resource_v1 import DeviceClass, DeviceClassConfiguration
 from virt_dra.api.validation.expressions import configuration, selectors, unchecked
-from virt_dra.api.validation.field_errors import Errors, invalid
+from virt_dra.api.validation.field_errors import Errors, each_invalid
 from virt_dra.api.validation.formats import items
 from virt_dra.api.validation.rules import Rules
 
@@ -24,12 +26,20 @@ def device_class(obj: DeviceClass, old: DeviceClass | None, rules: Rules) -> Err
 
     yield from items(spec.config, "spec.config", one_configuration, CONFIGURATIONS_MAX)
     name = spec.extended_resource_name
-    if name is not None and not is_extended_resource_name(name):
-        yield invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
+    if name is not None:
+        yield from each_invalid("spec.extendedResourceName", name, _extended_resource_name(name))
 
 
 def is_extended_resource_name(name: str) -> bool:
     """``example.com/gpu``: has a domain other than kubernetes.io's, and stays a valid key as a quota's ``requests.…``."""
-    if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
-        return False
-    return not label_key(f"requests.{name}")
+    return not any(_extended_resource_name(name))
+
+
+def _extended_resource_name(name: str) -> Iterator[str]:
+    if "/" not in name:
+        yield "a name must be a domain-prefixed path, such as 'example.com/my-prop'"
+    elif "kubernetes.io/" in name:
+        yield 'must not have "kubernetes.io/" domain'
+    if name.startswith("requests."):
+        yield 'must not have "requests." prefix'
+    yield from label_key(f"requests.{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from virt_dra.api.resource_v1 import Device, DeviceRequestAllocationResult
 from virt_dra.api.validation.field_errors import Errors, duplicate, invalid, not_supported
 from virt_dra.api.validation.formats import items, label_name, unique_items
 
@@ -9,8 +10,9 @@ BINDING_CONDITIONS_MAX = 4
 PREPARE, UNPREPARE, EVERY = "NodePrepareResources", "NodeUnprepareResources", "*"
 
 
-def binding_conditions(conditions: tuple[str, ...], failures: tuple[str, ...], path: str) -> Errors:
+def binding_conditions(owner: Device | DeviceRequestAllocationResult, path: str) -> Errors:
     """Both lists or neither, without repetition within or across them."""
+    conditions, failures = owner.binding_conditions, owner.binding_failure_conditions
     yield from items(conditions, f"{path}.bindingConditions", label_name, BINDING_CONDITIONS_MAX)
     yield from items(failures, f"{path}.bindingFailureConditions", label_name, BINDING_CONDITIONS_MAX)
     yield from _repeated(conditions, f"{path}.bindingConditions")
@@ -21,9 +23,11 @@ def binding_conditions(conditions: tuple[str, ...], failures: tuple[str, ...], p
                 f"{path}.bindingFailureConditions[{index}]", failure, "bindingFailureConditions must not overlap with bindingConditions"
             )
     if failures and not conditions:
-        yield invalid(f"{path}.bindingConditions", conditions, "bindingConditions are required to use bindingFailureConditions")
+        shown = conditions if owner.given("binding_conditions") else None
+        yield invalid(f"{path}.bindingConditions", shown, "bindingConditions are required to use bindingFailureConditions")
     if conditions and not failures:
-        yield invalid(f"{path}.bindingFailureConditions", failures, "bindingFailureConditions are required to use bindingConditions")
+        shown = failures if owner.given("binding_failure_conditions") else None
+        yield invalid(f"{path}.bindingFailureConditions", shown, "bindingFailureConditions are required to use bindingConditions")
 
 
 def _repeated(names: tuple[str, ...], path: str) -> Errors:

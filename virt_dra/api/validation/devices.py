@@ -21,22 +21,23 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.api.validation.capacity_policy import capacity
 from virt_dra.api.validation.device_operations import binding_conditions
-from virt_dra.api.validation.field_errors import Errors, invalid, not_found, required, too_long
+from virt_dra.api.validation.field_errors import Errors, invalid, not_found, required, too_long, too_many
 from virt_dra.api.validation.formats import (
     QUALIFIED_MAX,
+    declared_label,
     is_qualified_name,
     items,
     label,
     map_entries,
     qualified_name,
-    required_label,
     shortened,
     subdomain,
     unique_items,
 )
+from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.api.validation.rules import Rules
-from virt_dra.api.validation.taints import TAINTS_MAX, taint
+from virt_dra.api.validation.taints import TAINTS_MAX, taint, taint_effect
 
 ATTRIBUTES_AND_CAPACITIES_MAX = 32
 ATTRIBUTE_VALUES_MAX = 48
@@ -44,6 +45,7 @@ ATTRIBUTE_TEXT_MAX = 64
 CONSUMPTIONS_MAX = 2
 COUNTERS_MAX = 32
 COMPATIBILITY_GROUPS_MAX = 2
+_MEMBERS = "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`"
 
 _ONE_PLACE = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "
@@ -75,15 +77,20 @@ def device(value: Device, path: str, *, old: Device | None, places_itself: bool,
     yield from _consumptions(value.consumes_counters, f"{path}.consumesCounters")
     yield from _place(value, path, places_itself)
     if value.taints and (old is None or old.taints != value.taints):
-        yield from items(value.taints, f"{path}.taints", _taint, TAINTS_MAX)
+        yield from _taints(value.taints, f"{path}.taints")
     if value.binding_conditions or value.binding_failure_conditions:
-        yield from binding_conditions(value.binding_conditions, value.binding_failure_conditions, path)
+        yield from binding_conditions(value, path)
     for resource, entry in value.node_allocatable_resources.items():
         yield from _node_allocatable(resource, entry, value.capacity, f"{path}.nodeAllocatableResources[{resource}]")
 
 
-def _taint(value: DeviceTaint, path: str) -> Errors:
-    yield from taint(value, path)
+def _taints(values: tuple[DeviceTaint, ...], path: str) -> Errors:
+    """The limit is checked by hand, effects by a declared rule, which looks at them in any case."""
+    if len(values) > TAINTS_MAX:
+        yield too_many(path, len(values), TAINTS_MAX)
+        yield from items(values, path, lambda value, at: taint_effect(value.effect, at))
+    else:
+        yield from items(values, path, taint)
 
 
 # --- attributes ---------------------------------------------------------------------------------------------------
@@ -101,7 +108,7 @@ def _attributes(attributes: Mapping[str, DeviceAttribute], path: str) -> Errors:
         if not is_qualified_name(name):
             yield from qualified_name(name, path)
         if not _is_plain(attribute):
-            yield from _attribute(attribute, f"{path}[{shortened(name, QUALIFIED_MAX)}]")
+            yield from _attribute(attribute, f"{path}[{shortened(name, QUALIFIED_MAX)}]", f"{path}[{name}]")
 
 
 def _is_plain(attribute: DeviceAttribute) -> bool:
@@ -114,7 +121,8 @@ def _is_plain(attribute: DeviceAttribute) -> bool:
     return scalars == 1 and attribute.version is None and lists == (None, None, None, None)
 
 
-def _attribute(attribute: DeviceAttribute, path: str) -> Errors:
+def _attribute(attribute: DeviceAttribute, path: str, declared_path: str) -> Errors:
+    """The declared rule doesn't shorten names; where the paths differ, Kubernetes tells the same by hand, too."""
     if attribute.string is not None:
         yield from _text(attribute.string, f"{path}.string")
     if attribute.version is not None:
@@ -126,13 +134,18 @@ def _attribute(attribute: DeviceAttribute, path: str) -> Errors:
         if texts is not None and not texts:
             yield invalid(f"{path}.{field}", texts, "must not be empty if specified")
         yield from items(texts or (), f"{path}.{field}", check)
-    kinds = (
-        attribute.int_value, attribute.bool_value, attribute.string, attribute.version,
-        attribute.ints, attribute.bools, attribute.strings, attribute.versions,
-    )  # fmt: skip
-    given = sum(kind is not None for kind in kinds)
-    if given != 1:
-        yield invalid(path, attribute if given else "", "exactly one value must be specified")
+    values = {
+        "int": attribute.int_value, "bool": attribute.bool_value, "string": attribute.string, "version": attribute.version,
+        "ints": attribute.ints, "bools": attribute.bools, "strings": attribute.strings, "versions": attribute.versions,
+    }  # fmt: skip
+    members = [name for name, value in values.items() if value is not None and value != ()]
+    if not members:
+        yield invalid(declared_path, "", f"must specify one of: {_MEMBERS}")
+    elif len(members) > 1:
+        yield invalid(declared_path, f"{{{', '.join(members)}}}", f"must specify exactly one of: {_MEMBERS}")
+    given = sum(value is not None for value in values.values())  # empty lists included
+    if given != 1 and (len(members) == 1 or path != declared_path):
+        yield invalid(path, internal(attribute) if given else "", "exactly one value must be specified")
 
 
 def _text(text: str, path: str) -> Errors:
@@ -154,7 +167,7 @@ def _version(text: str, path: str) -> Errors:
 
 
 def counter_set(value: CounterSet, path: str) -> Errors:
-    yield from required_label(value.name, f"{path}.name")
+    yield from _required_label(value.name, f"{path}.name")
     yield from _counters(value.counters, f"{path}.counters")
 
 
@@ -163,7 +176,11 @@ def _counters(counters: Mapping[str, Counter], path: str) -> Errors:
     if not counters:
         yield required(path)
     else:
-        yield from map_entries(counters, path, label, _any_counter, LABEL_MAX, COUNTERS_MAX)
+        yield from map_entries(counters, path, declared_label, _any_counter, LABEL_MAX, COUNTERS_MAX)
+
+
+def _required_label(name: str, path: str) -> Errors:
+    yield from declared_label(name, path) if name else iter((required(path),))
 
 
 def _any_counter(counter: Counter, path: str) -> Errors:
@@ -174,12 +191,12 @@ def _consumptions(consumptions: tuple[DeviceCounterConsumption, ...], path: str)
     """Whether a counter exists is not known here: the set may be in another slice. The allocator looks."""
 
     def consumption(entry: DeviceCounterConsumption, at: str) -> Errors:
-        yield from required_label(entry.counter_set, f"{at}.counterSet")
+        yield from _required_label(entry.counter_set, f"{at}.counterSet")
         yield from _counters(entry.counters, f"{at}.counters")
         groups = entry.compatibility_groups
-        yield from unique_items(groups, f"{at}.compatibilityGroups", label, lambda group: group, COMPATIBILITY_GROUPS_MAX)
+        yield from unique_items(groups, f"{at}.compatibilityGroups", declared_label, lambda group: group, COMPATIBILITY_GROUPS_MAX)
 
-    yield from unique_items(consumptions, path, consumption, lambda entry: entry.counter_set, CONSUMPTIONS_MAX)
+    yield from unique_items(consumptions, path, consumption, lambda entry: entry.counter_set, CONSUMPTIONS_MAX, shown=versioned)
 
 
 # --- where the device is ------------------------------------------------------------------------------------------

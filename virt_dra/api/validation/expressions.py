@@ -9,7 +9,7 @@ from typing import Any
 from virt_dra.api.names import byte_length
 from virt_dra.api.resource_v1 import DeviceSelector, OpaqueDeviceConfiguration
 from virt_dra.api.validation.field_errors import Errors, FieldError, forbidden, invalid, required, too_long
-from virt_dra.api.validation.formats import driver, items
+from virt_dra.api.validation.formats import declared_driver, items
 from virt_dra.api.validation.rules import TOO_COMPLEX, ExpressionCheck
 
 SELECTORS_MAX = 32
@@ -50,7 +50,7 @@ def configuration(opaque: OpaqueDeviceConfiguration | None, path: str, *, stored
     if opaque is None:
         yield required(f"{path}.opaque")
         return
-    yield from driver(opaque.driver, f"{path}.opaque.driver")
+    yield from declared_driver(opaque.driver, f"{path}.opaque.driver")
     yield from json_object(opaque.parameters, f"{path}.opaque.parameters", None if stored else PARAMETERS_MAX)
 
 

@@ -106,6 +106,10 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
     return FieldError(ErrorType.TOO_MANY, field, str(count), f"must have at most {limit} item{'' if limit == 1 else 's'}")
 
 
+class Struct(dict[str, object]):
+    """JSON of a Go struct: in the order of its fields, while maps are sorted."""
+
+
 def rendered(value: object) -> str:
     """A value as apimachinery shows it: text quoted, numbers and booleans plain, anything else as compact JSON."""
     if isinstance(value, str):
@@ -126,7 +130,8 @@ def _as_json(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_as_json(item) for item in value]
     if isinstance(value, dict):
-        return {key: _as_json(value[key]) for key in sorted(value)}
+        keys = value if isinstance(value, Struct) else sorted(value)
+        return {key: _as_json(value[key]) for key in keys}
     return value
 
 

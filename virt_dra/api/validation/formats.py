@@ -2,6 +2,9 @@
 
 Driver: 1-63 bytes, a subdomain ignoring case. Pool: 1-253 bytes, each part between slashes a subdomain. Qualified name:
 ``[driver/]identifier``, the identifier at most 32 bytes; fully qualified: with the slash.
+
+Kubernetes checks some fields by hand and others by rules declared on the types; where both look, the declared rule's words
+are the answer. The words differ, so there are two functions for some formats: ``declared_…`` has the declared rule's.
 """
 
 from __future__ import annotations
@@ -13,8 +16,25 @@ from functools import lru_cache
 from typing import TypeVar
 
 from virt_dra.api.meta import parse_time
-from virt_dra.api.names import byte_length, c_identifier, dns1123_label, dns1123_subdomain, label_key
-from virt_dra.api.validation.field_errors import Errors, FieldError, duplicate, each_invalid, invalid, required, too_long, too_many
+from virt_dra.api.names import (
+    byte_length,
+    c_identifier,
+    dns1123_label,
+    dns1123_subdomain,
+    dns1123_subdomain_caseless,
+    label_key,
+)
+from virt_dra.api.validation.field_errors import (
+    Errors,
+    ErrorType,
+    FieldError,
+    duplicate,
+    each_invalid,
+    invalid,
+    required,
+    too_long,
+    too_many,
+)
 
 T = TypeVar("T")
 
@@ -43,12 +63,37 @@ def pool(name: str, path: str) -> Errors:
         yield from each_invalid(path, part, dns1123_subdomain(part))
 
 
+def declared_driver(name: str, path: str, limit: int | None = DRIVER_MAX) -> Errors:
+    """``limit`` is in characters, as this rule says. None: only that of a subdomain."""
+    if not name:
+        yield required(path)
+        return
+    yield from each_invalid(path, name, dns1123_subdomain_caseless(name))
+    if limit is not None and len(name) > limit:
+        yield FieldError(ErrorType.TOO_LONG, path, "", f"may not be more than {limit} characters")
+
+
+def declared_pool(name: str, path: str) -> Errors:
+    """Not for an absent name: an empty one has one part, which is empty."""
+    if byte_length(name) > POOL_MAX:
+        yield too_long(path, POOL_MAX)
+    for index, part in enumerate(name.split("/")):
+        if part:
+            yield from each_invalid(path, part, (f"segment {index}: {fault}" for fault in dns1123_subdomain(part, "bytes")))
+        else:
+            yield invalid(path, name, f"segment {index}: must not be empty")
+
+
 def label(name: str, path: str) -> Errors:
     yield from each_invalid(path, name, dns1123_label(name))
 
 
-def required_label(name: str, path: str) -> Errors:
-    yield from label(name, path) if name else iter((required(path),))
+def declared_label(name: str, path: str) -> Errors:
+    yield from each_invalid(path, name, dns1123_label(name, "bytes"))
+
+
+def declared_subdomain(name: str, path: str) -> Errors:
+    yield from each_invalid(path, name, dns1123_subdomain(name, "bytes"))
 
 
 def subdomain(name: str, path: str) -> Errors:
@@ -87,13 +132,29 @@ def _checked_qualified_name(name: str, path: str) -> Errors:
         if not parts[1]:
             yield invalid(path, "", "the name must not be empty")
             return
-    if byte_length(parts[-1]) > IDENTIFIER_MAX:
+    yield from _identifier(parts[-1], path)
+
+
+def _identifier(name: str, path: str) -> Errors:
+    if byte_length(name) > IDENTIFIER_MAX:
         yield too_long(path, IDENTIFIER_MAX)
-    yield from each_invalid(path, parts[-1], c_identifier(parts[-1]))
+    yield from each_invalid(path, name, c_identifier(name))
 
 
 def fully_qualified_name(name: str, path: str) -> Errors:
-    yield from qualified_name(name, path)
+    """The declared rule, which has no rule by hand beside it: other than a qualified name's, its domain is in lower case."""
+    parts = name.split("/")
+    if len(parts) == 2:
+        if not parts[0]:
+            yield invalid(path, "", "prefix must not be empty")
+        else:
+            if byte_length(parts[0]) > DRIVER_MAX:
+                yield too_long(path, DRIVER_MAX)
+            yield from each_invalid(path, parts[0], (f"prefix: {fault}" for fault in dns1123_subdomain(parts[0], "bytes")))
+        if not parts[1]:
+            yield invalid(path, "", "name must not be empty")
+    if len(parts) <= 2 and (parts[-1] or len(parts) == 1):
+        yield from _identifier(parts[-1], path)
     if "/" not in name:
         yield invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash")
 
@@ -103,15 +164,8 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 def uid(value: str, path: str) -> Errors:
     """A UUID of RFC 4122 in its normal form."""
-    if _UUID.fullmatch(value):
-        return
-    if _UUID.fullmatch(value.lower()):
-        rule = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters"
-    elif byte_length(value) != 36:
-        rule = f"error validating uid: invalid UUID length: {byte_length(value)}"
-    else:
-        rule = "error validating uid: invalid UUID format"
-    yield invalid(path, value, rule)
+    if not _UUID.fullmatch(value):
+        yield invalid(path, value, "must be a lowercase UUID in 8-4-4-4-12 format")
 
 
 def time(text: str | None, path: str) -> Errors:

@@ -8,11 +8,15 @@ from virt_dra.api import names
 from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownObject
 from virt_dra.api.names import byte_length, without_trailing_dash
+from virt_dra.api.resource_v1 import DeviceClass
 from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden, immutable, invalid, required, too_long
 from virt_dra.api.validation.formats import label, label_name
 
 ANNOTATIONS_MAX = 256 * 1024
 """Bytes of all keys and values together."""
+
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+"""Every other finalizer of Kubernetes' own kinds has a domain."""
 
 NameRule = Callable[[str], tuple[str, ...]]
 
@@ -27,7 +31,7 @@ def path_segment(name: str) -> tuple[str, ...]:
 def created(obj: TypedObject, name_rule: NameRule) -> Errors:
     """The metadata of an object as it is about to be stored: a generated name is filled in already."""
     meta, path = obj.metadata, "metadata"
-    if meta.generate_name:
+    if meta.generate_name and not isinstance(obj, DeviceClass):  # of a class only the name that was made of it is checked
         yield from each_invalid(f"{path}.generateName", meta.generate_name, name_rule(without_trailing_dash(meta.generate_name)))
     if meta.name:
         yield from each_invalid(f"{path}.name", meta.name, name_rule(meta.name))
@@ -40,6 +44,8 @@ def created(obj: TypedObject, name_rule: NameRule) -> Errors:
     yield from annotation_map(meta.annotations, f"{path}.annotations")
     yield from _owners(meta.owner_references, f"{path}.ownerReferences")
     yield from _finalizers(meta.finalizers, f"{path}.finalizers")
+    if not isinstance(obj, UnknownObject):
+        yield from _finalizer_names(meta.finalizers, f"{path}.finalizers")
 
 
 def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) -> Errors:
@@ -56,12 +62,14 @@ def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) 
             yield forbidden(f"{path}.finalizers", f"{rule} {found}")
     if needs_version and not meta.resource_version:
         yield invalid(f"{path}.resourceVersion", 0, "must be specified for an update")
+    grace, before_grace = meta.deletion_grace_period_seconds, before.deletion_grace_period_seconds
     owned: tuple[tuple[str, object, object], ...] = (
         ("name", meta.name, before.name),
         ("namespace", meta.namespace, before.namespace),
         ("uid", meta.uid or before.uid, before.uid),
         ("creationTimestamp", meta.creation_timestamp or before.creation_timestamp, before.creation_timestamp),
         ("deletionTimestamp", meta.deletion_timestamp or before.deletion_timestamp, before.deletion_timestamp),
+        ("deletionGracePeriodSeconds", before_grace if grace is None else grace, before_grace),
     )
     for field, value, stored in owned:
         if value != stored:
@@ -70,6 +78,8 @@ def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) 
     yield from annotation_map(meta.annotations, f"{path}.annotations")
     yield from _owners(meta.owner_references, f"{path}.ownerReferences")
     yield from _finalizers(meta.finalizers, f"{path}.finalizers")
+    if not isinstance(new, UnknownObject):
+        yield from _finalizer_names(meta.finalizers, f"{path}.finalizers")
 
 
 def of_template(meta: ObjectMeta, path: str) -> Errors:
@@ -77,8 +87,10 @@ def of_template(meta: ObjectMeta, path: str) -> Errors:
     yield from annotation_map(meta.annotations, f"{path}.annotations")
     yield from label_map(meta.labels, f"{path}.labels")
     for name, field in ObjectMeta.model_fields.items():
-        if name not in ("labels", "annotations") and getattr(meta, name):
-            yield forbidden(f"{path}.{field.alias}", "cannot be set")
+        value = getattr(meta, name)
+        if name not in ("labels", "annotations") and (value or (value == 0 and name == "deletion_grace_period_seconds")):
+            # Kubernetes makes the path of the name in Go, which is UID.
+            yield forbidden(f"{path}.{'uID' if name == 'uid' else field.alias}", "cannot be set")
 
 
 def label_map(values: Mapping[str, str], path: str) -> Errors:
@@ -111,14 +123,16 @@ def _owners(owners: tuple[OwnerReference, ...], path: str) -> Errors:
     controller = ""
     for index, owner in enumerate(owners):
         entry = f"{path}[{index}]"
-        group, slash, version = owner.api_version.rpartition("/")
+        group, _, version = owner.api_version.rpartition("/")
         if not owner.api_version:
             yield required(f"{entry}.apiVersion", "must not be empty")
-        elif not version or (slash and not group) or "/" in group:
+        elif not version or "/" in group:
             yield invalid(f"{entry}.apiVersion", owner.api_version, "must be <group>/<version> or <version>")
         for field, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
             if not value:
                 yield required(f"{entry}.{field}", "must not be empty")
+        if owner.kind == "Event" and owner.api_version == "v1":
+            yield invalid(entry, owner, "/v1, Kind=Event is disallowed from being an owner")
         if owner.controller:
             this = f"{owner.kind}/{owner.name}"
             if controller:
@@ -126,6 +140,12 @@ def _owners(owners: tuple[OwnerReference, ...], path: str) -> Errors:
                 yield invalid(path, owners, f"{rule} {controller} and {this}")
             else:
                 controller = this
+
+
+def _finalizer_names(finalizers: tuple[str, ...], path: str) -> Errors:
+    for index, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+            yield invalid(f"{path}[{index}]", finalizer, "name is neither a standard finalizer name nor is it fully qualified")
 
 
 def _finalizers(finalizers: tuple[str, ...], path: str) -> Errors:

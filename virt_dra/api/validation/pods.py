@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus, ResourceClaimReference
-from virt_dra.api.names import dns1123_subdomain
-from virt_dra.api.validation.field_errors import Errors, duplicate, each_invalid, forbidden, invalid, not_found, required
+from virt_dra.api.validation.field_errors import Errors, duplicate, forbidden, invalid, not_found, required
 from virt_dra.api.validation.formats import label, subdomain
+from virt_dra.api.validation.go_values import internal
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """On the API server's image of a static pod."""
@@ -20,7 +20,10 @@ _FIXED = (
 def pod(obj: Pod) -> Errors:
     seen: set[str] = set()
     for index, claim in enumerate(obj.spec.resource_claims):
-        yield from _claim(claim, f"spec.resourceClaims[{index}]", obj, seen)
+        if MIRROR_ANNOTATION in obj.metadata.annotations:
+            yield forbidden("[]", "static pods do not support resource claims")
+        else:
+            yield from _claim(claim, f"spec.resourceClaims[{index}]", seen)
     names = sorted({claim.name for claim in obj.spec.resource_claims if claim.name})
     for field, containers in (("containers", obj.spec.containers), ("initContainers", obj.spec.init_containers)):
         for index, container in enumerate(containers):
@@ -28,7 +31,8 @@ def pod(obj: Pod) -> Errors:
 
 
 def pod_update(new: Pod, old: Pod) -> Errors:
-    """What a pod asks for is fixed with its creation (K-3.1)."""
+    """What a pod asks for is fixed with its creation (K-3.1). Kubernetes adds to the message what differs."""
+    yield from pod(new)
     if _asked(new) != _asked(old):
         yield forbidden("spec", _FIXED)
 
@@ -45,26 +49,18 @@ def _asked(obj: Pod) -> object:
     return obj.spec.resource_claims, [(container.name, container.resources.claims) for container in containers]
 
 
-def _claim(claim: PodResourceClaim, path: str, owner: Pod, seen: set[str]) -> Errors:
-    if MIRROR_ANNOTATION in owner.metadata.annotations:
-        yield forbidden(path, "static pods do not support resource claims")
+def _claim(claim: PodResourceClaim, path: str, seen: set[str]) -> Errors:
     if not claim.name:
         yield required(f"{path}.name")
     elif claim.name in seen:
         yield duplicate(f"{path}.name", claim.name)
     else:
-        faults = tuple(label(claim.name, f"{path}.name"))
-        yield from faults
-        if not faults and claim.resource_claim_template_name is not None:
-            # Generated names start like this; one that can't become a name would fail much later.
-            generated = f"{owner.name}-{claim.name}"
-            final = (f"final ResourceClaim name: {fault}" for fault in dns1123_subdomain(generated))
-            yield from each_invalid(f"{path}.name", generated, final)
+        yield from label(claim.name, f"{path}.name")
     seen.add(claim.name)
     if claim.resource_claim_name is not None and claim.resource_claim_template_name is not None:
-        yield invalid(path, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+        yield invalid(path, internal(claim), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
     if claim.resource_claim_name is None and claim.resource_claim_template_name is None:
-        yield invalid(path, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+        yield invalid(path, internal(claim), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
     if claim.resource_claim_name is not None:
         yield from subdomain(claim.resource_claim_name, f"{path}.resourceClaimName")
     if claim.resource_claim_template_name is not None:

@@ -12,7 +12,15 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.validation.conditions import conditions
 from virt_dra.api.validation.field_errors import Errors, forbidden, immutable, invalid, required, too_long
-from virt_dra.api.validation.formats import driver, fully_qualified_name, items, pool, subdomain, unique_items
+from virt_dra.api.validation.formats import (
+    declared_driver,
+    declared_pool,
+    declared_subdomain,
+    fully_qualified_name,
+    items,
+    unique_items,
+)
+from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.rules import Rules
 
 LIMIT_MAX = 1000
@@ -24,9 +32,9 @@ VALIDATION_ERROR_MAX = 256
 
 def pool_request(obj: ResourcePoolStatusRequest, rules: Rules) -> Errors:
     spec = obj.spec
-    yield from driver(spec.driver, "spec.driver")
+    yield from declared_driver(spec.driver, "spec.driver", limit=None)
     if spec.pool_name is not None:
-        yield from pool(spec.pool_name, "spec.poolName")
+        yield from declared_pool(spec.pool_name, "spec.poolName")
     yield from _at_least(spec.limit, 1, "spec.limit")
     if spec.limit is not None and spec.limit > LIMIT_MAX:
         yield invalid("spec.limit", spec.limit, f"must be less than or equal to {LIMIT_MAX}")
@@ -41,7 +49,7 @@ def pool_request(obj: ResourcePoolStatusRequest, rules: Rules) -> Errors:
 
 def pool_request_update(new: ResourcePoolStatusRequest, old: ResourcePoolStatusRequest) -> Errors:
     if new.spec != old.spec:
-        yield immutable("spec", new.spec)
+        yield immutable("spec", None)
 
 
 def pool_request_status(new: ResourcePoolStatusRequest, old: ResourcePoolStatusRequest) -> Errors:
@@ -49,7 +57,7 @@ def pool_request_status(new: ResourcePoolStatusRequest, old: ResourcePoolStatusR
     status, path = new.status, "status"
     if old.status is not None:
         if status != old.status:
-            yield immutable(path, status)
+            yield immutable(path, internal(status))
         return
     if status is None:
         return
@@ -61,8 +69,10 @@ def pool_request_status(new: ResourcePoolStatusRequest, old: ResourcePoolStatusR
 
 
 def _pool_status(status: PoolStatus, path: str) -> Errors:
-    yield from driver(status.driver, f"{path}.driver")
-    yield from pool(status.pool_name, f"{path}.poolName")
+    yield from declared_driver(status.driver, f"{path}.driver", limit=None)
+    yield from declared_pool(status.pool_name, f"{path}.poolName") if status.pool_name else iter((required(f"{path}.poolName"),))
+    if status.generation == 0:
+        yield required(f"{path}.generation")
     yield from _at_least(status.generation, 0, f"{path}.generation")
     yield from _at_least(status.resource_slice_count, 1, f"{path}.resourceSliceCount")
     counts = (
@@ -74,22 +84,16 @@ def _pool_status(status: PoolStatus, path: str) -> Errors:
     for field, count in counts:
         yield from _at_least(count, 0, f"{path}.{field}")
     if status.node_name is not None:
-        yield from subdomain(status.node_name, f"{path}.nodeName")
+        yield from declared_subdomain(status.node_name, f"{path}.nodeName")
     if status.validation_error is not None and byte_length(status.validation_error) > VALIDATION_ERROR_MAX:
         yield too_long(f"{path}.validationError", VALIDATION_ERROR_MAX)
-    yield from unique_items(
-        status.partition_summary, f"{path}.partitionSummary", _partition, _partition_key, SUMMARIES_MAX, shown=_shown_partition
-    )
+    yield from unique_items(status.partition_summary, f"{path}.partitionSummary", _partition, _partition_key, SUMMARIES_MAX, versioned)
     if status.shareable_summary is not None:
         yield from _shareable(status.shareable_summary, f"{path}.shareableSummary")
 
 
 def _partition_key(summary: PartitionTypeStatus) -> tuple[str, str]:
     return (summary.attribute, summary.type)
-
-
-def _shown_partition(summary: PartitionTypeStatus) -> object:
-    return {"attribute": summary.attribute, "type": summary.type}
 
 
 def _partition(summary: PartitionTypeStatus, path: str) -> Errors:

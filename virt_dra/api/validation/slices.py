@@ -9,7 +9,8 @@ from virt_dra.api.resource_v1 import Device, ResourcePool, ResourceSlice, Resour
 from virt_dra.api.validation.device_operations import skipped_operations
 from virt_dra.api.validation.devices import counter_set, device
 from virt_dra.api.validation.field_errors import Errors, forbidden, immutable, invalid, required
-from virt_dra.api.validation.formats import driver, fully_qualified_name, pool, subdomain, unique_items
+from virt_dra.api.validation.formats import driver, fully_qualified_name, is_qualified_name, pool, subdomain, unique_items
+from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.api.validation.rules import Rules
 
@@ -35,7 +36,7 @@ def resource_slice(obj: ResourceSlice, old: ResourceSlice | None, rules: Rules) 
         if spec.node_name != old.spec.node_name:
             yield immutable(f"{path}.nodeName", spec.node_name)
     yield from _place(spec, path)
-    if spec.shared_counters and spec.devices:
+    if spec.given("shared_counters") and spec.given("devices"):  # even if one is empty
         yield invalid(path, "", "only one of `sharedCounters` or `devices` is allowed")
     stored = {entry.name: entry for entry in old.spec.devices} if old is not None else {}
     places_itself = bool(spec.per_device_node_selection)
@@ -46,7 +47,7 @@ def resource_slice(obj: ResourceSlice, old: ResourceSlice | None, rules: Rules) 
     limit = ADVANCED_DEVICES_MAX if any(map(_is_advanced, spec.devices)) else DEVICES_MAX
     yield from unique_items(spec.devices, f"{path}.devices", one_device, lambda entry: entry.name, limit)
     sets = spec.shared_counters
-    yield from unique_items(sets, f"{path}.sharedCounters", counter_set, lambda entry: entry.name, COUNTER_SETS_MAX)
+    yield from unique_items(sets, f"{path}.sharedCounters", counter_set, lambda entry: entry.name, COUNTER_SETS_MAX, versioned)
     if spec.partition_type_attribute is not None:
         yield from _partition_type(spec, spec.partition_type_attribute, path, rules)
     yield from skipped_operations(spec.skip_node_operations, f"{path}.skipNodeOperations")
@@ -73,7 +74,8 @@ def _place(spec: ResourceSliceSpec, path: str) -> Errors:
         yield from node_selector(spec.node_selector, f"{path}.nodeSelector")
         terms = spec.node_selector.node_selector_terms
         if len(terms) != 1:
-            yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms or None, "must have exactly one node selector term")
+            shown = internal(terms) if spec.node_selector.given("node_selector_terms") else None
+            yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", shown, "must have exactly one node selector term")
     for field, value in (("allNodes", spec.all_nodes), ("perDeviceNodeSelection", spec.per_device_node_selection)):
         if value:
             places.append(f"`{field}`")
@@ -100,12 +102,11 @@ def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules)
     if not rules.partition_types:
         yield forbidden(field, "may not be set while the feature gate DRAPartitionableDevicesType is disabled")
         return
-    malformed = tuple(fully_qualified_name(name, field))
-    yield from malformed
+    yield from fully_qualified_name(name, field)
     if not any(entry.consumes_counters for entry in spec.devices):
         yield invalid(field, name, "may only be set on a slice which declares devices that consume counters")
         return
-    if malformed:
+    if "/" not in name or not is_qualified_name(name):  # a domain in upper case is good enough for what follows
         return
     bare = name.removeprefix(f"{spec.driver}/")
     for index, entry in enumerate(spec.devices):
@@ -116,4 +117,4 @@ def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules)
         if attribute is None:
             yield required(at, "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set")
         elif attribute.string is None:
-            yield invalid(at, attribute, "must be a string value because `partitionTypeAttribute` names this attribute")
+            yield invalid(at, internal(attribute), "must be a string value because `partitionTypeAttribute` names this attribute")

@@ -18,11 +18,16 @@ def taint(value: DeviceTaint, path: str, *, stored_effect: str | None = None) ->
     if value.value:
         yield from each_invalid(f"{path}.value", value.value, names.label_value(value.value))
     if value.effect != stored_effect:
-        if not value.effect:
-            yield required(f"{path}.effect")
-        elif value.effect not in EFFECTS:
-            yield not_supported(f"{path}.effect", value.effect, EFFECTS)
+        yield from taint_effect(value.effect, path)
     yield from time(value.time_added, f"{path}.timeAdded")
+
+
+def taint_effect(effect: str, path: str) -> Errors:
+    """``path`` is the taint's."""
+    if not effect:
+        yield required(f"{path}.effect")
+    elif effect not in EFFECTS:
+        yield not_supported(f"{path}.effect", effect, EFFECTS)
 
 
 def toleration(value: DeviceToleration, path: str) -> Errors:

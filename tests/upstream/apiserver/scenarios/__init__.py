@@ -1,0 +1,26 @@
+"""What to ask an API server: scenarios, each a few requests in order, on names of their own.
+
+A step is a request (see tests/cluster/api_steps.py). ``base`` takes the object another step was answered with and ``change`` merges
+into it, so that updates carry the uid and resourceVersion that the server in question gave. ``${0.metadata.uid}`` in a text is
+such a value, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.upstream.apiserver.scenarios.building import Scenario
+from tests.upstream.apiserver.scenarios.claim_statuses import claim_statuses
+from tests.upstream.apiserver.scenarios.claims import claims, templates
+from tests.upstream.apiserver.scenarios.cluster_scoped import classes, pool_requests, taint_rules
+from tests.upstream.apiserver.scenarios.pods import pods
+from tests.upstream.apiserver.scenarios.protocol import metadata, protocol, shapes
+from tests.upstream.apiserver.scenarios.slices import slices
+from tests.upstream.apiserver.scenarios.versions import versions
+
+GROUPS = (claims, templates, claim_statuses, slices, classes, taint_rules, pool_requests, pods, metadata, protocol, shapes, versions)
+
+
+def scenarios() -> Iterator[Scenario]:
+    for group in GROUPS:
+        yield from group()

@@ -1,0 +1,94 @@
+"""Values in messages as Go writes them: most faults show a field's text, some a whole struct.
+
+Checks generated from an API version's types (Kubernetes' declarative validation) show the struct as that version's JSON,
+:func:`versioned`. Checks written by hand work on Kubernetes' internal types, which have no JSON names, :func:`internal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.resource_v1 import (
+    AllocatedDeviceStatus,
+    CounterSet,
+    DeviceAttribute,
+    DeviceCounterConsumption,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    OpaqueDeviceConfiguration,
+    PartitionTypeStatus,
+    ResourceClaimConsumerReference,
+)
+from virt_dra.api.validation.field_errors import Struct
+from virt_dra.api.wire import Wire
+
+_WRITTEN_EMPTY: dict[type[Wire], tuple[str, ...]] = {
+    AllocatedDeviceStatus: ("driver", "pool", "device", "conditions"),
+    CounterSet: ("name",),
+    DeviceCounterConsumption: ("counter_set",),
+    DeviceRequest: ("name",),
+    DeviceSubRequest: ("name", "device_class_name"),
+    ExactDeviceRequest: ("device_class_name",),
+    OpaqueDeviceConfiguration: ("driver", "parameters"),
+    PartitionTypeStatus: ("attribute", "type"),
+    ResourceClaimConsumerReference: ("resource", "name", "uid"),
+}
+"""Fields without ``omitempty``: written even if empty."""
+
+_INITIALISMS = {"id": "ID", "uid": "UID", "cel": "CEL", "api": "API", "ips": "IPs"}
+_INTERNAL_NAMES: dict[type[Wire], dict[str, str]] = {
+    DeviceAttribute: {
+        "string": "StringValue", "version": "VersionValue",
+        "ints": "IntValues", "bools": "BoolValues", "strings": "StringValues", "versions": "VersionValues",
+    },
+}  # fmt: skip
+
+
+def versioned(value: object) -> object:
+    """As JSON of the API version: wire names, in the order of the fields, empty ones left out."""
+    if isinstance(value, Wire):
+        written = _WRITTEN_EMPTY.get(type(value), ())
+        fields = ((name, info, getattr(value, name)) for name, info in type(value).model_fields.items())
+        return Struct(
+            {
+                info.alias or name: None if found == () else versioned(found)
+                for name, info, found in fields
+                if name in written or (found is not None and found not in ((), {}, "", 0))
+            }
+        )
+    return _entries(value, versioned)
+
+
+def internal(value: object) -> object:
+    """As JSON of a struct without JSON names: Go's names, nothing left out, ``null`` for what is absent.
+
+    Only object metadata has JSON names there, too; where it is embedded its fields stand among those of the struct.
+    """
+    if isinstance(value, Wire):
+        names = _INTERNAL_NAMES.get(type(value), {})
+        shown = Struct()
+        for name in type(value).model_fields:
+            found = getattr(value, name)
+            if isinstance(found, ObjectMeta):
+                shown.update(found.to_wire())
+            else:
+                absent = found in ((), {}) and not isinstance(found, Wire) and not value.given(name)
+                shown[names.get(name) or _go_name(name)] = None if absent else internal(found)
+        return shown
+    return _entries(value, internal)
+
+
+def _entries(value: object, form: Callable[[object], object]) -> object:
+    if isinstance(value, Quantity):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return [form(entry) for entry in value]
+    return {key: form(entry) for key, entry in value.items()} if isinstance(value, dict) else value
+
+
+def _go_name(name: str) -> str:
+    """``share_id`` -> ``ShareID``."""
+    return "".join(_INITIALISMS.get(part, part.capitalize()) for part in name.split("_"))
