@@ -60,6 +60,8 @@ class Request:
     count: int
     admin_access: bool
     tolerations: tuple[DeviceToleration, ...]
+    derived: frozenset[str]
+    """Names of the attributes that the request derives."""
 
     @property
     def full_name(self) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from virt_dra.api.names import label_key, label_value
 
-_LABEL_OPERATORS = ("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn")
+_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 Facts = Mapping[str, str]
@@ -78,21 +78,23 @@ def _label_test(requirement: NodeSelectorRequirement, path: str, faults: list[st
     if operator not in _LABEL_OPERATORS:
         faults.append(_unsupported(f"{path}.operator", operator, _LABEL_OPERATORS))
         return _never
-    if not _is_label_key(key):
-        faults.append(f'{path}.key: Invalid value: "{key}": name part must be a qualified name with an optional DNS subdomain prefix')
+    if wrong := label_key(key):
+        faults.append(f"{path}.key: Invalid value: {_quoted(key)}: {'; '.join(wrong)}")
     if operator in ("In", "NotIn") and not values:
-        faults.append(f"{path}.values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
+        faults.append(f"{path}.values: Invalid value: {_go_list(requirement)}: for 'in', 'notin' operators, values set can't be empty")
     if operator in ("Exists", "DoesNotExist") and values:
-        faults.append(f"{path}.values: Invalid value: {_go_list(values)}: values set must be empty for exists and does not exist")
+        faults.append(f"{path}.values: Invalid value: {_go_list(requirement)}: values set must be empty for exists and does not exist")
     if operator in ("Gt", "Lt"):
         if len(values) != 1:
-            faults.append(f"{path}.values: Invalid value: {_go_list(values)}: for 'Gt', 'Lt' operators, exactly one value is required")
-        elif _integer(values[0]) is None:
-            faults.append(f"{path}.values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, the value must be an integer")
+            faults.append(f"{path}.values: Invalid value: {_go_list(requirement)}: for 'Gt', 'Lt' operators, exactly one value is required")
+        for i, value in enumerate(values):
+            if _integer(value) is None:
+                faults.append(
+                    f"{path}.values[{i}]: Invalid value: {_quoted(value)}: for 'Gt', 'Lt' operators, the value must be an integer"
+                )
     for i, value in enumerate(values):
-        if value and (len(value) > 63 or not _NAME.fullmatch(value)):
-            faults.append(f'{path}.values[{i}]: Invalid value: "{value}": a valid label must be an empty string or consist of alphanumeric '
-                          "characters, '-', '_' or '.', and must start and end with an alphanumeric character")  # fmt: skip
+        if wrong := label_value(value):
+            faults.append(f"{path}.values[{i}][{key}]: Invalid value: {_quoted(value)}: {'; '.join(wrong)}")
     match operator:
         case "In":
             return lambda labels: labels.get(key) in values
@@ -120,7 +122,7 @@ def _field_test(requirement: NodeSelectorRequirement, path: str, faults: list[st
         faults.append(_unsupported(f"{path}.operator", operator, _FIELD_OPERATORS))
         return _never
     if len(values) != 1:
-        faults.append(f"{path}.values: Invalid value: {len(values)}: must have one element")
+        faults.append(f"{path}.values: Invalid value: {_go_list(requirement)}: must have one element")
         return _never
     (value,) = values
     if operator == "In":
@@ -133,7 +135,7 @@ def _never(facts: Facts) -> bool:
 
 
 def _unsupported(path: str, value: str, supported: Sequence[str]) -> str:
-    return f'{path}: Unsupported value: "{value}": supported values: {", ".join(f"{chr(34)}{name}{chr(34)}" for name in supported)}'
+    return f"{path}: Unsupported value: {_quoted(value)}: supported values: {', '.join(map(_quoted, supported))}"
 
 
 def _integer(text: str) -> int | None:
@@ -144,15 +146,15 @@ def _integer(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _is_label_key(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        return False
-    return len(name) <= 63 and bool(_NAME.fullmatch(name))
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
-def _go_list(values: Sequence[str]) -> str:
-    return "[" + ",".join(f'"{value}"' for value in values) + "]"
+def _go_list(requirement: NodeSelectorRequirement) -> str:
+    """The values as JSON. A list that isn't there is null in Go."""
+    if not requirement.given("values"):
+        return "null"
+    return json.dumps(requirement.values, ensure_ascii=False, separators=(",", ":"))
 
 
 def describe_selector(selector: NodeSelector) -> str:

@@ -13,6 +13,7 @@ from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, DeviceId, PoolId
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, describe_selector
+from virt_dra.api import resource_v1
 from virt_dra.api.core_v1 import Node, NodeSelector
 from virt_dra.api.resource_v1 import ResourceSlice
 
@@ -132,34 +133,33 @@ class Pools:
         if spec.all_nodes:
             return True
         if spec.node_selector is not None:
-            return self._matcher(spec.node_selector, f"slice {slice_.name}").matches(node)
+            where = f"gather pool information: failed to perform node selection for slice {slice_.name}: "
+            return self._matcher(spec.node_selector, where).matches(node)
         if spec.per_device_node_selection:
-            return any(self.selects_device(device.node_name, device.all_nodes, device.node_selector, device.name, slice_.name, node)
-                       for device in spec.devices)  # fmt: skip
+            where = "gather pool information: failed to perform node selection for device {} in slice {}: "
+            return any(self.selects_device(device, node, where.format(device.name, slice_.name)) for device in spec.devices)
         return False
 
-    def selects_device(
-        self, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None, device: str, slice_name: str, node: Node
-    ) -> bool:
-        """Per-device node selection: nodeName, else allNodes, else nodeSelector, else nothing (A-4.5). Raises :class:`FatalError`."""
-        if node_name:
-            return node.name == node_name
-        if all_nodes:
-            return True
-        if selector is None:
-            return False
-        return self._matcher(selector, f"device {device} in slice {slice_name}").matches(node)
+    def selects_device(self, device: resource_v1.Device, node: Node, where: str = "") -> bool:
+        """Per-device node selection: nodeName, else allNodes, else nodeSelector, else nothing (A-4.5).
 
-    def _matcher(self, selector: NodeSelector, subject: str) -> NodeMatcher:
+        Raises :class:`FatalError`, its text beginning with ``where``.
+        """
+        if device.node_name:
+            return node.name == device.node_name
+        if device.all_nodes:
+            return True
+        if device.node_selector is None:
+            return False
+        return self._matcher(device.node_selector, where).matches(node)
+
+    def _matcher(self, selector: NodeSelector, where: str) -> NodeMatcher:
         matcher = self._matchers.get(id(selector))
         if matcher is None:
             try:
                 matcher = NodeMatcher(selector)
             except NodeSelectorError as error:
-                raise FatalError(
-                    f"gather pool information: failed to perform node selection for {subject}: "
-                    f"failed to parse node selector {describe_selector(selector)}: {error}"
-                ) from None
+                raise FatalError(f"{where}failed to parse node selector {describe_selector(selector)}: {error}") from None
             self._matchers[id(selector)] = matcher
         return matcher
 

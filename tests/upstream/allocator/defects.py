@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import combinations
 from unittest.mock import patch
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features.in_use import InUse
+from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
 from virt_dra.allocator.model import Device, Request, Upcoming
 from virt_dra.allocator.search import Enter, Search, Step
 
@@ -35,9 +37,20 @@ class ConstraintEndsAll(Search):
         return step
 
 
-_WHERE = {"AC-7": ("virt_dra.allocator.features.InUse", AdminBlocks), "AC-8": ("virt_dra.allocator.Search", ConstraintEndsAll)}
+class SelectableButUnstorable(PerDeviceNodes):
+    """AC-21a: a device whose node selector has two terms is chosen, and then no result can be written."""
 
-COMBINATIONS: tuple[tuple[str, ...], ...] = (("AC-7",), ("AC-8",), ("AC-7", "AC-8"))
+    def admits(self, request: Request, device: Device) -> bool:
+        return not device.slice.per_device_node_selection or self._pools.selects_device(device.published, self._node)
+
+
+_WHERE: dict[str, tuple[str, type]] = {
+    "AC-7": ("virt_dra.allocator.features.InUse", AdminBlocks),
+    "AC-8": ("virt_dra.allocator.Search", ConstraintEndsAll),
+    "AC-21a": ("virt_dra.allocator.features.PerDeviceNodes", SelectableButUnstorable),
+}
+
+COMBINATIONS = tuple(chosen for number in range(1, len(_WHERE) + 1) for chosen in combinations(_WHERE, number))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from virt_dra.allocator.features.match_attribute import MatchAttribute
 from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.features.taints import Taints
-from virt_dra.allocator.features.unsupported import BindingConditions, Unsupported
+from virt_dra.allocator.features.unsupported import BindingConditions, FeaturesOff, Unsupported
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Check, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
@@ -43,7 +43,7 @@ class FeatureTable:
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
         """The stateful part for one claim, in the order of A-10. Constraints with both kinds apply both (AC-5)."""
-        checks: list[Check] = [self.availability]
+        checks: list[Check] = [self.availability, FeaturesOff(self._features)]
         if self._features.device_taints:
             checks.append(Taints())
         for constraint in claim.spec.devices.constraints:

@@ -24,9 +24,7 @@ class PerDeviceNodes:
         selector = published.node_selector
         if not published.node_name and not published.all_nodes and selector is not None and len(selector.node_selector_terms) > 1:
             return False  # no result could be written for it (AC-21a)
-        return self._pools.selects_device(
-            published.node_name, published.all_nodes, selector, device.id.device, device.slice_name, self._node
-        )
+        return self._pools.selects_device(published, self._node)
 
     def explain(self, request: Request, device: Device) -> Rejection:
         return Rejection(NOT_ON_NODE, "device is not on this node", device.id, f"its node selection excludes node {self._node.name}")

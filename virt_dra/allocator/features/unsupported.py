@@ -15,52 +15,77 @@ FEATURE_OFF = "FeatureDisabled"
 """The device needs a feature that is switched off."""
 
 
-class Unsupported:
-    """The last check: a device that another check refuses anyway never causes an error."""
-
-    def __init__(self, features: Features) -> None:
-        self._features = features
+class _Stateless:
+    """A check without memory."""
 
     def constrains(self, request: Request) -> bool:
         return False
+
+    def remove(self, request: Request, device: Device) -> None:
+        """Nothing to undo."""
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        return None
+
+
+class FeaturesOff(_Stateless):
+    """Devices that can't be used because a feature is off. Asked before taints and constraints (A-10)."""
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
 
     def kind(self, request: Request, device: Device) -> Kind:
         return self.add(request, device) or None
 
     def add(self, request: Request, device: Device) -> bool:
-        """Raises :class:`UnsupportedFeature`."""
-        return self._refused(request, device) is None
+        return self._missing(device) is None
 
-    def remove(self, request: Request, device: Device) -> None:
-        """Keeps no state."""
-
-    def state(self, upcoming: Upcoming) -> Hashable:
-        return None
-
-    def _refused(self, request: Request, device: Device) -> str | None:
-        """The name of the switched-off feature that makes the device unusable."""
-        features, published = self._features, device.published
-        if published.consumes_counters and not features.partitionable_devices:
-            return "DRAPartitionableDevices"  # A-10.4 (1)
+    def _missing(self, device: Device) -> str | None:
+        features = self._features
         if device.slice.skip_node_operations and features.experimental and not features.optional_node_operations:
             return "DRAOptionalNodeOperations"  # A-10.3; without any alpha feature the field is ignored (A-2.3)
-        if features.consumable_capacity and published.allow_multiple_allocations:
-            raise UnsupportedFeature("allowMultipleAllocations (DRAConsumableCapacity)", f"device {device.id}")
-        if features.consumable_capacity and any(capacity.request_policy for capacity in published.capacity.values()):
-            raise UnsupportedFeature("a capacity requestPolicy (DRAConsumableCapacity)", f"device {device.id}")
-        if published.consumes_counters and not request.admin_access:  # admin access charges no counters (AC-6)
-            if features.compatibility_groups and any(c.compatibility_groups for c in published.consumes_counters):
-                raise UnsupportedFeature("compatibilityGroups (DRADeviceCompatibilityGroups)", f"device {device.id}")
-            raise UnsupportedFeature("consumesCounters (DRAPartitionableDevices)", f"device {device.id}")
-        if published.binding_conditions:
-            raise UnsupportedFeature("bindingConditions (DRADeviceBindingConditions)", f"device {device.id}")
-        if device.slice.skip_node_operations and features.optional_node_operations:
-            raise UnsupportedFeature("skipNodeOperations (DRAOptionalNodeOperations)", f"device {device.id}")
+        if device.published.consumes_counters and not features.partitionable_devices:
+            return "DRAPartitionableDevices"  # A-10.4 (1)
         return None
 
     def explain(self, request: Request, device: Device) -> Rejection:
-        feature = self._refused(request, device)
-        return Rejection(FEATURE_OFF, f"feature {feature} disabled", device.id, f"the device needs {feature}, which is disabled")
+        return _feature_off(device, self._missing(device) or "unknown")
+
+
+class Unsupported(_Stateless):
+    """The last check: a device that another check refuses anyway never causes an error."""
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        return self.add(request, device)
+
+    def add(self, request: Request, device: Device) -> bool:
+        """Raises :class:`UnsupportedFeature`."""
+        needed = self._needed(request, device)
+        if needed is not None:
+            raise UnsupportedFeature(needed, f"device {device.id}")
+        return True
+
+    def _needed(self, request: Request, device: Device) -> str | None:
+        features, published = self._features, device.published
+        if features.consumable_capacity and published.allow_multiple_allocations:
+            return "allowMultipleAllocations (DRAConsumableCapacity)"
+        if features.consumable_capacity and any(capacity.request_policy for capacity in published.capacity.values()):
+            return "a capacity requestPolicy (DRAConsumableCapacity)"
+        if published.consumes_counters and not request.admin_access:  # admin access charges no counters (AC-6)
+            if features.compatibility_groups and any(c.compatibility_groups for c in published.consumes_counters):
+                return "compatibilityGroups (DRADeviceCompatibilityGroups)"
+            return "consumesCounters (DRAPartitionableDevices)"
+        if published.binding_conditions:
+            return "bindingConditions (DRADeviceBindingConditions)"
+        if device.slice.skip_node_operations and features.optional_node_operations:
+            return "skipNodeOperations (DRAOptionalNodeOperations)"
+        return None
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        raise AssertionError(f"asked why {device.id} is refused by a check that never refuses")
 
 
 class BindingConditions:
@@ -73,5 +98,8 @@ class BindingConditions:
         return self._on or not device.published.binding_conditions
 
     def explain(self, request: Request, device: Device) -> Rejection:
-        feature = "DRADeviceBindingConditions"
-        return Rejection(FEATURE_OFF, f"feature {feature} disabled", device.id, f"the device needs {feature}, which is disabled")
+        return _feature_off(device, "DRADeviceBindingConditions")
+
+
+def _feature_off(device: Device, feature: str) -> Rejection:
+    return Rejection(FEATURE_OFF, f"feature {feature} disabled", device.id, f"the device needs {feature}, which is disabled")
