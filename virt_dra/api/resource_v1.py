@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.meta import Condition, ObjectMeta, TypedObject
@@ -135,6 +135,14 @@ class ResourceSliceSpec(Wire):
     shared_counters: List[CounterSet] = ()
     partition_type_attribute: Str | None = None
     skip_node_operations: List[Str] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, raw: object) -> object:
+        """Which of these two lists is there, be it empty, decides whether a slice is valid (C-14.4); null is not there."""
+        if isinstance(raw, dict) and (raw.get("devices", ()) is None or raw.get("sharedCounters", ()) is None):
+            return {key: value for key, value in raw.items() if value is not None or key not in ("devices", "sharedCounters")}
+        return raw
 
 
 class ResourceSlice(TypedObject):

@@ -184,6 +184,8 @@ def slices() -> Iterator[Scenario]:
     yield one("device-and-counters", slice_(device(), sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]))
     yield one("empty-devices-and-counters", slice_(devices=[], sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]))
     yield one("devices-and-empty-counters", slice_(device(), sharedCounters=[]))
+    yield one("null-devices", slice_(devices=None, sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]))
+    yield one("null-counters", slice_(device(), sharedCounters=None))
     yield one("both-empty", slice_(devices=[], sharedCounters=[]))
     for key, attribute in ATTRIBUTES.items():
         yield one(f"attribute/{key}", slice_(device(attributes={"a": attribute})))
