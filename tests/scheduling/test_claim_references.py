@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.resource_v1 import DeviceTaint, DeviceToleration, ResourceClaim
+from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.scheduling.claim_references import (
     NotCreatedYet,
@@ -20,7 +20,6 @@ from virt_dra.scheduling.claim_references import (
     is_reserved_for,
     not_for_pod,
     pod_group_name,
-    tolerates_taint,
 )
 
 
@@ -115,24 +114,3 @@ def test_a_reservation_counts_by_uid_and_for_a_group_by_name(reserved: tuple[Jso
 def test_the_reference_to_a_pod_and_its_group() -> None:
     assert consumer_reference(pod()).to_wire() == {"resource": "pods", "name": "p", "uid": "u1"}
     assert (pod_group_name(pod()), pod_group_name(pod(group="g"))) == (None, "g")
-
-
-TAINT = DeviceTaint(key="k", value="v", effect="NoExecute")
-
-
-@pytest.mark.parametrize(
-    ("toleration", "tolerated"),
-    [
-        ({}, False),
-        ({"value": "v"}, True),
-        ({"key": "k", "value": "v", "operator": "Equal", "effect": "NoExecute"}, True),
-        ({"key": "k", "value": "w"}, False),
-        ({"key": "l", "operator": "Exists"}, False),
-        ({"key": "k", "operator": "Exists"}, True),
-        ({"operator": "Exists"}, True),
-        ({"operator": "Exists", "effect": "NoSchedule"}, False),
-        ({"key": "k", "value": "v", "operator": "Like"}, False),
-    ],
-)
-def test_what_a_toleration_covers(toleration: Json, tolerated: bool) -> None:
-    assert tolerates_taint(DeviceToleration.from_wire(toleration), TAINT) is tolerated

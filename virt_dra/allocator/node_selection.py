@@ -88,7 +88,7 @@ def _label_test(requirement: NodeSelectorRequirement, path: str, faults: list[st
         if len(values) != 1:
             faults.append(f"{path}.values: Invalid value: {_go_list(requirement)}: for 'Gt', 'Lt' operators, exactly one value is required")
         for i, value in enumerate(values):
-            if _integer(value) is None:
+            if integer(value) is None:
                 faults.append(
                     f"{path}.values[{i}]: Invalid value: {_quoted(value)}: for 'Gt', 'Lt' operators, the value must be an integer"
                 )
@@ -104,13 +104,13 @@ def _label_test(requirement: NodeSelectorRequirement, path: str, faults: list[st
             return lambda labels: key in labels
         case "DoesNotExist":
             return lambda labels: key not in labels
-    bound = _integer(values[0]) if values else None
+    bound = integer(values[0]) if values else None
     if bound is None:
         return _never
     greater = operator == "Gt"
 
     def compare(labels: Facts) -> bool:
-        found = _integer(labels.get(key, ""))
+        found = integer(labels.get(key, ""))
         return found is not None and (found > bound if greater else found < bound)
 
     return compare
@@ -138,7 +138,7 @@ def _unsupported(path: str, value: str, supported: Sequence[str]) -> str:
     return f"{path}: Unsupported value: {_quoted(value)}: supported values: {', '.join(map(_quoted, supported))}"
 
 
-def _integer(text: str) -> int | None:
+def integer(text: str) -> int | None:
     """strconv.ParseInt(text, 10, 64)."""
     if not _INTEGER.fullmatch(text) or len(text) > 20:
         return None

@@ -16,6 +16,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.meta import format_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
+from virt_dra.api.tolerations import tolerates
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
 from virt_dra.controllers.current_pod import current_pod, owner_uids
@@ -34,7 +35,6 @@ from virt_dra.controllers.device_resolution import (
 )
 from virt_dra.controllers.events import Event, outdated, warning
 from virt_dra.controllers.published_devices import PublishedDevices
-from virt_dra.scheduling.claim_references import tolerates_taint
 
 __all__ = [
     "Inputs",
@@ -128,7 +128,7 @@ def _taints(outcome: Resolved) -> list[Warned]:
     taints = [
         taint
         for taint in outcome.published.device.taints
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates_taint(t, taint) for t in outcome.result.tolerations)
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in outcome.result.tolerations)
     ]
     return [
         Warned(outcome.subject, DEVICE_TAINTED, f"device {outcome.result.device} has taint {t.key}={t.value}:{t.effect}; see its driver")

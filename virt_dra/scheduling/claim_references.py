@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
-from virt_dra.api.resource_v1 import DeviceTaint, DeviceToleration, ResourceClaim, ResourceClaimConsumerReference
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference
 
 PODS = "pods"
 POD_GROUPS = "podgroups"
@@ -114,14 +114,3 @@ def pod_group_name(pod: Pod) -> str | None:
     group = (pod.spec.model_extra or {}).get("schedulingGroup")
     name = group.get("podGroupName") if isinstance(group, dict) else None
     return name if isinstance(name, str) else None
-
-
-def tolerates_taint(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Whether a toleration covers a taint, whatever the taint's effect means to the caller (C-3.6)."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from virt_dra.allocator.node_selection import NodeMatcher
+from virt_dra.allocator.node_selection import NodeMatcher, integer
 from virt_dra.api.core_v1 import Node, Pod, Taint, Toleration
+from virt_dra.api.tolerations import concerns, tolerates
 
 UNSCHEDULABLE = "NodeUnschedulable"
 """`spec.unschedulable` and no toleration for it."""
@@ -55,25 +56,14 @@ class PodFit:
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    if toleration.operator in ("Lt", "Gt"):
-        return _compares(toleration, taint)
-    return toleration.operator == "Exists"
+    return any(tolerates(toleration, taint) or _compares(toleration, taint) for toleration in tolerations)
 
 
 def _compares(toleration: Toleration, taint: Taint) -> bool:
-    """Numeric tolerations (KEP-5471): the taint's value is less or greater than the toleration's."""
-    try:
-        bound, found = int(toleration.value), int(taint.value)
-    except ValueError:
+    """Numeric tolerations of nodes' taints (KEP-5471): the taint's value is less or greater than the toleration's."""
+    if toleration.operator not in ("Lt", "Gt") or not concerns(toleration, taint):
+        return False
+    bound, found = integer(toleration.value), integer(taint.value)
+    if bound is None or found is None:
         return False
     return found < bound if toleration.operator == "Lt" else found > bound

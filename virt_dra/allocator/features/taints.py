@@ -9,7 +9,8 @@ from collections.abc import Hashable, Iterable
 
 from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
 from virt_dra.api import resource_v1
-from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, DeviceToleration, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, ResourceSlice
+from virt_dra.api.tolerations import tolerates
 
 TAINTED = "DeviceTainted"
 """The device has a taint that the request doesn't tolerate."""
@@ -46,17 +47,6 @@ def _untolerated(request: Request, taints: Iterable[DeviceTaint]) -> DeviceTaint
         if taint.effect in _PREVENTING and not any(tolerates(toleration, taint) for toleration in request.tolerations):
             return taint
     return None
-
-
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """A-14.2, C-3.6."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 def with_rules(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> list[ResourceSlice]:
