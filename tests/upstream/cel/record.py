@@ -1,7 +1,7 @@
 """Answers the cases of tests/cel/cases anew: ``python -m tests.upstream.cel.record [FILE]`` adds the expressions of FILE, one a line.
 
 An expression that mentions ``device`` is asked as a selector on the device of ``device.json``, any other as plain CEL. Where ours
-differs from the reference, the case goes to ``deviations.jsonl`` with the reason; without a reason it isn't recorded, but printed.
+differs from the reference, the case goes to ``deviations.jsonl`` with the reason; one without a reason is printed, and no file is changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FILES = ("language", "random", "device")
 
 
 def record(reference: Reference, added: Iterable[str]) -> int:
-    """Rewrite the files; how many expressions differ without a reason."""
+    """Rewrite the files, unless expressions differ without a reason; how many do."""
     asked: dict[tuple[str, str], tuple[str, Question]] = {}
     for name in (*_FILES, "deviations"):
         for case in load(f"{name}.jsonl"):
@@ -44,10 +44,12 @@ def record(reference: Reference, added: Iterable[str]) -> int:
         else:
             told = {key: value for key, value in theirs.items() if key != "type"}
             lines["deviations"].append({**case, "mode": question["mode"], "reference": told, "why": why})
+    if unexplained:
+        return unexplained
     for name, cases in lines.items():
         text = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases)
         (CASES / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    return unexplained
+    return 0
 
 
 def main() -> None:
