@@ -122,7 +122,7 @@ class Quantity:
         return self._nano // _NANO if self._scale is not None and self._scale >= 0 and self.fits_int64() else None
 
     def as_approximate_float(self) -> float:
-        """Upstream's ``AsApproximateFloat64()``: of the int64 form its number times the power of ten, in floating point; infinite beyond."""
+        """Upstream's ``AsApproximateFloat64()``: of the int64 form its number times the power of ten, in floating point; else infinite."""
         if self._scale is None:
             try:
                 return self._nano / _NANO

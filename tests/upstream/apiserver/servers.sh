@@ -33,7 +33,7 @@ rm -rf data && mkdir -p data certs-plain certs-all
 openssl genrsa -out sa.key 2048 2> /dev/null
 echo 'witness,admin,admin,system:masters' > tokens.csv
 started=
-trap 'kill $started 2> /dev/null; wait; exit' EXIT INT TERM
+trap 'kill -9 $started 2> /dev/null; exit' EXIT INT TERM
 "$folder/bin/etcd" --unsafe-no-fsync --data-dir data --listen-client-urls "http://127.0.0.1:$((port + 2))" \
     --advertise-client-urls "http://127.0.0.1:$((port + 2))" --listen-peer-urls "http://127.0.0.1:$((port + 3))" --log-level error > etcd.log 2>&1 &
 started=$!

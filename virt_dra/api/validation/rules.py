@@ -18,8 +18,8 @@ class Rules:
     Attributes:
         check_selector: for ``selectors[].cel.expression``.
         check_derived_attribute: for ``derivedAttributes[].expression``.
-        fractional_capacity: DRAFractionalCapacityRange. ranges may have fractional bounds (C-14.5). Off in a plain 1.37, which is compatible with 1.36;
-            on here, because we implement it.
+        fractional_capacity: DRAFractionalCapacityRange: ranges may have fractional bounds (C-14.5). Off in a plain 1.37, which is
+            compatible with 1.36; on here, because we implement it.
         partition_types: DRAPartitionableDevicesType. Off in Kubernetes by default; on here, because we implement it.
     """
 
