@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from virt_dra.api.documents import read_documents
 from virt_dra.cli.main import cli
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -195,6 +197,55 @@ def test_an_object_that_an_api_server_refuses_is_named_with_its_faults(tmp_path:
 @settings(max_examples=60, deadline=None)
 def test_random_bytes_never_give_a_traceback(text: bytes) -> None:
     assert _run("-", stdin=text).exit_code == 2
+
+
+JUNK: list[Any] = [
+    None,
+    0,
+    -1,
+    True,
+    1.5,
+    10**30,
+    "",
+    "x",
+    "a/b",
+    "A B",
+    "\x00",
+    "é",
+    "n" * 70,
+    "..",
+    [],
+    [None],
+    [{}],
+    {},
+    {"a": 1},
+    "0000:01:00.0",
+]
+
+
+def _places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path] * bool(path) + [place for key, child in inner for place in _places(child, (*path, key))]
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_spoiled_manifest_gives_a_traceback(data: st.DataObject) -> None:
+    """Real manifests with one or two members replaced or removed."""
+    example = data.draw(st.sampled_from(sorted(EXAMPLES.glob("[!f]*/*.yaml"))))
+    items: Any = [document.raw for document in read_documents(example.read_bytes(), example.name)]
+    for _ in range(data.draw(st.integers(1, 2))):
+        *path, last = data.draw(st.sampled_from([place for place in _places(items) if len(place) > 1]))
+        holder = items
+        for key in path:
+            holder = holder[key]
+        if data.draw(st.booleans()):
+            holder[last] = copy.deepcopy(data.draw(st.sampled_from(JUNK)))
+        else:
+            del holder[last]
+    result = _run("-", "-o", "json", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert result.exit_code in (0, 1, 2)
+    json.loads(result.stdout)
 
 
 def test_the_console_script_answers_help_with_examples_and_commands() -> None:

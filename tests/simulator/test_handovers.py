@@ -152,3 +152,10 @@ def test_the_kubevirt_object_tells_version_and_gates(version: str, ready: bool) 
     }
     ran = _run(kubevirt, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
     assert ran.outcomes[0].ready == ready
+
+
+def test_a_node_whose_name_is_no_label_value_gets_no_host_name_label() -> None:
+    ran = _run(CLASS, TEMPLATE, _slice("n" * 70, "0000:01:00.0"), _vmi())
+    (node,) = (obj for obj in ran.objects if isinstance(obj, Node))
+    assert "kubernetes.io/hostname" not in node.metadata.labels
+    assert ran.ready

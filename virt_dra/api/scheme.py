@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from virt_dra.api import core_v1, kubevirt_v1, resource_v1
@@ -24,6 +25,8 @@ KINDS: tuple[type[TypedObject], ...] = (
     kubevirt_v1.KubeVirt,
 )
 
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_API_VERSION = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,252}/)?[a-z0-9]{1,63}")
 _BY_KIND = {(kind.API_VERSION, kind.KIND): kind for kind in KINDS}
 
 
@@ -37,6 +40,10 @@ def read_object(raw: object) -> TypedObject:
     for field in ("apiVersion", "kind"):
         if not isinstance(raw.get(field), str) or not raw[field]:
             raise WireError("Object", ((field, "is required and must be a string"),))
+    if not _KIND.fullmatch(raw["kind"]):
+        raise WireError("Object", (("kind", "must be letters and digits, such as ResourceClaim"),))
+    if not _API_VERSION.fullmatch(raw["apiVersion"]):
+        raise WireError("Object", (("apiVersion", "must be a version or group/version, such as resource.k8s.io/v1"),))
     converted: dict[str, Any] = to_v1(raw)
     kind = _BY_KIND.get((converted["apiVersion"], converted["kind"]), UnknownObject)
     return kind.from_wire(converted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
@@ -74,11 +75,8 @@ async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]],
     accepted, refused = judge(furniture, KindRules())
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
     version = _version(settings, kubevirt)
-    cluster.load((*accepted, *stand_ins((*accepted, *(sourced.object for sourced in subjects)), settings.node)))
-    for node in (await cluster.list(Node)).items:
-        labels = {**NODE_LABELS, "kubernetes.io/hostname": node.name, **node.metadata.labels}
-        if labels != node.metadata.labels:
-            await cluster.update(node.with_(metadata=node.metadata.with_(labels=labels)))
+    given = (*accepted, *stand_ins((*accepted, *(sourced.object for sourced in subjects)), settings.node))
+    cluster.load(labelled(obj) if isinstance(obj, Node) else obj for obj in given)
     configuration = kubevirt.spec.configuration if kubevirt else KubeVirt().spec.configuration
     conditions = Conditions(
         gates=Gates.configured(version, configuration.developer_configuration, settings.gates),
@@ -87,6 +85,12 @@ async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]],
     )
     outcomes = await drive(cluster, subjects, conditions, clock)
     return Ran(version, outcomes, refused, cluster.snapshot())
+
+
+def labelled(node: Node) -> Node:
+    """The node with the labels of :data:`NODE_LABELS` and its host name's, where it doesn't say otherwise."""
+    host = {"kubernetes.io/hostname": node.name} if not names.label_value(node.name) else {}
+    return node.with_(metadata=node.metadata.with_(labels={**NODE_LABELS, **host, **node.metadata.labels}))
 
 
 def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
