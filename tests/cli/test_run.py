@@ -200,6 +200,9 @@ def test_random_bytes_never_give_a_traceback(text: bytes) -> None:
 
 
 JUNK: list[Any] = [
+    *(None, 0, -1, True, 1.5, 10**30, [], [None], [{}], {}, {"a": 1}),
+    *("", "x", "a/b", "A B", "\x00", "é", "n" * 70, "..", "0000:01:00.0"),
+]
     None,
     0,
     -1,
