@@ -106,7 +106,7 @@ TEXTS = st.one_of(
 VALUES: st.SearchStrategy[Any] = st.one_of(
     st.fixed_dictionaries({"string": TEXTS}),
     st.fixed_dictionaries({"strings": st.lists(TEXTS, max_size=2)}),
-    st.fixed_dictionaries({"int": st.integers()}),
+    st.fixed_dictionaries({"int": st.integers(-(2**63), 2**63 - 1)}),
     st.just({}),
 )
 
