@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -16,10 +17,11 @@ from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, NodeError, Snapshot, StepLimitExceeded, Unsatisfiable, allocate
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.attributes import applies, find, values_of
-from virt_dra.allocator.model import Choice, ClaimPlan, Device, Slots, Upcoming
+from virt_dra.allocator.features.selectors import SelectorFilter
+from virt_dra.allocator.model import Choice, ClaimPlan, Device, DeviceId, Request, Slots, Upcoming
 from virt_dra.allocator.observer import Silent
 from virt_dra.allocator.requests import plan_claims
-from virt_dra.allocator.search import Search
+from virt_dra.allocator.search import Enter, Outcome, Search
 from virt_dra.api.resource_v1 import ResourceClaim
 
 Json = dict[str, Any]
@@ -125,12 +127,12 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(r
     snapshot = build.snapshot(given, Toy)
     pools = snapshot.inventory.pools(DEFAULT)
     reachable = pools.reachable(NODE)
-    table = FeatureTable(snapshot, pools, NODE, DEFAULT)
+    table = FeatureTable(snapshot, pools, NODE, DEFAULT, SelectorFilter(snapshot.inventory.selectors))
     plans = plan_claims(claims, snapshot.inventory.classes, reachable, DEFAULT, table.selectable)
     checks = [table.checks(plan.claim) for plan in plans]
     everything = Upcoming(tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: True)
     before = [[check.state(everything) for check in each] for each in checks]
-    search = Search(plans, reachable.devices, table.availability, table.filters, checks, Silent())
+    search = Search(plans, lambda request: reachable.devices, table.availability, table.filters, checks, Silent())
     want = BruteForce(snapshot, plans, reachable.devices, table).first()
     if search.run():
         assert [f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}" for each in search.chosen for c in each] == want
@@ -143,9 +145,46 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(r
     assert [[check.state(everything) for check in each] for each in checks] == before
 
 
-def _outcome(given: Json, claims: list[ResourceClaim]) -> object:
+class Plain(Search):
+    """The search with nothing left out."""
+
+    def _known(self, at: Enter) -> Outcome | None:
+        return None
+
+    def remember(self, at: Enter, outcome: Outcome) -> None:
+        """Forgets."""
+
+    def suits(self, request: Request, device: Device) -> bool:
+        return True
+
+
+def _hard_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
+    """With what the shortcuts must not hide: selectors that fail on some device, taints, and All under constraints."""
+    devices = [_device(random, i) for i in range(random.randint(2, 7))]
+    for device in devices:
+        if random.random() < 0.2:
+            device["taints"] = [{"key": "k", "effect": "NoSchedule"}]
+        if random.random() < 0.05:
+            del device["attributes"]["m"]
+    given = {
+        "slices": [{"node": "n1", "devices": devices}],
+        "used": [f"gpu.example.com/pool/{d['name']}" for d in devices if random.random() < 0.2],
+    }
+    return given, [build.claim(_claim(random, i)) for i in range(random.randint(1, 3))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_what_is_left_out_changes_neither_the_answer_nor_the_error(random: Random) -> None:
+    given, claims = _hard_problem(random)
+    got = _outcome(given, claims, explain=False)
+    with patch("virt_dra.allocator.Search", Plain):
+        assert _outcome(given, claims, explain=False) == got
+
+
+def _outcome(given: Json, claims: list[ResourceClaim], *, explain: bool = True) -> object:
     try:
-        found = allocate(build.snapshot(given, Toy), claims, NODE)
+        found = allocate(build.snapshot(given, Toy), claims, NODE, explain=explain)
     except AllocationError as error:
         return type(error), str(error)
     return found.results if isinstance(found, Allocated) else found.explanation
@@ -179,20 +218,23 @@ def test_what_was_allocated_fits_no_second_time_and_can_be_released(random: Rand
         return
     after = snapshot.with_allocation(*found.results)
     for result in (result for each in found.results for result in each.devices.results):
-        assert after.is_allocated(build_id(result)) or result.admin_access
+        assert after.is_allocated(DeviceId(result.driver, result.pool, result.device)) or result.admin_access
     assert after.without_allocation(*found.results).used == snapshot.used
-
-
-def build_id(result: Any) -> Any:
-    from virt_dra.allocator.model import DeviceId
-
-    return DeviceId(result.driver, result.pool, result.device)
 
 
 EXPLOSIVE = {
     "one device too few": ([{"count": 16}], 15),
     "two requests one too many in total": ([{"name": "r0", "count": 1}] + [{"name": f"r{i}"} for i in range(1, 14)], 13),
     "a last request that no device suits": ([{"name": f"r{i}"} for i in range(12)] + [{"name": "last", "when": ["false"]}], 16),
+    "too few devices for all requests, one of them All": (
+        [{"name": f"r{i}", "count": 2} for i in range(8)] + [{"name": "all", "all": True, "when": ["false"]}],
+        24,
+    ),
+    "alternatives in many requests, then one that no device suits": (
+        [{"name": f"r{i}", "first": [{"count": 2}, {"count": 1}]} for i in range(8)] + [{"name": "last", "when": ["false"]}],
+        24,
+    ),
+    "all devices alike, one too few": ([{"name": f"r{i}", "count": 3} for i in range(10)], 29),
     "alternatives in many requests": ([{"name": f"r{i}", "first": [{"count": 2}, {"count": 1}]} for i in range(9)], 8),
 }
 

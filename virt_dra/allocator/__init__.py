@@ -10,14 +10,16 @@ Rules: docs/spec/allocation.md (A-*, AC-*). What is not built yet is a named err
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from virt_dra.allocator.errors import AllocationError, FatalError, NodeError, StepLimitExceeded, UnsupportedFeature
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
+from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.gates import DEFAULT, Features
-from virt_dra.allocator.model import ClaimPlan
+from virt_dra.allocator.model import ClaimPlan, Device, Request
 from virt_dra.allocator.observer import Observer, Silent
 from virt_dra.allocator.pools import INVALID, Reachable
 from virt_dra.allocator.requests import plan_claims
@@ -32,6 +34,7 @@ __all__ = [
     "DEFAULT_STEP_LIMIT",
     "Allocated",
     "AllocationError",
+    "Allocator",
     "Explanation",
     "FatalError",
     "Features",
@@ -76,52 +79,81 @@ def allocate(
     Uses the node's name, labels and declared features. Raises :class:`FatalError` (also UnsupportedFeature, StepLimitExceeded) when
     no node can be decided and :class:`NodeError` when this one can't. ``explain=False`` saves the second, watched run after a failure.
     """
-    attempt = _Attempt(snapshot, claims, node, features, step_limit)
-    search, plans, solved = attempt.run(Silent())
-    if solved:
-        results = tuple(
-            assemble(plan, search.chosen[i], {request: alt for (claim, request), alt in search.selected.items() if claim == i}, node.name)
-            for i, plan in enumerate(plans)
-        )
-        return Allocated(results, search.steps)
-    if search.refused_constraint is not None:  # AC-8
-        request, device = search.refused_constraint
-        raise NodeError(
-            f"claim {request.claim.key}, request {request.name}: cannot add device {device.id} because a claim constraint would not be "
-            "satisfied"
-        )
-    if any(problem.reason == INVALID for problem in attempt.reachable.problems):
-        raise NodeError("invalid resource pools were encountered")  # E11
-    return Unsatisfiable(node.name, attempt.explanation() if explain else None, search.steps)
+    return Allocator(snapshot, claims, features, step_limit=step_limit).allocate(node, explain=explain)
 
 
 def explain(
     snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features = DEFAULT, *, step_limit: int = DEFAULT_STEP_LIMIT
 ) -> Explanation:
     """The refusals on one node, also where `allocate` raises :class:`NodeError` during the search. Raises FatalError as allocate does."""
-    return _Attempt(snapshot, claims, node, features, step_limit).explanation()
+    return Allocator(snapshot, claims, features, step_limit=step_limit).explain(node)
 
 
-class _Attempt:
-    """One node and its claims, prepared as often as it is run: checks remember, so each run gets its own."""
+class Allocator:
+    """The claims of one pod, tried on node after node (A-1.1): what doesn't depend on the node is prepared once.
 
-    def __init__(self, snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, step_limit: int) -> None:
+    Its methods answer and raise as the functions of the same names do.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, claims: Sequence[ResourceClaim], features: Features = DEFAULT, *, step_limit: int = DEFAULT_STEP_LIMIT
+    ) -> None:
         self._snapshot = snapshot
         self._claims = claims
-        self._node = node
         self._features = features
         self._step_limit = step_limit
         self._pools = snapshot.inventory.pools(features)
-        self.reachable: Reachable = self._pools.reachable(node)
+        self._selectors = SelectorFilter(snapshot.inventory.selectors)
+        self._plans: tuple[ClaimPlan, ...] | None = None
+        """For every node; None until known, and where All requests make them differ."""
 
-    def run(self, observer: Observer) -> tuple[Search, tuple[ClaimPlan, ...], bool]:
-        table = FeatureTable(self._snapshot, self._pools, self._node, self._features)
-        plans = plan_claims(self._claims, self._snapshot.inventory.classes, self.reachable, self._features, table.selectable)
-        checks = tuple(table.checks(plan.claim) for plan in plans)
-        search = Search(plans, self.reachable.devices, table.availability, table.filters, checks, observer, self._step_limit)
-        return search, plans, search.run()
+    def allocate(self, node: Node, *, explain: bool = True) -> Allocated | Unsatisfiable:
+        reachable = self._pools.reachable(node)
+        if self._plans is not None and self._surely_not(self._plans, reachable):
+            return self._unsatisfiable(node, reachable, 0, explain=explain)
+        search, plans, solved = self._run(node, reachable, partial(self._selectors.candidates, reachable=reachable), Silent())
+        if solved:
+            selected: list[dict[int, int]] = [{} for _ in plans]
+            for (claim, entry), alternative in search.selected.items():
+                selected[claim][entry] = alternative
+            results = (assemble(plan, search.chosen[i], selected[i], node.name) for i, plan in enumerate(plans))
+            return Allocated(tuple(results), search.steps)
+        if search.refused_constraint is not None:  # AC-8
+            request, device = search.refused_constraint
+            raise NodeError(
+                f"claim {request.claim.key}, request {request.name}: cannot add device {device.id} because a claim constraint would not "
+                "be satisfied"
+            )
+        return self._unsatisfiable(node, reachable, search.steps, explain=explain)
 
-    def explanation(self) -> Explanation:
+    def explain(self, node: Node) -> Explanation:
+        reachable = self._pools.reachable(node)
         collector = Collector()
-        self.run(collector)
-        return collector.explanation(self._node.name, self.reachable.problems, len(self.reachable.devices))
+        self._run(node, reachable, lambda request: reachable.devices, collector)  # all devices: their refusals are wanted
+        return collector.explanation(node.name, reachable.problems, len(reachable.devices))
+
+    def _unsatisfiable(self, node: Node, reachable: Reachable, steps: int, *, explain: bool) -> Unsatisfiable:
+        if any(problem.reason == INVALID for problem in reachable.problems):
+            raise NodeError("invalid resource pools were encountered")  # E11
+        return Unsatisfiable(node.name, self.explain(node) if explain else None, steps)
+
+    def _surely_not(self, plans: tuple[ClaimPlan, ...], reachable: Reachable) -> bool:
+        """Whether the very first request has no device to look at on the node, so that nothing at all would be met there."""
+        first = plans[0].requests[0] if plans and plans[0].requests else None
+        return first is not None and all(
+            slots.count > 0 and not self._selectors.candidates(slots.request, reachable) for slots in first.alternatives
+        )
+
+    def _run(
+        self, node: Node, reachable: Reachable, candidates: Callable[[Request], Sequence[Device]], observer: Observer
+    ) -> tuple[Search, tuple[ClaimPlan, ...], bool]:
+        """Checks remember, so each run gets its own."""
+        table = FeatureTable(self._snapshot, self._pools, node, self._features, self._selectors)
+        plans = self._plans
+        if plans is None:
+            plans = plan_claims(self._claims, self._snapshot.inventory.classes, reachable, self._features, table.selectable)
+            if all(slots.fixed is None for plan in plans for request in plan.requests for slots in request.alternatives):
+                self._plans = plans
+        checks = tuple(table.checks(plan.claim) for plan in plans)
+        search = Search(plans, candidates, table.availability, table.filters, checks, observer, self._step_limit)
+        return search, plans, search.run()

@@ -60,9 +60,9 @@ class ReachablePool:
     problem: PoolProblem | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reachable:
-    """Everything one node can reach, in search order (A-5.6, A-5.7)."""
+    """Everything one node can reach, in search order (A-5.6, A-5.7). One object per node, as long as its labels stay: identity compares."""
 
     pools: tuple[ReachablePool, ...]
     devices: tuple[Device, ...]

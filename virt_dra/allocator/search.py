@@ -15,10 +15,9 @@ Four things are left out that can't change the answer, nor which error is met:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.errors import FatalError, StepLimitExceeded
@@ -92,16 +91,18 @@ class Search:
     def __init__(
         self,
         claims: Sequence[ClaimPlan],
-        devices: Sequence[Device],
+        candidates: Callable[[Request], Sequence[Device]],
         availability: Availability,
         filters: Sequence[Filter],
         checks: Sequence[Sequence[Check]],
         observer: Observer,
         step_limit: int = DEFAULT_STEP_LIMIT,
     ) -> None:
-        """``filters`` answer the same whatever is chosen, and aren't asked about devices that are given (mode All). ``checks`` has one
+        """``candidates``: devices for a request in the order of A-5.6, at least all that pass the filters or are an error to them.
+
+        ``filters`` answer the same whatever is chosen, and aren't asked about devices that are given (mode All). ``checks`` has one
         sequence per claim, each with ``availability`` in it."""
-        self.devices = devices
+        self.candidates = candidates
         self.observer = observer
         self.chosen: list[list[Choice]] = [[] for _ in claims]
         self.selected: dict[tuple[int, int], int] = {}
@@ -117,6 +118,7 @@ class Search:
         self._failures: dict[_State, Outcome] = {}
         self._hopeless = False
         self._upcoming: dict[tuple[int, int], Upcoming] = {}
+        self._positions_of: dict[Request, dict[Device, int]] = {}
         self._kinds: dict[Request, dict[Device, Kind]] = {}
         self._errors: dict[tuple[int, int] | None, bool] = {}
         self._reports = self._may_report()
@@ -201,10 +203,11 @@ class Search:
             return self._upcoming_from(at.claim, at.request)
         rest = self._upcoming_from(at.claim, at.request + 1)
         request = self._claims[at.claim].requests[at.request].alternatives[at.alternative].request
+        positions = self._positions(request)
 
         def kind(device: Device) -> Kind:
             """To the open slots of the current request only devices from ``start`` on count."""
-            now = self.kind(request, device) if self._positions[device] >= at.start else None
+            now = self.kind(request, device) if positions.get(device, -1) >= at.start else None
             later = rest.kind(device)
             return None if now is None and later is None else (now, later)
 
@@ -248,9 +251,11 @@ class Search:
             return device if before is None else (device in before, kinds)
         return None if any(kind is None for kind in kinds) else kinds
 
-    @cached_property
-    def _positions(self) -> dict[Device, int]:
-        return {device: position for position, device in enumerate(self.devices)}
+    def _positions(self, request: Request) -> dict[Device, int]:
+        known = self._positions_of.get(request)
+        if known is None:
+            known = self._positions_of[request] = {device: i for i, device in enumerate(self.candidates(request))}
+        return known
 
     def _may_report(self) -> dict[Request, frozenset[Device] | None]:
         """The All requests that a constraint may refuse, which is reported (AC-8), each with its devices up to the one refused: if one
@@ -307,7 +312,7 @@ class Search:
     def _is_short(self, at: Enter) -> bool:
         """Whether the request has too few devices in every alternative, even if nothing else were chosen."""
         for slots in self._claims[at.claim].requests[at.request].alternatives:
-            devices = self.devices if slots.fixed is None else slots.fixed
+            devices = self.candidates(slots.request) if slots.fixed is None else slots.fixed
             found = sum(self.kind(slots.request, device) is not None for device in devices)
             if found >= slots.count and (slots.fixed is None or slots.fixed):
                 return False
@@ -327,7 +332,9 @@ class Search:
             return False
         known = self._errors.get(last)
         if known is None:
-            pairs = ((each.request, device) for each in slots for device in (self.devices if each.fixed is None else each.fixed))
+            pairs = (
+                (each.request, device) for each in slots for device in (self.candidates(each.request) if each.fixed is None else each.fixed)
+            )
             known = self._errors[last] = any(self.kind(request, device) == (_BROKEN, device) for request, device in pairs)
         return not known
 
@@ -473,19 +480,20 @@ class _Fixed:
 class _Scan:
     """One slot of an ExactCount request: devices in order, each slot starting behind the one before it (combinations, A-7.1)."""
 
-    __slots__ = ("_at", "_cursor", "_needed", "_placed", "_request", "_search")
+    __slots__ = ("_at", "_cursor", "_devices", "_needed", "_placed", "_request", "_search")
 
     def __init__(self, search: Search, at: Enter, slots: Slots) -> None:
         self._search = search
         self._at = at
         self._request = slots.request
+        self._devices = search.candidates(slots.request)
         self._needed = slots.count - at.slot
         self._cursor = at.start
         self._placed: Device | None = None
 
     def advance(self) -> Step:
         search, request = self._search, self._request
-        devices = search.devices
+        devices = self._devices
         for index in range(self._cursor, len(devices)):
             device = devices[index]
             if search.admits(request, device) and search.place(request, device) is None:
@@ -515,10 +523,10 @@ class _Scan:
         search, needed = self._search, self._needed
         if needed == 1:
             return True
-        for index in range(self._cursor, len(search.devices)):
+        for device in self._devices[self._cursor :]:
             search.spend(1)
             try:
-                needed -= search.suits(self._request, search.devices[index])
+                needed -= search.suits(self._request, device)
             except FatalError:
                 return True
             if needed == 0:

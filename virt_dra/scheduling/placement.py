@@ -12,13 +12,12 @@ from virt_dra.allocator import (
     DEFAULT,
     DEFAULT_STEP_LIMIT,
     Allocated,
+    Allocator,
     Explanation,
     FatalError,
     Features,
     NodeError,
     Snapshot,
-    allocate,
-    explain,
 )
 from virt_dra.allocator.explain import histogram
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
@@ -147,9 +146,7 @@ class _NodeByNode:
         self._pod = pod
         self._claims = claims
         self._pending = tuple(claim for claim in claims if claim.status.allocation is None)
-        self._snapshot = snapshot
-        self._features = features
-        self._step_limit = step_limit
+        self._allocator = Allocator(snapshot, self._pending, features, step_limit=step_limit)
         self._fit = PodFit(pod)
         self._elsewhere: dict[str, ResourceClaim] = {}
         """Allocated claims that kept the pod off some node."""
@@ -203,7 +200,7 @@ class _NodeByNode:
         results: tuple[AllocationResult, ...] = ()
         if self._pending:
             try:
-                found = allocate(self._snapshot, self._pending, node, self._features, step_limit=self._step_limit, explain=False)
+                found = self._allocator.allocate(node, explain=False)
             except NodeError as error:
                 return NodeOutcome(node.name, NODE_ERROR, str(error))
             if not isinstance(found, Allocated):
@@ -218,7 +215,7 @@ class _NodeByNode:
         if outcome.reason not in (DEVICES, NODE_ERROR):
             return outcome
         try:
-            why = explain(self._snapshot, self._pending, node, self._features, step_limit=self._step_limit)
+            why = self._allocator.explain(node)
         except NodeError:
             return outcome  # the error is about the request itself (A-9.1), its text says all there is
         return replace(outcome, explanation=why, summary=why.summary if outcome.reason == DEVICES else outcome.summary)

@@ -29,8 +29,7 @@ if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports thi
 class FeatureTable:
     """The features of one attempt on one node, in the order in which they are asked."""
 
-    def __init__(self, snapshot: Snapshot, pools: Pools, node: Node, features: Features) -> None:
-        selectors = SelectorFilter(snapshot.inventory.selectors)
+    def __init__(self, snapshot: Snapshot, pools: Pools, node: Node, features: Features, selectors: SelectorFilter) -> None:
         self._features = features
         self.availability = InUse(snapshot, features, selectors.matches)
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""

@@ -6,12 +6,13 @@ for every pod and node, as long as the inventory lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.pools import Reachable
 
 MISMATCH = "SelectorMismatch"
 """A selector of the class or of the request is false for the device."""
@@ -51,22 +52,31 @@ Outcome = Refused | None
 """None: every selector is true."""
 
 
+@dataclass(slots=True)
+class Outcomes:
+    """What is known so far of one list of class selectors and one of request selectors."""
+
+    of: dict[Device, Outcome] = field(default_factory=dict)
+    candidates: dict[Reachable, tuple[Device, ...]] = field(default_factory=dict)
+    """Per node, the devices to which no selector says no."""
+
+
 class SelectorOutcomes:
     """Compiled selectors and their outcomes. Holds no errors of compilation back: they are outcomes too (A-8.2)."""
 
     def __init__(self, compile_selector: CompileSelector) -> None:
         self._compile = compile_selector
         self._compiled: dict[str, Selector | SelectorError] = {}
-        self._outcomes: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[Device, Outcome]] = {}
+        self._outcomes: dict[tuple[tuple[str, ...], tuple[str, ...]], Outcomes] = {}
 
-    def of(self, of_class: tuple[str, ...], of_request: tuple[str, ...]) -> dict[Device, Outcome]:
-        """What is known so far for these selectors; :meth:`evaluate` adds to it."""
+    def of(self, of_class: tuple[str, ...], of_request: tuple[str, ...]) -> Outcomes:
+        """What is known so far for these selectors; its readers add to it with :meth:`evaluate`."""
         key = (of_class, of_request)
         known = self._outcomes.get(key)
         if known is None:
             if len(self._outcomes) >= _REMEMBERED_PAIRS:
                 del self._outcomes[next(iter(self._outcomes))]
-            known = self._outcomes[key] = {}
+            known = self._outcomes[key] = Outcomes()
         return known
 
     def evaluate(self, of_class: tuple[str, ...], of_request: tuple[str, ...], device: Device) -> Outcome:
@@ -95,12 +105,12 @@ class SelectorOutcomes:
 
 
 class SelectorFilter:
-    """The selectors of the requests of one attempt."""
+    """The selectors of the requests of one pod."""
 
     def __init__(self, outcomes: SelectorOutcomes) -> None:
         self._outcomes = outcomes
         self._texts: dict[Request, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        self._known: dict[Request, dict[Device, Outcome]] = {}
+        self._known: dict[Request, Outcomes] = {}
 
     def admits(self, request: Request, device: Device) -> bool:
         """Raises :class:`FatalError` if a selector can't be compiled or evaluated."""
@@ -118,6 +128,18 @@ class SelectorFilter:
             return True
         return False if outcome.error is None else None
 
+    def candidates(self, request: Request, reachable: Reachable) -> Sequence[Device]:
+        """The devices that the selectors don't refuse: they are true, or an error that must surface when it is their turn."""
+        try:
+            known = self._outcomes_of(request)
+        except FatalError:  # raised again by the first device that is looked at
+            return reachable.devices
+        found = known.candidates.get(reachable)
+        if found is None:
+            found = tuple(device for device in reachable.devices if self.matches(request, device) is not False)
+            known.candidates[reachable] = found
+        return found
+
     def explain(self, request: Request, device: Device) -> Rejection:
         outcome = self._outcome(request, device)
         if outcome is None:
@@ -125,12 +147,16 @@ class SelectorFilter:
         owner = f"class {request.device_class.name}" if outcome.of_class else f"request {request.full_name}"
         return Rejection(MISMATCH, "selector does not match", device.id, f"{owner}, selector #{outcome.index}: {outcome.expression}")
 
-    def _outcome(self, request: Request, device: Device) -> Outcome:
+    def _outcomes_of(self, request: Request) -> Outcomes:
         known = self._known.get(request)
         if known is None:
             texts = (self._class_selectors(request), request.selectors)
             self._texts[request] = texts
             known = self._known[request] = self._outcomes.of(*texts)
+        return known
+
+    def _outcome(self, request: Request, device: Device) -> Outcome:
+        known = self._outcomes_of(request).of
         try:
             return known[device]
         except KeyError:
