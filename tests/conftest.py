@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +12,10 @@ from tests import libvirt_witness
 
 Golden = Callable[[str, str], None]
 
-# Where a run decides whether a change lands, property tests try the same inputs every time; elsewhere they explore.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI") == "true":
-    settings.load_profile("ci")
+# Property tests try the same inputs every time and take their time, so that a failure is about the change and not about luck or load.
+# To explore: --hypothesis-profile=default
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.load_profile("steady")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
