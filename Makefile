@@ -24,7 +24,8 @@ lint:
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup-tests  ## Measure speed and memory against peers; prints tables
+bench:  ## Measure speed and memory against peers; prints tables
+	@tools/venv.sh dev,bench
 	$(BIN)/python -m bench
 
 clean:

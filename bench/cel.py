@@ -71,7 +71,7 @@ def _microseconds(work: Callable[[], object], times: int) -> float:
 def _peer() -> Callable[[str], Callable[[DeviceInput], object]] | None:
     """cel-cpp behind Python, which knows the language but not Kubernetes' types."""
     try:
-        from cel_expr_python import cel  # type: ignore[import-untyped, unused-ignore]  # it has no types, and may be absent
+        from cel_expr_python import cel
     except ImportError:
         return None
     environment = cel.NewEnv(variables={"device": cel.Type.DYN})
