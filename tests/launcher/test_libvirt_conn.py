@@ -17,7 +17,7 @@ class LibvirtError(Exception):
 
 @pytest.fixture
 def libvirt(mocker: MockerFixture) -> MockType:
-    binding = mocker.MagicMock(libvirtError=LibvirtError)
+    binding: MockType = mocker.MagicMock(libvirtError=LibvirtError)
     mocker.patch.dict(sys.modules, {"libvirt": binding})
     return binding
 
