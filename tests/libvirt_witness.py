@@ -21,8 +21,9 @@ TEST_DRIVER = "test:///default"
 QEMU = "qemu:///system"
 URIS = (TEST_DRIVER, QEMU)
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
-TOOLS = ("virsh", "virt-xml-validate", "libvirtd")
-INSTALL = "apt-get install libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86"
+TOOLS = ("virsh", "virt-xml-validate", "xmllint", "libvirtd")
+PACKAGES = "libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-clients libvirt-dev libxml2-utils qemu-system-x86"
+INSTALL = f"apt-get install {PACKAGES}"
 _START_SECONDS = 20.0
 _ANSWER_SECONDS = 180.0
 """Where QEMU may not use /dev/kvm, libvirt asks it for its capabilities again and again, about 50 s a time."""

@@ -3,10 +3,10 @@
 # otherwise it says in one line what will be skipped and how to get it. Installed once, it does nothing.
 set -eu
 cd "$(dirname "$0")/.."
-packages="libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-clients libvirt-dev pkg-config gcc qemu-system-x86"
+packages="libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-clients libvirt-dev pkg-config gcc libxml2-utils qemu-system-x86"
 
 tools_present() {
-  command -v virsh >/dev/null && command -v virt-xml-validate >/dev/null && command -v libvirtd >/dev/null &&
+  command -v virsh >/dev/null && command -v virt-xml-validate >/dev/null && command -v xmllint >/dev/null && command -v libvirtd >/dev/null &&
     command -v qemu-system-x86_64 >/dev/null && pkg-config --exists libvirt 2>/dev/null
 }
 
