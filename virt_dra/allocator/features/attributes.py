@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virt_dra.allocator.model import Device, Request
+from virt_dra.allocator.model import Device, Kind, Request, Upcoming
 from virt_dra.api.resource_v1 import DeviceAttribute
 
 
@@ -61,6 +61,30 @@ def applies(requests: tuple[str, ...], request: Request) -> bool:
     if request.parent is None:
         return request.name in requests
     return request.parent in requests or request.full_name in requests
+
+
+@dataclass(frozen=True, slots=True)
+class Constrained:
+    """The attribute and the requests that a constraint speaks of. ``requests`` empty: all of the claim."""
+
+    name: str
+    requests: tuple[str, ...]
+    lists: bool
+
+    def covers(self, request: Request) -> bool:
+        return applies(self.requests, request)
+
+    def matters(self, upcoming: Upcoming) -> bool:
+        """Whether a request still to come is covered."""
+        return any(self.covers(request) for request in upcoming.requests)
+
+    def values(self, device: Device) -> Values | None:
+        attribute = find(device, self.name)
+        return None if attribute is None else values_of(attribute, lists=self.lists)
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        """Devices with equal values are alike to the constraint, and all devices of a request that it doesn't cover."""
+        return self.values(device) if self.covers(request) else NOT_CONSTRAINED
 
 
 NOT_CONSTRAINED = True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from virt_dra.allocator.features.attributes import MISSING, NOT_CONSTRAINED, Values, applies, find, values_of
+from virt_dra.allocator.features.attributes import MISSING, Constrained, Values
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
 
@@ -17,21 +17,19 @@ DIFFERS = "AttributeDiffers"
 
 class MatchAttribute:
     def __init__(self, name: str, requests: tuple[str, ...], features: Features) -> None:
-        self._name = name
-        self._requests = requests
-        self._lists = features.list_type_attributes
+        self._attribute = Constrained(name, requests, features.list_type_attributes)
         self._common: list[Values] = []
 
     def constrains(self, request: Request) -> bool:
-        return applies(self._requests, request)
+        return self._attribute.covers(request)
 
     def kind(self, request: Request, device: Device) -> Kind:
-        return self._values(device) if applies(self._requests, request) else NOT_CONSTRAINED
+        return self._attribute.kind(request, device)
 
     def add(self, request: Request, device: Device) -> bool:
-        if not applies(self._requests, request):
+        if not self._attribute.covers(request):
             return True
-        values = self._values(device)
+        values = self._attribute.values(device)
         if values is None:
             return False
         if self._common:
@@ -44,22 +42,26 @@ class MatchAttribute:
         return True
 
     def remove(self, request: Request, device: Device) -> None:
-        if applies(self._requests, request):
+        if self._attribute.covers(request):
             self._common.pop()
 
     def state(self, upcoming: Upcoming) -> Hashable:
-        matters = self._common and any(applies(self._requests, request) for request in upcoming.requests)
+        matters = self._common and self._attribute.matters(upcoming)
         return self._common[-1] if matters else None
 
-    def _values(self, device: Device) -> Values | None:
-        attribute = find(device, self._name)
-        return None if attribute is None else values_of(attribute, lists=self._lists)
-
     def explain(self, request: Request, device: Device) -> Rejection:
-        values = self._values(device)
+        values = self._attribute.values(device)
         if values is None:
-            return Rejection(MISSING, f"attribute {self._name} missing", device.id, f"matchAttribute {self._name}: no comparable value")
+            return Rejection(
+                MISSING,
+                f"attribute {self._attribute.name} missing",
+                device.id,
+                f"matchAttribute {self._attribute.name}: no comparable value",
+            )
         wanted = self._common[-1]
         return Rejection(
-            DIFFERS, f"attribute {self._name} differs", device.id, f"matchAttribute {self._name}: is {values}, must be {wanted}"
+            DIFFERS,
+            f"attribute {self._attribute.name} differs",
+            device.id,
+            f"matchAttribute {self._attribute.name}: is {values}, must be {wanted}",
         )
