@@ -576,3 +576,59 @@ def test_ambiguous_strings_are_quoted(value: object, text: str) -> None:
 def test_shared_values_are_written_twice() -> None:
     shared = {"x": "1"}
     assert write_yaml({"a": shared, "b": shared}) == "a:\n  x: '1'\nb:\n  x: '1'\n"
+
+
+ODD_ENTRIES = (
+    "- a: 1\n  b: x",
+    "- yes",
+    "- text: |\n    - no entry\n    é: 1",
+    "- text: >-\n    folded\n    text",
+    '- "begins\n- here"',
+    "- 'one\n  two'",
+    "-\n  a: 1",
+    "- - 1\n  - 2",
+    "- {a: [1, 2], y: n}",
+    "- [a,\n- b]",
+    "# remark\n- é",
+    "- a: 1\n# remark\n  b: 2",
+    "- plain\n  text",
+    "- a: 1\n  a: 2",
+    "- a: 0x10 # remark",
+    "- ? k\n  : v",
+    "-",
+    "- |\n",
+    "- !!str 1",
+    "- a:\n  - 1\n  - 2",
+    "- items:\n  - 1",
+    "-\tx",
+)
+TAILS = ("", "kind: List\n", "metadata: {}\nkind: List\n", "items: []\n", "# end\n", "- x\n", "  odd: 1\n", "text: |\n  - no entry\n")
+HEADS = ("", "apiVersion: v1\n", "# remark\n\n", "---\n", "text: |\n  items:\n  - x\n", "a: 'x\nitems:\n- y'\n")
+
+
+@given(
+    st.lists(st.sampled_from(ODD_ENTRIES), min_size=2, max_size=6), st.sampled_from(HEADS), st.sampled_from(TAILS), st.sampled_from((0, 2))
+)
+@settings(max_examples=1500)
+def test_entry_by_entry_means_the_same_as_in_one_go(entries: list[str], head: str, tail: str, indent: int) -> None:
+    """Whatever may be taken apart gives the exact reader's value and places; whatever it refuses is never taken apart."""
+    inner = "".join(" " * indent + line + "\n" for entry in entries for line in entry.split("\n"))
+    text = f"{head}items:\n{inner}{tail}"
+    try:
+        exact = list(yaml_text.parse(text, "in"))
+    except DocumentError:
+        exact = []
+    apart = yaml_fast.read_by_items(text, "in", 1, 1, {})
+    if apart is not None:
+        assert [(p.value, p.line, p.document, p.item_lines) for p in exact] == [(apart.value, apart.line, apart.document, apart.item_lines)]
+
+
+def test_one_odd_entry_of_a_large_list_is_read_exactly_and_the_others_fast() -> None:
+    many = slices(12)
+    odd = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}, "data": {"text": "one\n- two\n", "é": "y"}}
+    text = write_yaml({"apiVersion": "v1", "kind": "List", "items": [*many[:5], odd, *many[5:]], "metadata": {}})
+    (exact,) = yaml_text.parse(text, "in")
+    apart = yaml_fast.read_by_items(text, "in", 1, 1, {})
+    assert apart is not None
+    assert (apart.value, apart.line, apart.item_lines) == (exact.value, exact.line, exact.item_lines)
+    assert [read.object.name for read in read_objects(text.encode(), "in").objects][5] == "odd"

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 
 import yaml_rs
 
 from virt_dra.api import yaml_text
-from virt_dra.api.document_error import Parsed
+from virt_dra.api.document_error import DocumentError, Parsed
 
 MIN_LENGTH = 64 * 1024
 """Shorter texts are read exactly at once: nothing to gain."""
@@ -67,7 +68,7 @@ def _parse_large(text: str, name: str) -> Iterator[Parsed]:
     verdicts: dict[str, bool] = {}
     line = number = 1
     for chunk in chunks(text):
-        fast = read_unambiguous(chunk, line, number, verdicts)
+        fast = read_unambiguous(chunk, line, number, verdicts) or read_by_items(chunk, name, line, number, verdicts)
         if fast is None:
             for parsed in yaml_text.parse(chunk, name, line, number):
                 yield parsed
@@ -85,12 +86,8 @@ def chunks(text: str) -> list[str]:
 
 def read_unambiguous(chunk: str, line: int, number: int, verdicts: dict[str, bool]) -> Parsed | None:
     """The document, or None if it must be read exactly. ``verdicts`` remembers lines: they repeat a lot."""
-    for written in set(chunk.split("\n")):
-        verdict = verdicts.get(written)
-        if verdict is None:
-            verdict = verdicts[written] = is_unambiguous(written)
-        if not verdict:
-            return None
+    if not all(_remembered(written, verdicts) for written in set(chunk.split("\n"))):
+        return None
     anchors = "&" in chunk
     if anchors and _may_contain_itself(chunk):
         return None
@@ -100,6 +97,62 @@ def read_unambiguous(chunk: str, line: int, number: int, verdicts: dict[str, boo
     except yaml_rs.YAMLDecodeError:
         return None
     return Parsed(value, line + _blank_lines(chunk), number, len(chunk), anchors, _item_lines(chunk, line))
+
+
+def read_by_items(chunk: str, name: str, line: int, number: int, verdicts: dict[str, bool]) -> Parsed | None:
+    """A document whose top-level list ``items`` makes it large, entry by entry, so that one odd entry doesn't make all of them slow.
+
+    None where entries can't be told apart safely: with anchors, or when a part can't be read alone (a quoted text over entries, say).
+    """
+    starts = _item_lines(chunk, line)
+    if len(starts) < 2 or "&" in chunk or "*" in chunk:
+        return None
+    lines = chunk.split("\n")
+    bounds = [start - line for start in starts]
+    indent = len(lines[bounds[0]]) - len(lines[bounds[0]].lstrip(" "))
+    further = re.compile(rf" {{{indent + 1}}}| {{{indent}}}-(?: |$)| *(?:#|$)")
+    end = next((at for at in range(bounds[0], len(lines)) if not further.match(lines[at])), len(lines))
+    if end < bounds[-1]:
+        return None
+    bounds.append(end)
+    values: list[object] = []
+    try:
+        around = "\n".join([*lines[: bounds[0] - 1], "items: []", *lines[end:]])
+        (frame,) = yaml_text.parse(around, name, line, number)
+        for clear, first, last in _runs(lines, bounds, verdicts):
+            text = "\n".join(lines[first:last]) + "\n"
+            read = read_unambiguous(text, line + first, number, verdicts) if clear else None
+            parsed = read or next(yaml_text.parse(text, name, line + first, number))
+            if not isinstance(parsed.value, list):
+                return None
+            values += parsed.value
+    except DocumentError:
+        return None  # read as a whole, it is refused with its place
+    if not isinstance(frame.value, dict) or frame.value.get("items") != [] or len(values) != len(starts):
+        return None
+    frame.value["items"] = values
+    return Parsed(frame.value, frame.line, number, len(chunk), False, starts)
+
+
+def _runs(lines: list[str], bounds: list[int], verdicts: dict[str, bool]) -> Iterator[tuple[bool, int, int]]:
+    """Entries as runs of lines: neighbours that read in one way only together, each other one alone."""
+    start = bounds[0]
+    for first, last in pairwise(bounds):
+        if all(_remembered(written, verdicts) for written in lines[first:last]):
+            continue
+        if start < first:
+            yield True, start, first
+        yield False, first, last
+        start = last
+    if start < bounds[-1]:
+        yield True, start, bounds[-1]
+
+
+def _remembered(written: str, verdicts: dict[str, bool]) -> bool:
+    verdict = verdicts.get(written)
+    if verdict is None:
+        verdict = verdicts[written] = is_unambiguous(written)
+    return verdict
 
 
 def _may_contain_itself(chunk: str) -> bool:
