@@ -22,6 +22,10 @@ DEVICES = 100_000
 DEVICES_PER_SLICE = 128
 
 
+ODD = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}, "data": {"text": "é\n- yes\n"}}
+"""An object that only the exact reader may read."""
+
+
 def resource_slices(devices: int) -> list[dict[str, Any]]:
     """ResourceSlices as a GPU driver publishes them: 128 devices each, five attributes and one capacity per device."""
     slices = []
@@ -65,6 +69,7 @@ def main() -> None:
         "JSON lines": "\n".join(map(json.dumps, slices)),
         "YAML, a document per slice": write_documents(slices),
         "YAML, one List": write_yaml(whole),
+        "YAML, one List with an odd entry": write_yaml(whole | {"items": [*slices, ODD]}),
         "YAML with anchors (PyYAML's own dump)": yaml.dump(whole | {"items": [_shared(s) for s in slices]}, Dumper=yaml.CSafeDumper),
     }
     rows = [("input", "MB", "typed objects", "PyYAML CSafeLoader")]
