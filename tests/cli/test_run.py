@@ -143,6 +143,10 @@ def test_gates_and_version_override_the_kubevirt_object() -> None:
     [
         (["--gates", "GPUsWithDRA=perhaps", GPU], "'GPUsWithDRA=perhaps': write GATE=true or GATE=false with a gate of GPUsWithDRA, "),
         (["--gates", "NoSuchGate", GPU], "'NoSuchGate': write GATE=true or GATE=false"),
+        (["--gates", "HostDevices=", GPU], "'HostDevices=': write GATE=true or GATE=false"),
+        (["--node", "A B", GPU], "'A B' can't be the name of a node: a lowercase RFC 1123 subdomain"),
+        (["--namespace", "", GPU], "'' can't be the name of a namespace: a lowercase RFC 1123 label"),
+        (["--out", "", GPU], "no folder named; write . for the current one"),
         (["--kubevirt", "newest", GPU], "'newest' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
         (["/does/not/exist"], "error: /does/not/exist: no such file or folder"),
         ([], "Missing argument 'FILE|DIR...'"),
@@ -152,6 +156,16 @@ def test_bad_usage_is_exit_code_two_with_advice(arguments: list[str], message: s
     result = _run(*arguments)
     assert result.exit_code == 2
     assert message in result.output
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_an_output_folder_that_can_not_be_written_is_exit_code_two_with_advice(tmp_path: Path, output: str) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "out"
+    result = _run(GPU, "--out", str(out), "-o", output)
+    error = f"cannot write below {out}: {out}/objects: Not a directory; name another folder with --out, or make this one writable"
+    assert result.exit_code == 2
+    assert (json.loads(result.stdout)["error"] if output == "json" else result.stderr.strip()) in (error, f"error: {error}")
 
 
 def test_input_without_a_vm_is_refused(tmp_path: Path) -> None:

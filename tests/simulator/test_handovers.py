@@ -35,14 +35,17 @@ def _slice(node: str, *addresses: str) -> dict[str, Any]:
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-gpus"}, "spec": spec}
 
 
+def _gpu(request: str) -> dict[str, Any]:
+    return {"devices": {"gpus": [{"name": "g", "claimName": "c", "requestName": request}]}}
+
+
 def _vmi(name: str = "vm", **spec: Any) -> dict[str, Any]:
     claims = [{"name": "c", "resourceClaimTemplateName": "one"}]
-    domain = {"devices": {"gpus": [{"name": "g", "claimName": "c", "requestName": "gpu"}]}}
     return {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
         "metadata": {"name": name},
-        "spec": {"resourceClaims": claims, "domain": domain, **spec},
+        "spec": {"resourceClaims": claims, "domain": _gpu("gpu"), **spec},
     }
 
 
@@ -124,13 +127,39 @@ def test_an_object_given_twice_is_told_and_the_first_one_used() -> None:
     assert [refused.to_json() for refused in ran.refused] == [
         {"source": "input:2", "message": "DeviceClass gpu is given twice; the first one is used"}
     ]
-    assert ran.outcomes[0].ready
-    assert not ran.ready
+    assert ran.ready  # the VM did not miss it
 
 
 def test_objects_without_a_namespace_get_the_given_one() -> None:
     ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi(), namespace="team")
     assert (ran.outcomes[0].namespace, ran.outcomes[0].ready) == ("team", True)
+
+
+@pytest.mark.parametrize(
+    ("objects", "vmi", "advice"),
+    [
+        ((CLASS, TEMPLATE), {}, "add the ResourceSlices of these nodes to the input"),
+        ((), {"resourceClaims": [{"name": "c", "resourceClaimName": "mine"}]}, "add the ResourceClaim to the input"),
+        ((CLASS, TEMPLATE, _slice("a", "0000:01:00.9")), {}, "take a device of a driver that publishes addresses"),
+        ((CLASS, TEMPLATE, _slice("a", "0000:01:00.0")), {"domain": _gpu("other")}, "correct requestName of the device"),
+        (
+            (CLASS, {**TEMPLATE, "metadata": {"name": "One"}}),
+            {},
+            "first correct what the API server refused, for it is not there now (input:2)",
+        ),
+    ],
+)
+def test_a_failure_says_what_to_do(objects: tuple[dict[str, Any], ...], vmi: dict[str, Any], advice: str) -> None:
+    (outcome,) = _run(*objects, _vmi(**vmi)).outcomes
+    assert outcome.failure is not None
+    assert outcome.failure.advice.startswith(advice)
+
+
+def test_a_node_that_the_input_lacks_says_so() -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+    (outcome,) = _run(CLASS, TEMPLATE, node, _slice("a", "0000:01:00.0"), _vmi(), node="b").outcomes
+    assert outcome.failure is not None
+    assert (outcome.failure.message, outcome.failure.advice) == ('node "b" not found', "choose a node of the input, or add the Node")
 
 
 def test_a_device_of_a_device_plugin_says_what_is_missing_here() -> None:

@@ -14,6 +14,7 @@ from typing import Literal, NoReturn
 import click
 from rich.console import Console
 
+from virt_dra.api import names
 from virt_dra.api.documents import Loaded, Problem
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
 from virt_dra.api.wire import Json
@@ -61,17 +62,37 @@ def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, 
         if not item:
             continue
         gate, equals, word = item.partition("=")
-        enabled = {"": True, "true": True, "false": False}.get(word.lower()) if equals or not word else None
+        enabled = {"true": True, "false": False}.get(word.lower()) if equals else True
         if gate not in KNOWN_GATES or enabled is None:
             raise click.BadParameter(f"{item!r}: write GATE=true or GATE=false with a gate of {', '.join(KNOWN_GATES)}")
         choices[gate] = enabled
     return choices
 
 
+def _parse_node(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and (wrong := names.dns1123_subdomain(value)):
+        raise click.BadParameter(f"{value!r} can't be the name of a node: {'; '.join(wrong)}")
+    return value
+
+
+def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if wrong := names.dns1123_label(value):
+        raise click.BadParameter(f"{value!r} can't be the name of a namespace: {'; '.join(wrong)}")
+    return value
+
+
+def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+    if value == "":
+        raise click.BadParameter("no folder named; write . for the current one")
+    return Path(value) if value is not None else None
+
+
 @click.command(name="run", epilog=EPILOG)
 @click.argument("paths", metavar="FILE|DIR...", nargs=-1, required=True)
-@click.option("--node", metavar="NODE", help="Only this node may be chosen.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write every object and the domain XML below this folder.")
+@click.option("--node", metavar="NODE", callback=_parse_node, help="Only this node may be chosen.")
+@click.option(
+    "--out", type=click.Path(file_okay=False), callback=_parse_out, help="Write every object and the domain XML below this folder."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @click.option(
     "--kubevirt",
@@ -86,7 +107,9 @@ def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, 
     callback=_parse_gates,
     help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
 )
-@click.option("-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Of objects that name none.")
+@click.option(
+    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=_parse_namespace, help="Of objects that name none."
+)
 @click.option("--separate", is_flag=True, help="Make an embedded cluster of each FILE|DIR instead of one of all.")
 def command(
     paths: tuple[str, ...],
@@ -110,7 +133,7 @@ def command(
     ready = True
     for job, loaded in read:
         ran = _run(loaded, settings)
-        written = _write(ran, job.out) if job.out else {}
+        written = _write(ran, job.out, output) if job.out else {}
         ready = ready and ran.ready
         if output == "text":
             _show(job, ran, written)
@@ -168,7 +191,7 @@ def _print_document(document: Json, output: Format) -> None:
         click.echo(write_yaml(document), nl=False)
 
 
-def _write(ran: Ran, out: Path) -> Mapping[str, str]:
+def _write(ran: Ran, out: Path, output: Format) -> Mapping[str, str]:
     """Write objects and domains; the XML path of each VM that has one, by ``namespace/name``.
 
     Names in paths are safe: a VM has a domain only after the cluster took its name as a DNS subdomain.
@@ -186,8 +209,8 @@ def _write(ran: Ran, out: Path) -> Mapping[str, str]:
             path.write_text(outcome.domain, encoding="utf-8")
             paths[f"{outcome.namespace}/{outcome.name}"] = str(path)
     except OSError as error:
-        click.echo(f"error: cannot write below {out}: {error}", err=True)
-        sys.exit(2)
+        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        _refuse([f"cannot write below {out}: {what}; name another folder with --out, or make this one writable"], (), output)
     return paths
 
 

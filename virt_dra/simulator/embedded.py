@@ -7,7 +7,7 @@ exist, virt-handler labels nodes as schedulable, the kubelet starts bound pods.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node
@@ -22,7 +22,7 @@ from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.rules import KindRules
 from virt_dra.simulator.handovers import Clock, Conditions, drive
-from virt_dra.simulator.outcome import Outcome
+from virt_dra.simulator.outcome import Outcome, Step
 
 NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
 """What virt-handler and the kubelet put on every node; a node that says otherwise keeps its word."""
@@ -64,7 +64,8 @@ class Ran:
 
     @property
     def ready(self) -> bool:
-        return not self.refused and all(outcome.ready for outcome in self.outcomes)
+        """Whether every VM is. A refused object that no VM missed is told, but is no VM that failed."""
+        return all(outcome.ready for outcome in self.outcomes)
 
 
 async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]], settings: Settings, clock: Clock) -> Ran:
@@ -84,7 +85,17 @@ async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]],
         only_node=settings.node,
     )
     outcomes = await drive(cluster, subjects, conditions, clock)
-    return Ran(version, outcomes, refused, cluster.snapshot())
+    return Ran(version, tuple(_minding(outcome, refused) for outcome in outcomes), refused, cluster.snapshot())
+
+
+def _minding(outcome: Outcome, refused: tuple[Refused, ...]) -> Outcome:
+    """The outcome, whose advice begins with the objects that were refused where their absence may be what the VM failed for."""
+    failure = outcome.failure
+    if failure is None or not refused or failure.step not in (Step.CLAIMS, Step.PLACEMENT, Step.DEVICE_STATUS):
+        return outcome
+    sources = ", ".join(each.source for each in refused[:3]) + (", …" if len(refused) > 3 else "")
+    advice = f"first correct what the API server refused, for it is not there now ({sources}); then, if it still fails: {failure.advice}"
+    return replace(outcome, failure=replace(failure, advice=advice))
 
 
 def labelled(node: Node) -> Node:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from launcher import LauncherError, convert
 from launcher import errors as launcher_errors
-from virt_dra.allocator.explain import lines
+from virt_dra.allocator.explain import NO_DEVICES, lines
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
@@ -21,7 +21,7 @@ from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEV
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.port import ApiError, Cluster
-from virt_dra.controllers import claims, device_resolution, device_status, launcher_pods, scheduler
+from virt_dra.controllers import attribute_keys, claims, device_resolution, device_status, launcher_pods, scheduler
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.published_devices import PublishedDevices
 from virt_dra.controllers.virtual_machines import instance_of, wants_instance
@@ -240,12 +240,18 @@ def _why_not(node: NodeOutcome) -> list[str]:
 def _placement_advice(outcome: Unplaced) -> str:
     if outcome.nodes and not any(node.explanation for node in outcome.nodes):
         return "add or label a node so that the VM's nodeSelector, affinity and tolerations, and its allocated claims, admit it"
+    if outcome.nodes and all(node.explanation and node.explanation.reason == NO_DEVICES for node in outcome.nodes):
+        return "add the ResourceSlices of these nodes to the input (kubectl get resourceslices -o yaml): none of them offers a device"
     if outcome.nodes:
         return "free a device, add a node that has one, or ask for less; the lines above say what refused each device"
     if "CEL" in outcome.message:
         return "correct the selector's expression"
     if "device class" in outcome.message:
         return "create the DeviceClass, or correct deviceClassName in the claim"
+    if "could not find ResourceClaim" in outcome.message:
+        return "add the ResourceClaim to the input, or correct spec.resourceClaims[].resourceClaimName"
+    if outcome.message.startswith('node "'):
+        return "choose a node of the input, or add the Node"
     return "correct what the message names"
 
 
@@ -286,10 +292,27 @@ async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], c
         if unresolved:
             first = unresolved[0]
             details = [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else []
-            advice = "the reasons are K-5 in docs/spec/kubevirt.md"
+            advice = _DEVICE_ADVICE.get(first.reason, _DEVICE_ADVICE_OTHERWISE)
             traveller.fail(
                 Step.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice, details if len(details) > 1 else ()
             )
+
+
+_SLICES_ADVICE = "add the pool's missing ResourceSlices to the input (kubectl get resourceslices -o yaml), or look at the driver"
+_DEVICE_ADVICE: Mapping[str, str] = {
+    device_resolution.REQUEST_NOT_IN_CLAIM: "correct requestName of the device, or add the request to the claim or its template",
+    device_resolution.TOO_MANY_DEVICES: "ask for one device a request in the claim or its template, and give each request a device entry",
+    device_resolution.ADMIN_ACCESS: "take adminAccess out of the claim's request",
+    device_resolution.POOL_INCOMPLETE: _SLICES_ADVICE,
+    device_resolution.DEVICE_NOT_PUBLISHED: _SLICES_ADVICE,
+    device_resolution.AMBIGUOUS_DEVICE: "report it to the driver: the names of a pool's devices must differ",
+    attribute_keys.NO_ADDRESS: (
+        "take a device of a driver that publishes addresses (select it in the claim or class), or report it to the driver; "
+        "the keys are K-6 in docs/spec/kubevirt.md"
+    ),
+    attribute_keys.CONFLICTING_ATTRIBUTES: "report it to the driver: attributes for the same address must be equal",
+}
+_DEVICE_ADVICE_OTHERWISE = "correct what the message names; the reasons are K-5 in docs/spec/kubevirt.md"
 
 
 def _devices_of(traveller: _Traveller, resolution: device_resolution.Resolution | None = None) -> tuple[DeviceOutcome, ...]:
