@@ -76,6 +76,8 @@ def test_plan(case: Json) -> None:
         ),
         ("p" * 253, "c" * 63, "p" * 45 + "-" + "c" * 11),
         ("p", "c" * 63, "-" + "c" * 54),
+        ("é" * 28, "a", "é" * 27 + "-"),  # bytes count: 59 of them, 56*57/59 = 54.1, 1*57/59 = 0.9
+        ("é" * 27, "abc", "é" * 26 + "-ab"),  # 59 bytes: 54*57/59 = 52.2, 3*57/59 = 2.9
     ],
 )
 def test_a_long_name_is_shortened_in_proportion_and_without_a_hyphen_at_the_end(pod: str, entry: str, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimTemp
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound
-from virt_dra.controllers.claims import apply, gather, plan, reconcile
+from virt_dra.controllers.claims import ChangeReservations, DeleteClaim, apply, gather, plan, reconcile
 
 REQUESTS: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
 TEMPLATE = ResourceClaimTemplate.from_wire({"metadata": {"name": "single-gpu", "namespace": "lab"}, "spec": {"spec": REQUESTS}})
@@ -284,5 +285,100 @@ def test_a_refused_release_is_told(monkeypatch: pytest.MonkeyPatch, method: str,
         monkeypatch.setattr(it.cluster, method, refuse(Forbidden("no")))
         (event,) = await reconcile(it.cluster)
         assert (event.kind, event.reason, event.message) == ("ResourceClaim", reason, message.format(claim=claim.name))
+
+    asyncio.run(life())
+
+
+class Interrupted(MemoryCluster):
+    """Another writer acts once, just before a status write or right after a list."""
+
+    before_status: Callable[[], Awaitable[object]] | None = None
+    after_list: Callable[[type[TypedObject]], Awaitable[object]] | None = None
+
+    async def update_status(self, obj: Any) -> Any:
+        act, self.before_status = self.before_status, None
+        if act is not None:
+            await act()
+        return await super().update_status(obj)
+
+    async def list(self, kind: Any, namespace: str = "", **how: Any) -> Any:
+        found = await super().list(kind, namespace, **how)
+        if self.after_list is not None:
+            await self.after_list(kind)
+        return found
+
+
+def test_a_claim_that_gets_a_new_consumer_while_it_is_released_is_not_deleted() -> None:
+    async def life() -> None:
+        cluster = Interrupted.deterministic()
+        it = Life(cluster)
+        await it.start(pod())
+        await reconcile(cluster)
+        (claim,) = await it.claims()
+        await it.allocate(claim.name, "vm-pod")
+        await it.finish()
+        actions = plan(await gather(cluster)).actions
+        assert [type(action) for action in actions] == [ChangeReservations, DeleteClaim]
+        await cluster.create(pod("other", {"name": "gpu", "resourceClaimName": claim.name}, node="node-a"))
+
+        async def join() -> None:
+            other = {"resource": "pods", "name": "other", "uid": (await it.pod("other")).metadata.uid}
+            current = await cluster.get(ResourceClaim, claim.name, "lab")
+            status = current.status.to_wire()
+            joined = {**status, "reservedFor": [*status["reservedFor"], other]}
+            await cluster.update_status(ResourceClaim.from_wire(current.to_wire() | {"status": joined}))
+
+        cluster.before_status = join
+        assert await apply(cluster, actions) == ()
+        (kept,) = await it.claims()
+        assert kept.metadata.deletion_timestamp is None
+        await reconcile(cluster)
+        (kept,) = await it.claims()
+        assert [consumer.name for consumer in kept.status.reserved_for] == ["other"]
+
+    asyncio.run(life())
+
+
+def test_the_consumers_of_a_claim_younger_than_the_list_of_pods_are_not_dropped() -> None:
+    async def life() -> None:
+        cluster = Interrupted.deterministic()
+        it = Life(cluster)
+        await it.start(pod("early", {"name": "gpu", "resourceClaimTemplateName": "single-gpu"}))
+
+        async def meanwhile(kind: type[TypedObject]) -> None:
+            if kind is ResourceClaim:  # recorded for the pod after the claims were listed
+                await cluster.create(ResourceClaim.from_wire({"metadata": {"name": "late", "namespace": "lab"}, "spec": REQUESTS}))
+                recorded = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "late"}]}}
+                await cluster.patch(Pod, "early", "lab", merge=recorded, subresource="status")
+            if kind is Pod:  # used by a pod created after the pods were listed
+                cluster.after_list = None
+                await cluster.create(pod("young", {"name": "gpu", "resourceClaimName": "late"}, node="node-a"))
+                await it.allocate("late", "young")
+
+        cluster.after_list = meanwhile
+        seen = await gather(cluster)
+        assert [claim.name for claim in seen.claims] == ["late"]
+        assert not [each for each in plan(seen).actions if isinstance(each, ChangeReservations)]
+
+    asyncio.run(life())
+
+
+def test_a_claim_found_again_is_reserved_in_the_pass_that_records_it_and_the_stale_name_is_not_complained_about() -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(pod(node="node-a"))
+        await apply(it.cluster, plan(await gather(it.cluster)).actions)
+        (own,) = await it.claims()
+        await it.allocate(own.name)
+        await it.cluster.create(ResourceClaim.from_wire({"metadata": {"name": "foreign", "namespace": "lab"}, "spec": REQUESTS}))
+        stale = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "foreign"}]}}
+        await it.cluster.patch(Pod, "vm-pod", "lab", merge=stale, subresource="status")
+        planned = plan(await gather(it.cluster))
+        assert planned.events == ()
+        await apply(it.cluster, planned.actions)
+        assert await it.recorded() == [{"name": "gpu", "resourceClaimName": own.name}]
+        reserved = (await it.cluster.get(ResourceClaim, own.name, "lab")).status.reserved_for
+        assert [consumer.name for consumer in reserved] == ["vm-pod"]
+        assert await it.settled()
 
     asyncio.run(life())

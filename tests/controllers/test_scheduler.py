@@ -177,7 +177,7 @@ ALLOCATION = {"devices": {"results": [{"request": "r", "driver": DRIVER, "pool":
     ("change", "message"),
     [
         ("allocate", "claim lab/c got allocated elsewhere in the meantime"),
-        ("delete", 'resourceclaims.resource.k8s.io "c" not found'),
+        ("delete", 'add finalizer to claim lab/c: resourceclaims.resource.k8s.io "c" not found'),
         ("recreate", "claim lab/c got deleted and created again in the meantime"),
     ],
 )

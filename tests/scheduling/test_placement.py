@@ -124,6 +124,17 @@ def test_an_unreachable_unused_allocation_may_be_given_back() -> None:
     assert only_shared.deallocate is None
 
 
+def test_an_allocation_that_skips_node_operations_needs_a_node_that_can() -> None:
+    result = {"request": "r0", "driver": "gpu.example.com", "pool": "n1", "device": "d0", "skipNodeOperations": ["PrepareResources"]}
+    old = with_status(claim("old"), {"allocation": {"devices": {"results": [result]}}})
+    nodes: list[Any] = ["n1", {"name": "n2", "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}]
+    assert placed(place(pod("pod", "old"), view(nodes, [old]))) == ("n2", {})
+    nowhere = place(pod("pod", "old"), view(["n1"], [old]))
+    assert refused(nowhere) == ("Unschedulable", "0/1 nodes can allocate: 1 resourceclaim not available on the node")
+    assert isinstance(nowhere, Unplaced)
+    assert nowhere.deallocate == old
+
+
 def owned(name: str, uid: str) -> ResourceClaim:
     wire = claim(name).to_wire()
     wire["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": uid, "controller": True}]

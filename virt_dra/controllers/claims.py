@@ -9,7 +9,7 @@ Not here: PodGroups (gates GenericWorkload and DRAWorkloadResourceClaims, off by
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +36,7 @@ from virt_dra.scheduling.claim_references import (
     is_reserved_for,
     not_for_pod,
     pod_group_name,
+    with_reservations,
 )
 
 CREATION_FAILED: Final = "FailedResourceClaimCreation"
@@ -118,20 +119,34 @@ class Plan:
 async def gather(reader: Reader, namespace: str = "") -> Inputs:
     """Everything of one namespace, or of all.
 
-    Claims are listed before pods, so that a consumer of a listed claim that is not among the pods is really gone. A claim that a
-    pod's status names and that came after the list is read on its own, so that it isn't created twice (C-10.5.1).
+    Claims are read before pods, so that a consumer of a claim that is not among the pods is really gone (C-10.9). A claim that a
+    pod's status names and that came after the list is read on its own, so that it isn't created twice (C-10.5.1); then the pods are
+    listed again, since that claim may have consumers younger than the first list.
     """
     claims = {claim.key: claim for claim in (await reader.list(ResourceClaim, namespace)).items}
-    pods = (await reader.list(Pod, namespace)).items
+    missing: set[tuple[str, str]] = set()
+    late = True
+    while late:
+        late = False
+        pods = (await reader.list(Pod, namespace)).items
+        for name, space in _recorded_names(pods):
+            if f"{space}/{name}" in claims or (name, space) in missing:
+                continue
+            try:
+                claim = await reader.get(ResourceClaim, name, space)
+            except NotFound:
+                missing.add((name, space))
+            else:
+                claims[claim.key] = claim
+                late = True
+    return Inputs(pods, tuple(claims.values()), (await reader.list(ResourceClaimTemplate, namespace)).items)
+
+
+def _recorded_names(pods: Iterable[Pod]) -> Iterator[tuple[str, str]]:
     for pod in pods:
         for status in pod.status.resource_claim_statuses:
-            if status.resource_claim_name and f"{pod.namespace}/{status.resource_claim_name}" not in claims:
-                try:
-                    claim = await reader.get(ResourceClaim, status.resource_claim_name, pod.namespace)
-                except NotFound:
-                    continue
-                claims[claim.key] = claim
-    return Inputs(pods, tuple(claims.values()), (await reader.list(ResourceClaimTemplate, namespace)).items)
+            if status.resource_claim_name:
+                yield status.resource_claim_name, pod.namespace
 
 
 def plan(inputs: Inputs) -> Plan:
@@ -217,7 +232,8 @@ def _for_pod(view: _View, pod: Pod) -> list[Action | Event | _Reserve]:
     recorded = _recorded(pod)
     if any(recorded.get(entry) != name for entry, name in found.items()):
         statuses = tuple(PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in sorted((recorded | found).items()))
-        return [RecordClaimNames(pod, statuses), *_reservations(view, pod)]
+        written = pod.with_(status=pod.status.with_(resource_claim_statuses=statuses))
+        return [RecordClaimNames(pod, statuses), *_reservations(view, written)]  # by the names as they are then, not by stale ones
     return _reservations(view, pod)
 
 
@@ -268,10 +284,16 @@ def generated_claim(pod: Pod, entry: str, template: ResourceClaimTemplate) -> Re
 def generate_name(pod: str, entry: str) -> str:
     """``<pod>-<entry>-``; if that is too long both parts shortened in proportion, and then no hyphen at the end (C-10.5.5)."""
     base = f"{pod}-{entry}-"
-    length = len(base)
+    length = len(base.encode())
     if length <= LONGEST_BASE:
         return base
-    return f"{pod[: len(pod) * LONGEST_BASE // length]}-{entry[: len(entry) * LONGEST_BASE // length]}"
+    return f"{_first_part(pod, length)}-{_first_part(entry, length)}"
+
+
+def _first_part(name: str, length: int) -> str:
+    """The share of a name in LONGEST_BASE of ``length`` bytes. A character that would be cut in two (no valid name has one) goes."""
+    raw = name.encode()
+    return raw[: len(raw) * LONGEST_BASE // length].decode(errors="ignore")
 
 
 def _reservations(view: _View, pod: Pod) -> list[Action | Event | _Reserve]:
@@ -331,17 +353,21 @@ def _keeps(view: _View, namespace: str, consumer: ResourceClaimConsumerReference
 
 
 async def apply(writer: Writer, actions: Iterable[Action]) -> tuple[Event, ...]:
-    """Write in order; what the cluster refused comes back as events. An object that changed or went meanwhile waits for the next pass."""
+    """Write in order; what the cluster refused comes back as events. An object that changed or went meanwhile waits for the next pass.
+
+    The first error ends the turn of the pod (C-10.4) or of the claim: one that could not be released is not deleted either (C-10.12).
+    """
     events: list[Event] = []
-    stopped: set[str] = set()
+    stopped: set[tuple[str, str]] = set()
     for action in actions:
-        if isinstance(action, CreateClaim) and action.pod.key in stopped:
-            continue  # the first error stops a pod's turn (C-10.4)
+        subject = action.pod if isinstance(action, CreateClaim | RecordClaimNames) else action.claim
+        turn = (subject.KIND, subject.key)
+        if turn in stopped:
+            continue
         try:
             await _write(writer, action)
         except ApiError as error:
-            if isinstance(action, CreateClaim):
-                stopped.add(action.pod.key)
+            stopped.add(turn)
             if isinstance(action, CreateClaim) or not outdated(error):
                 events.append(_refused(action, error))
     return tuple(events)
@@ -378,7 +404,7 @@ async def _write(writer: Writer, action: Action) -> None:
             merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"resourceClaimStatuses": [s.to_wire() for s in statuses]}}
             await writer.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
         case ChangeReservations(claim=claim, reserved_for=reserved_for, deallocate=deallocate):
-            status = claim.status.with_(reserved_for=reserved_for)
+            status = with_reservations(claim.status, reserved_for)
             written = await writer.update_status(claim.with_(status=_without_allocation(status) if deallocate else status))
             if not reserved_for and written.status.allocation is None and FINALIZER in written.metadata.finalizers:
                 await writer.update(_without_finalizer(written))

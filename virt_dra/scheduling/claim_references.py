@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus
 
 PODS = "pods"
 POD_GROUPS = "podgroups"
@@ -107,6 +107,13 @@ def can_be_reserved(claim: ResourceClaim) -> bool:
 def consumer_reference(pod: Pod) -> ResourceClaimConsumerReference:
     """The entry of ``claim.status.reservedFor`` that stands for a pod (C-3.5, without PodGroups)."""
     return ResourceClaimConsumerReference(resource=PODS, name=pod.name, uid=pod.metadata.uid)
+
+
+def with_reservations(status: ResourceClaimStatus, reserved_for: tuple[ResourceClaimConsumerReference, ...]) -> ResourceClaimStatus:
+    """A claim's status with these consumers; with none the key is absent, as Kubernetes writes it."""
+    if reserved_for:
+        return status.with_(reserved_for=reserved_for)
+    return ResourceClaimStatus.from_wire({key: value for key, value in status.to_wire().items() if key != "reservedFor"})
 
 
 def pod_group_name(pod: Pod) -> str | None:

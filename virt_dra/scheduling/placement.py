@@ -34,6 +34,9 @@ DEVICES = "DevicesDoNotFit"
 NODE_ERROR = "NodeError"
 """The allocator couldn't decide for the node."""
 
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+"""What a node declares (`status.declaredFeatures`) that can leave out operations for a device."""
+
 CLAIM_ELSEWHERE_TEXT = "resourceclaim not available on the node"
 
 
@@ -196,6 +199,8 @@ class _NodeByNode:
         if refusal is not None:
             return NodeOutcome(node.name, refusal.reason, refusal.message)
         elsewhere = {claim.key: claim for claim, matcher in matchers if not matcher.matches(node)}
+        if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features:
+            elsewhere |= {claim.key: claim for claim in self._claims if _skips_node_operations(claim)}
         self._elsewhere.update(elsewhere)
         results: tuple[AllocationResult, ...] = ()
         if self._pending:
@@ -237,6 +242,12 @@ class _NodeByNode:
             if claim.key in self._elsewhere and not others:
                 return claim
         return None
+
+
+def _skips_node_operations(claim: ResourceClaim) -> bool:
+    """Whether only a node that can leave out operations can use the claim's devices (C-5.4 item 2)."""
+    allocation = claim.status.allocation
+    return allocation is not None and any(result.skip_node_operations for result in allocation.devices.results)
 
 
 def _prioritized(claim: ResourceClaim) -> int:
