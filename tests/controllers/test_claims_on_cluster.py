@@ -382,3 +382,16 @@ def test_a_claim_found_again_is_reserved_in_the_pass_that_records_it_and_the_sta
         assert await it.settled()
 
     asyncio.run(life())
+
+
+def test_an_entry_recorded_as_not_needed_stays_so_when_other_names_are_recorded() -> None:
+    async def life() -> None:
+        it = Life()
+        await it.start(pod("vm-pod", *({"name": name, "resourceClaimTemplateName": "single-gpu"} for name in ("z", "none"))))
+        unneeded = {"status": {"resourceClaimStatuses": [{"name": "none"}]}}
+        await it.cluster.patch(Pod, "vm-pod", "lab", merge=unneeded, subresource="status")
+        assert await reconcile(it.cluster) == ()
+        (claim,) = await it.claims()
+        assert await it.recorded() == [{"name": "none"}, {"name": "z", "resourceClaimName": claim.name}]
+
+    asyncio.run(life())

@@ -401,7 +401,10 @@ async def _write(writer: Writer, action: Action) -> None:
             await writer.create(claim)
         case RecordClaimNames(pod=pod, statuses=statuses):
             # A patch, because the kubelet writes other parts of the same status; the UID keeps it off a pod re-created by that name.
-            merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"resourceClaimStatuses": [s.to_wire() for s in statuses]}}
+            # Entries without a name are not ours: applied server-side they would stay, and their claims stay unneeded (C-3.1).
+            others = [s for s in pod.status.resource_claim_statuses if s.name not in {ours.name for ours in statuses}]
+            merged = sorted((*statuses, *others), key=lambda status: status.name)
+            merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"resourceClaimStatuses": [s.to_wire() for s in merged]}}
             await writer.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
         case ChangeReservations(claim=claim, reserved_for=reserved_for, deallocate=deallocate):
             status = with_reservations(claim.status, reserved_for)
