@@ -87,7 +87,7 @@ def test_type_errors_come_all_at_once_with_their_paths() -> None:
     assert refused.value.kind == "ResourceSlice"
     assert refused.value.problems == (
         ("metadata.name", "must be a string, not an integer"),
-        ("metadata.labels.a", "must be a string, not a boolean"),
+        ("metadata.labels.a", "must be a string, not a boolean; put it in quotes"),
         ("spec.driver", "must be a string, not a list"),
         ("spec.pool.generation", "must be an integer, not a string"),
         ("spec.allNodes", "must be a boolean, not a string"),

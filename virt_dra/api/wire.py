@@ -141,7 +141,9 @@ def describe(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "missing":
         return expected
     found = problem.get("input")
-    return f"{expected}, not {_FOUND.get(type(found), type(found).__name__)}"
+    # Words such as y, no and on are booleans in YAML as Kubernetes reads it, which surprises whoever wrote a name.
+    advice = "; put it in quotes" if problem["type"] == "string_type" and isinstance(found, bool) else ""
+    return f"{expected}, not {_FOUND.get(type(found), type(found).__name__)}{advice}"
 
 
 _FOUND: Mapping[type, str] = {
