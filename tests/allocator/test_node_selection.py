@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.allocator import build
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, matches_selector
+from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import NodeSelector
 
 NODE = build.node({"name": "n1", "labels": {"zone": "a", "cores": "8", "empty": ""}})
@@ -51,12 +51,12 @@ def name(operator: str, *values: str, key: str = "metadata.name") -> dict[str, A
     ],
 )
 def test_one_term(term: dict[str, Any], selected: bool) -> None:
-    assert matches_selector(selector(term), NODE) is selected
+    assert NodeMatcher(selector(term)).matches(NODE) is selected
 
 
 def test_terms_are_ored_and_none_selects_nothing() -> None:
-    assert matches_selector(selector(label("zone", "In", "b"), name("In", "n1")), NODE)
-    assert not matches_selector(selector(), NODE)
+    assert NodeMatcher(selector(label("zone", "In", "b"), name("In", "n1"))).matches(NODE)
+    assert not NodeMatcher(selector()).matches(NODE)
 
 
 @pytest.mark.parametrize(

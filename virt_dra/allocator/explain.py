@@ -43,11 +43,6 @@ class RequestExplanation:
     rejections: tuple[Rejection, ...]
     over_limit: bool = False
 
-    @property
-    def satisfied(self) -> bool:
-        """Whether at some time the request had all its devices, so that something after it must have failed."""
-        return self.placed >= self.wanted and not self.over_limit and (self.wanted > 0)
-
 
 @dataclass(frozen=True)
 class Explanation:

@@ -54,11 +54,6 @@ class NodeMatcher:
         return any(term.matches(node) for term in self._terms)
 
 
-def matches_selector(selector: NodeSelector, node: Node) -> bool:
-    """Whether the node is selected. Raises :class:`NodeSelectorError`."""
-    return NodeMatcher(selector).matches(node)
-
-
 def _term(term: NodeSelectorTerm, path: str) -> _Term:
     faults: list[str] = []
     labels = _tests(term.match_expressions, f"{path}.matchExpressions", _label_test, faults)

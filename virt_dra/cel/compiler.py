@@ -19,7 +19,7 @@ from typing import NamedTuple
 from virt_dra.cel import runtime
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import Aborted, CompileError, EvaluationError
+from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
 from virt_dra.cel.steps import Step, run
@@ -65,7 +65,7 @@ class Program:
         """The value for these variables (missing ones fail where they are used). Raises EvaluationError."""
         try:
             return self._plain(variables, Budget() if self._budgeted else _UNUSED)
-        except Aborted:
+        except BudgetExceeded:
             raise
         except _FAILURES:
             pass

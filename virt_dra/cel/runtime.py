@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from virt_dra.cel.budget import Budget
-from virt_dra.cel.errors import Aborted, EvaluationError
+from virt_dra.cel.errors import Aborted, EvaluationError, InternalFault
 from virt_dra.cel.functions.lists import sorted_by
 from virt_dra.cel.functions.operators import differs_native, equals_native, index, index_map, optional_index
 from virt_dra.cel.functions.registry import no_such_overload
@@ -73,6 +73,8 @@ def attempt(value: Callable[[], Value]) -> Value:
     """The value of a binding, or its failure, which matters only where the variable is used."""
     try:
         return value()
+    except InternalFault as error:
+        return _Failed(error)
     except Aborted:
         raise
     except EvaluationError as error:

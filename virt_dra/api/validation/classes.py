@@ -30,12 +30,8 @@ def device_class(obj: DeviceClass, old: DeviceClass | None, rules: Rules) -> Err
         yield from each_invalid("spec.extendedResourceName", name, _extended_resource_name(name))
 
 
-def is_extended_resource_name(name: str) -> bool:
-    """``example.com/gpu``: has a domain other than kubernetes.io's, and stays a valid key as a quota's ``requests.…``."""
-    return not any(_extended_resource_name(name))
-
-
 def _extended_resource_name(name: str) -> Iterator[str]:
+    """Faults of a name like ``example.com/gpu``: a domain other than kubernetes.io's, and a valid key as a quota's ``requests.…``."""
     if "/" not in name:
         yield "a name must be a domain-prefixed path, such as 'example.com/my-prop'"
     elif "kubernetes.io/" in name:
