@@ -177,7 +177,7 @@ class _Emitter:
 
     def _boolean(self, node: Node) -> Step[Code]:
         code: Code = yield self._emit(node)
-        return code if node.type is BOOL else Code(f"boolean({code.text})", code.depth + 1)
+        return code if _surely_bool(node) else Code(f"boolean({code.text})", code.depth + 1)
 
     def _ident(self, node: Ident) -> Code:
         if node.variable is not None:
@@ -234,7 +234,7 @@ class _Emitter:
         codes: list[Code] = yield self._many(operands)
         depth = max((code.depth for code in codes), default=0) + 1
         types = [operand.type for operand in operands]
-        short = self._operator(node.function, types, codes) or self._lookup(node, codes)
+        short = self._operator(node.function, operands, codes) or self._lookup(node, codes)
         if short is not None:
             return Code(short, depth)
         arguments = ", ".join(code.text for code in codes)
@@ -250,8 +250,9 @@ class _Emitter:
         self.budgeted = True
         return Code(f"dispatch(b, {node.function!a}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
 
-    def _operator(self, function: str, types: list[Type], codes: list[Code]) -> str | None:
+    def _operator(self, function: str, operands: list[Node], codes: list[Code]) -> str | None:
         """Source for the operators that Python's own suffice for, given what is known of the operands."""
+        types = [operand.type for operand in operands]
         if function in _COMPARISONS:
             one, two = types
             sign = _COMPARISONS[function]
@@ -265,7 +266,7 @@ class _Emitter:
                 return f"differs_native({codes[0].text}, {codes[1].text})"
             return None
         if function == "!_" and types[0] is BOOL:
-            return f"(not {codes[0].text})"
+            return f"(not {codes[0].text if _surely_bool(operands[0]) else f'boolean({codes[0].text})'})"
         if function == "_[_]":
             container, key = types
             if container.kind is Kind.MAP and key is STRING and not self._careful:
@@ -349,6 +350,16 @@ class _Emitter:
 
 def _literal_value(node: Literal) -> Value:
     return UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
+
+
+def _surely_bool(node: Node) -> bool:
+    """Whether the value is a bool whatever the types of variables say.
+
+    They may be too narrow: ``[dyn(1), dyn("a")].flatten()`` leaves the element's type open, and ``filter(z, z)`` then settles on bool.
+    """
+    if isinstance(node, Logic | Literal):
+        return node.type is BOOL
+    return isinstance(node, Call) and bool(node.overloads) and all(overload.result is BOOL for overload in node.overloads)
 
 
 def _undyn(node: Node) -> Node:
