@@ -119,7 +119,7 @@ class Refuses(Protocol):
 
 
 class Filter(Refuses, Protocol):
-    """A test of a request and a device. Raises FatalError where it can't answer."""
+    """A test of a request and a published device, whatever is in use or chosen. Raises FatalError where it can't answer."""
 
     def admits(self, request: Request, device: Device) -> bool: ...
 
@@ -136,6 +136,15 @@ class Upcoming:
     kind: Callable[[Device], Kind]
 
 
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Values that are only compared with other devices' values of the same ``space`` (e.g. one constraint's attribute)."""
+
+    space: Hashable
+    values: tuple[Hashable, ...]
+    """In an order that doesn't depend on hashing."""
+
+
 class Check(Refuses, Protocol):
     """A test that remembers what was added. A refusing ``add`` has changed nothing; ``remove`` undoes the last ``add`` (A-10.5).
 
@@ -147,6 +156,11 @@ class Check(Refuses, Protocol):
 
     def kind(self, request: Request, device: Device) -> Kind:
         """Whatever of the device `add` looks at; None if it never takes the device for the request. Raises FatalError like `add`."""
+
+    def fact(self, request: Request, device: Device) -> Hashable:
+        """Whatever of the *published* device `add` looks at, apart from what is in use: on nodes whose devices have equal facts and are
+        in equal use the search does the same. Never raises. Values of which only equality among a node's devices matters (attributes
+        under a constraint) are given as :class:`Label`, so that nodes which differ in nothing but such values have equal facts."""
 
     def add(self, request: Request, device: Device) -> bool: ...
 

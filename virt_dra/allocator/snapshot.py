@@ -1,13 +1,17 @@
 """Everything the search may know: slices, classes, and what is in use. Immutable, shared by every node and pod.
 
 The two parts change at different rates: the :class:`Inventory` (slices, classes, and all that follows from them alone, remembered)
-with the cluster's hardware, the used state with every allocation. `Snapshot.with_allocation` therefore copies one small mapping.
+with the cluster's hardware, the used state with every allocation. `Snapshot.with_allocation` therefore changes one pool's entry of a
+persistent map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+
+from immutables import Map
 
 from virt_dra.allocator import cel_engine
 from virt_dra.allocator.features.selectors import CompileSelector, SelectorOutcomes
@@ -15,28 +19,60 @@ from virt_dra.allocator.features.taints import with_rules
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.pools import Pools
+from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PoolUse:
-    """What is in use of one pool (A-3.1). ``exclusive`` counts allocations per device name: two claims may hold one by mistake
-    (C-22.10), and releasing one must not free it. ``shares`` are (device name, share id)."""
+    """What is in use of one pool (A-3.1), by device name.
+
+    ``exclusive`` counts allocations: two claims may hold a device by mistake (C-22.10), and releasing one must not free it. ``shares``
+    are (device name, share id). ``consumed`` is the sum over a device's shares, per capacity name.
+    """
 
     exclusive: Mapping[str, int] = field(default_factory=dict)
     shares: frozenset[tuple[str, str]] = frozenset()
+    consumed: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
-        return not self.exclusive and not self.shares
+        return not self.exclusive and not self.shares and not self.consumed
 
-    @property
+    @cached_property
     def shared(self) -> frozenset[str]:
-        """Names of devices of which some share is allocated."""
-        return frozenset(device for device, _ in self.shares)
+        """Names of devices of which a share is allocated, or some capacity consumed (A-12.4)."""
+        return frozenset(device for device, _ in self.shares) | self.consumed.keys()
+
+    @cached_property
+    def devices(self) -> frozenset[str]:
+        """Names of devices that are in use in any way (A-3.5)."""
+        return self.shared | self.exclusive.keys()
+
+    @cached_property
+    def key(self) -> Hashable:
+        """Equal for uses that no check can tell apart: how often a device is held, and by which share ids, doesn't matter."""
+        if not self.shares and not self.consumed:
+            return frozenset(self.exclusive)
+        consumed = frozenset((device, frozenset(amounts.items())) for device, amounts in self.consumed.items())
+        return frozenset(self.exclusive), self.shared, consumed
 
 
 NOTHING_USED = PoolUse()
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One device in use: a result of an allocation, or a line of a state that no claims produce (A-3.1).
+
+    Without ``share_id`` and ``consumed`` it is exclusive. ``consumed`` without a share counts as capacity only.
+    """
+
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = None
+    consumed: Mapping[str, Quantity] | None = None
 
 
 class Inventory:
@@ -60,7 +96,8 @@ class Snapshot:
     """See the module. Build with :meth:`build`, derive with :meth:`with_allocation` and :meth:`without_allocation`."""
 
     inventory: Inventory
-    used: Mapping[PoolId, PoolUse] = field(default_factory=dict)
+    used: Map[PoolId, PoolUse] = field(default_factory=Map)
+    """Persistent: a snapshot with one more allocation shares all the rest with the one before."""
 
     @classmethod
     def build(
@@ -83,42 +120,67 @@ class Snapshot:
 
     def with_allocation(self, *allocations: AllocationResult) -> Snapshot:
         """A snapshot in which these allocations are in use too (A-3.3)."""
-        return self._changed(allocations, 1)
+        return self.with_uses(_uses(allocations))
 
     def without_allocation(self, *allocations: AllocationResult) -> Snapshot:
         """A snapshot in which these allocations are released (A-3.4)."""
-        return self._changed(allocations, -1)
+        return self._changed(_uses(allocations), -1)
+
+    def with_uses(self, uses: Iterable[Use]) -> Snapshot:
+        """A snapshot in which these devices are in use too."""
+        return self._changed(uses, 1)
 
     def is_allocated(self, device: DeviceId) -> bool:
         """A-3.5."""
-        use = self.used.get(PoolId(device.driver, device.pool), NOTHING_USED)
-        return device.device in use.exclusive or device.device in use.shared
+        return device.device in self.used.get(PoolId(device.driver, device.pool), NOTHING_USED).devices
 
-    def _changed(self, allocations: Iterable[AllocationResult], by: int) -> Snapshot:
-        exclusive: dict[PoolId, dict[str, int]] = {}
-        shares: dict[PoolId, set[tuple[str, str]]] = {}
-        for result in (result for allocation in allocations for result in allocation.devices.results):
-            if result.admin_access:
-                continue  # admin access leaves no mark (A-3.3)
-            pool = PoolId(result.driver, result.pool)
-            if result.share_id is not None:
-                held = shares.get(pool)
-                if held is None:
-                    held = shares[pool] = set(self.used.get(pool, NOTHING_USED).shares)
-                (held.add if by > 0 else held.discard)((result.device, result.share_id))
-            else:
-                counts = exclusive.get(pool)
-                if counts is None:
-                    counts = exclusive[pool] = dict(self.used.get(pool, NOTHING_USED).exclusive)
-                count = counts.pop(result.device, 0) + by
-                if count > 0:
-                    counts[result.device] = count
-        if not exclusive and not shares:
-            return self
-        used = dict(self.used)
-        for pool in exclusive.keys() | shares.keys():
-            before = used.pop(pool, NOTHING_USED)
-            after = PoolUse(exclusive.get(pool, before.exclusive), frozenset(shares.get(pool, before.shares)))
+    def _changed(self, uses: Iterable[Use], by: int) -> Snapshot:
+        by_pool: dict[PoolId, list[Use]] = {}
+        for use in uses:
+            by_pool.setdefault(PoolId(use.driver, use.pool), []).append(use)
+        used = self.used
+        for pool, changes in by_pool.items():
+            after = _pool_changed(used.get(pool, NOTHING_USED), changes, by)
             if not after.empty:
-                used[pool] = after
-        return Snapshot(self.inventory, used)
+                used = used.set(pool, after)
+            elif pool in used:
+                used = used.delete(pool)
+        return self if used is self.used else Snapshot(self.inventory, used)
+
+
+def _uses(allocations: Iterable[AllocationResult]) -> Iterator[Use]:
+    """Admin access leaves no mark (A-3.3)."""
+    for allocation in allocations:
+        for result in allocation.devices.results:
+            if not result.admin_access:
+                consumed = (result.consumed_capacity or None) if result.share_id is not None else None
+                yield Use(result.driver, result.pool, result.device, result.share_id, consumed)
+
+
+def _pool_changed(before: PoolUse, changes: Iterable[Use], by: int) -> PoolUse:
+    exclusive = dict(before.exclusive)
+    shares: set[tuple[str, str]] | None = None
+    consumed: dict[str, Mapping[str, Quantity]] | None = None
+    for use in changes:
+        if use.share_id is None and use.consumed is None:
+            count = exclusive.pop(use.device, 0) + by
+            if count > 0:
+                exclusive[use.device] = count
+            continue
+        if use.share_id is not None:
+            shares = set(before.shares) if shares is None else shares
+            (shares.add if by > 0 else shares.discard)((use.device, use.share_id))
+        if use.consumed is not None:
+            consumed = dict(before.consumed) if consumed is None else consumed
+            amounts = dict(consumed.get(use.device, {}))
+            for name, amount in use.consumed.items():
+                known = amounts.get(name)
+                if by > 0:
+                    amounts[name] = amount if known is None else known + amount
+                elif known is not None:
+                    amounts[name] = known - amount
+            if by < 0 and not any(amounts.values()):  # nothing is left of it (A-3.4)
+                consumed.pop(use.device, None)
+            else:
+                consumed[use.device] = amounts
+    return PoolUse(exclusive, before.shares if shares is None else frozenset(shares), before.consumed if consumed is None else consumed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from virt_dra.allocator.model import Device, Kind, Request, Upcoming
+from virt_dra.allocator.model import Device, Kind, Label, Request, Upcoming
 from virt_dra.api.resource_v1 import DeviceAttribute
 
 
@@ -85,6 +86,13 @@ class Constrained:
     def kind(self, request: Request, device: Device) -> Kind:
         """Devices with equal values are alike to the constraint, and all devices of a request that it doesn't cover."""
         return self.values(device) if self.covers(request) else NOT_CONSTRAINED
+
+    def fact(self, request: Request, device: Device) -> Hashable:
+        """Two constraints on one attribute see the same values, hence one space of labels for it."""
+        if not self.covers(request):
+            return NOT_CONSTRAINED
+        values = self.values(device)
+        return None if values is None else Label(self.name, tuple((values.type, value) for value in sorted(values.values, key=str)))
 
 
 NOT_CONSTRAINED = True

@@ -53,6 +53,9 @@ class InUse:
     def kind(self, request: Request, device: Device) -> Kind:
         return None if not request.admin_access and self._allocated(device) else True
 
+    def fact(self, request: Request, device: Device) -> Hashable:
+        return bool(device.published.allow_multiple_allocations)
+
     def add(self, request: Request, device: Device) -> bool:
         if not self.admits(request, device):
             return False

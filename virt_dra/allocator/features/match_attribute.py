@@ -26,6 +26,9 @@ class MatchAttribute:
     def kind(self, request: Request, device: Device) -> Kind:
         return self._attribute.kind(request, device)
 
+    def fact(self, request: Request, device: Device) -> Hashable:
+        return self._attribute.fact(request, device)
+
     def add(self, request: Request, device: Device) -> bool:
         if not self._attribute.covers(request):
             return True

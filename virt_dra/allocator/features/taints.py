@@ -25,6 +25,9 @@ class Taints:
     def kind(self, request: Request, device: Device) -> Kind:
         return self.add(request, device) or None
 
+    def fact(self, request: Request, device: Device) -> Hashable:
+        return self.add(request, device)
+
     def add(self, request: Request, device: Device) -> bool:
         taints = device.published.taints
         return not taints or _untolerated(request, taints) is None

@@ -37,6 +37,9 @@ class FeaturesOff(_Stateless):
     def kind(self, request: Request, device: Device) -> Kind:
         return self.add(request, device) or None
 
+    def fact(self, request: Request, device: Device) -> Hashable:
+        return self.add(request, device)
+
     def add(self, request: Request, device: Device) -> bool:
         return self._missing(device) is None
 
@@ -60,6 +63,9 @@ class Unsupported(_Stateless):
 
     def kind(self, request: Request, device: Device) -> Kind:
         return self.add(request, device)
+
+    def fact(self, request: Request, device: Device) -> Hashable:
+        return self._needed(request, device)
 
     def add(self, request: Request, device: Device) -> bool:
         """Raises :class:`UnsupportedFeature`."""
