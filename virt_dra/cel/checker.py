@@ -333,7 +333,7 @@ class _Checker:
             return (INT, over.params[0]) if node.second is not None else (over.params[0], DYN)
         if over.kind is Kind.MAP:
             return over.params[0], over.params[1]
-        if is_dyn(over) or over.kind is Kind.PARAM:
+        if over in (DYN, ERROR) or over.kind is Kind.PARAM:  # not any: nothing iterates over attributes without list attributes
             self._unifier.assignable(DYN, over)
             return DYN, DYN
         self._issue(

@@ -64,6 +64,12 @@ class Library:
                 for overload in overloads:
                     self._add(overload)
 
+    def without(self, *names: str) -> Library:
+        """The same functions but for those named."""
+        left = Library()
+        left.functions = {name: overloads for name, overloads in self.functions.items() if name not in names}
+        return left
+
     def _add(self, overload: Overload) -> None:
         self.functions.setdefault(overload.function, []).append(overload)
 

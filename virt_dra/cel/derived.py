@@ -1,0 +1,150 @@
+"""Derived attributes: expressions whose value takes an attribute's place (KEP-6080, A-16.2 to A-16.5, L-3.9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar
+
+from virt_dra.api.resource_v1 import DeviceAttribute
+from virt_dra.api.semver import SemVer
+from virt_dra.cel.compiler import Program
+from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
+from virt_dra.cel.device import DeviceInput
+from virt_dra.cel.environment import Environment
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Kind, Type
+from virt_dra.cel.values import DomainMap, Optional, TypeValue, UInt, Value, go_type
+
+CACHE_SIZE: Final = 1024
+"""Compiled derived attributes that are kept."""
+
+_SCALARS: Final = (BOOL, INT, STRING, ANY, DYN, SEMVER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DerivedAttribute:
+    """A compiled derived attribute. Make it with :func:`compile_derived_attribute`."""
+
+    expression: str
+    _program: Program
+
+    def evaluate(self, device: DeviceInput) -> DeviceAttribute:
+        """The attribute's value on a device: one of its fields is set (A-16.3).
+
+        Raises EvaluationError; its text gains no advice on missing keys (A-16.4).
+        """
+        return _as_attribute(self._program.evaluate({"device": device}))
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def compile_derived_attribute(expression: str, environment: Environment = STORED_EXPRESSIONS) -> DerivedAttribute:
+    """Compile a derived attribute; results are cached, errors aren't (A-21.9).
+
+    ``environment``: the stored-expressions one, as the scheduler does, or one of :func:`new_expressions`, as admission does.
+    Raises CompileError: a fault in the text, or a result that no attribute can have (A-16.2).
+    """
+    lists = attribute_type(environment) is DYN  # as DRAListTypeAttributes makes it, and as it is for what is stored already
+
+    def refusal(result: Type) -> str | None:
+        if result in _SCALARS or (lists and result.kind is Kind.LIST and result.params[0] in _SCALARS):
+            return None
+        also = " or a list of these scalars" if lists else ""
+        return f"must evaluate to a primitive scalar (string, integer, boolean, semver){also}, not {result}"
+
+    return DerivedAttribute(expression, compile_expression(expression, environment, refusal))
+
+
+def _as_attribute(value: Value) -> DeviceAttribute:
+    """As upstream, what an optional holds counts as the scalar it is, and a type as its name."""
+    scalar = _scalar(value)
+    match scalar:
+        case bool():
+            return DeviceAttribute(bool_value=scalar)
+        case int():
+            return DeviceAttribute(int_value=scalar)
+        case str():
+            return DeviceAttribute(string=scalar)
+        case SemVer():
+            return DeviceAttribute(version=str(scalar))
+    if isinstance(value, list):
+        return _list_attribute(value)
+    raise EvaluationError(f"unsupported CEL return type: {_native_type(value)}")
+
+
+Scalar: TypeAlias = bool | int | str | SemVer
+S = TypeVar("S", bound=Scalar)
+
+
+def _scalar(value: Value) -> Scalar | None:
+    """What a value is as an attribute's scalar; None if it can't be one."""
+    while isinstance(value, Optional) and value.present:
+        value = value.value
+    if isinstance(value, TypeValue):
+        return value.name
+    return value if isinstance(value, (bool, int, str, SemVer)) and not isinstance(value, UInt) else None
+
+
+def _list_attribute(values: list[Value]) -> DeviceAttribute:
+    """The first element decides; an empty list is one of strings."""
+    if not values:
+        return DeviceAttribute(strings=())
+    match _scalar(values[0]):
+        case bool():
+            return DeviceAttribute(bools=_alike(values, bool, "bool"))
+        case int():
+            return DeviceAttribute(ints=_alike(values, int, "int"))
+        case str():
+            return DeviceAttribute(strings=_alike(values, str, "string"))
+        case SemVer():
+            return DeviceAttribute(versions=tuple(map(str, _alike(values, SemVer, "semver"))))
+    raise EvaluationError(f"unsupported list element type: {_native_type(values[0])}")
+
+
+def _alike(values: list[Value], kind: type[S], name: str) -> tuple[S, ...]:
+    """The elements, all of which must be of the kind."""
+    elements: list[S] = []
+    for index, value in enumerate(values):
+        scalar = _scalar(value)
+        if not isinstance(scalar, kind) or type(scalar) is not kind:  # a bool is no int
+            raise EvaluationError(f"expected list element at index {index} to be {name}, got {_native_type(value)}")
+        elements.append(scalar)
+    return tuple(elements)
+
+
+_NATIVE_TYPES: Final = MappingProxyType(
+    {
+        "types.Bool": "bool",
+        "types.Int": "int64",
+        "types.Uint": "uint64",
+        "types.Double": "float64",
+        "types.String": "string",
+        "types.Bytes": "[]uint8",
+        "types.Null": "structpb.NullValue",
+        "types.Timestamp": "time.Time",
+        "types.Duration": "time.Duration",
+        "*types.Type": "string",
+        "*types.baseList": "[]ref.Val",
+        "*types.baseMap": "map[ref.Val]ref.Val",
+        "cel.Quantity": "*resource.Quantity",
+        "cel.Semver": "semver.Version",
+        "cel.URL": "*url.URL",
+        "cel.IP": "netip.Addr",
+        "cel.CIDR": "netip.Prefix",
+        "cel.Format": "cel.Format",
+    }
+)
+
+
+def _native_type(value: Value) -> str:
+    """The Go type of what upstream holds a value in; its messages show it."""
+    while isinstance(value, Optional):
+        if not value.present:
+            return "<nil>"
+        value = value.value
+    if isinstance(value, (DeviceInput, DomainMap)):
+        return "map[string]interface {}"
+    name = go_type(value)
+    return _NATIVE_TYPES.get(name, name)

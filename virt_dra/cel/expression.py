@@ -1,0 +1,39 @@
+"""From an expression's text to a program: parse, check, compile (L-2.*, L-3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from virt_dra.cel.checker import check
+from virt_dra.cel.compiler import Program, compile_tree
+from virt_dra.cel.declarations import STORED_EXPRESSIONS
+from virt_dra.cel.environment import Environment
+from virt_dra.cel.errors import CompileError, Issue, compile_error
+from virt_dra.cel.literals import InvalidConstant, check_constants
+from virt_dra.cel.parser import parse
+from virt_dra.cel.tokens import SyntaxFault
+from virt_dra.cel.types import Type, TypeTooLarge
+
+ResultRule = Callable[[Type], str | None]
+"""The static type of an expression -> why it is refused, or None."""
+
+
+def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS, result_rule: ResultRule | None = None) -> Program:
+    """Parse, check and compile an expression; without a ``result_rule`` its value may be of any type. Raises CompileError."""
+    try:
+        root = parse(text)
+        issues, nodes = check(root, environment)
+    except SyntaxFault as fault:
+        raise compile_error(text, [fault.issue]) from None
+    except TypeTooLarge as error:
+        raise compile_error(text, [Issue(None, f"the expression is too complex: {error}")]) from None
+    if issues:
+        raise compile_error(text, issues)
+    refusal = result_rule(root.type) if result_rule is not None else None
+    if refusal is not None:
+        raise CompileError(refusal)
+    try:
+        check_constants(nodes)
+    except InvalidConstant as error:
+        raise CompileError(f"program instantiation failed: {error}") from None
+    return compile_tree(text, root, environment)

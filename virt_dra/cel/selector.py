@@ -1,0 +1,80 @@
+"""Device selectors: expressions that say yes or no to a device (L-3.5, L-3.7, A-21.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from virt_dra.cel.compiler import Program
+from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
+from virt_dra.cel.device import DeviceInput
+from virt_dra.cel.environment import Environment
+from virt_dra.cel.errors import EvaluationError, enhanced
+from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.types import BOOL, Type
+from virt_dra.cel.values import Optional, Value, type_name
+
+CACHE_SIZE: Final = 4096
+"""Compiled selectors that are kept: more than the classes and claims of a large cluster have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selector:
+    """A compiled device selector. Make it with :func:`compile_selector`."""
+
+    expression: str
+    _program: Program
+
+    def matches(self, device: DeviceInput) -> bool:
+        """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7)."""
+        try:
+            value = self._program.evaluate({"device": device})
+        except EvaluationError as error:
+            raise EvaluationError(enhanced(error.message)) from None
+        return _as_bool(value)
+
+
+_REFUSALS = MappingProxyType(
+    {
+        "string": "unsupported native conversion from string to 'bool'",
+        "int": "unsupported type conversion from 'int' to bool",
+        "uint": "unsupported type conversion from 'uint' to bool",
+        "double": "type conversion error from Double to 'bool'",
+        "bytes": "type conversion error from Bytes to 'bool'",
+        "list": "type conversion error from list to 'bool'",
+        "map": "type conversion error from map to 'bool'",
+        "type": "type conversion not supported for 'type'",
+        "null_type": "type conversion error from 'null_type' to 'bool'",
+    }
+)
+
+
+def _as_bool(value: Value) -> bool:
+    """The result as a bool; an optional bool counts as what it holds (L-3.7)."""
+    inner = value
+    while isinstance(inner, Optional):
+        if not inner.present:
+            raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: optional.none() dereference")
+        inner = inner.value
+    if inner is True or inner is False:
+        return inner is True
+    name = type_name(inner)
+    why = _REFUSALS.get(name, f"type conversion error from '{name.rpartition('.')[2]}' to 'bool'")
+    raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def compile_selector(expression: str, environment: Environment = STORED_EXPRESSIONS) -> Selector:
+    """Compile a device selector; results are cached, errors aren't (A-21.9).
+
+    ``environment``: the stored-expressions one, as the scheduler does, or one of :func:`new_expressions`, as admission does.
+    Raises CompileError: a fault in the text (`compilation failed: …`), or a result that is neither bool nor unknown (L-3.7).
+    """
+    unknown = attribute_type(environment)
+
+    def refusal(result: Type) -> str | None:
+        return None if result in (BOOL, unknown) else f"must evaluate to bool or the unknown type, not {result}"
+
+    return Selector(expression, compile_expression(expression, environment, refusal))
