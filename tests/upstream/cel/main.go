@@ -1,10 +1,15 @@
 // Command celref answers questions about CEL as Kubernetes' device selectors use it, one JSON object a line.
 //
-// In:  {"id", "expression", "mode": "selector" (default) | "language", "device": {"driver", "allowMultipleAllocations", "attributes", "capacity"}}
-// Out: {"id", "compile_error", "type", "result", "error"}
+// In:  {"id", "expression", "device": {"driver", "allowMultipleAllocations", "attributes", "capacity"},
 //
-// "selector" compiles and matches with the package's public API; "language" evaluates in the same environment without the rule
-// on the result's type and writes the value as text. With the argument "declarations" it lists every overload instead.
+//	"features": {"consumable", "list"}, "new", "derived", "mode"}
+//
+// Out: {"id", "compile_error", "type", "cost_estimate", "result", "error", "cost"}
+//
+// It compiles with the package's public API: "new" with the environment of new expressions, else of stored ones; without "features" all
+// are on. A selector's result is a bool, that of a "derived" attribute the attribute. With the "mode" "language" the expression is
+// evaluated without a device and without the rule on the result's type, and the value is written as text. With the argument
+// "declarations" it lists every overload instead.
 package main
 
 import (
@@ -18,11 +23,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	resourceapi "k8s.io/api/resource/v1"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 )
@@ -34,22 +41,51 @@ type device struct {
 	Capacity                 map[resourceapi.QualifiedName]resourceapi.DeviceCapacity  `json:"capacity"`
 }
 
+type features struct {
+	Consumable bool `json:"consumable"`
+	List       bool `json:"list"`
+}
+
 type question struct {
-	ID         any    `json:"id"`
-	Expression string `json:"expression"`
-	Mode       string `json:"mode"`
-	Device     device `json:"device"`
+	ID         any       `json:"id"`
+	Expression string    `json:"expression"`
+	Mode       string    `json:"mode"`
+	Device     device    `json:"device"`
+	Features   *features `json:"features"`
+	New        bool      `json:"new"`
+	Derived    bool      `json:"derived"`
 }
 
 type answer struct {
-	ID           any    `json:"id"`
-	CompileError string `json:"compile_error,omitempty"`
-	Type         string `json:"type,omitempty"`
-	Result       any    `json:"result,omitempty"`
-	Error        string `json:"error,omitempty"`
+	ID           any     `json:"id"`
+	CompileError string  `json:"compile_error,omitempty"`
+	Type         string  `json:"type,omitempty"`
+	CostEstimate *uint64 `json:"cost_estimate,omitempty"`
+	Result       any     `json:"result,omitempty"`
+	Error        string  `json:"error,omitempty"`
+	Cost         *uint64 `json:"cost,omitempty"`
 }
 
-var compiler = dracel.GetCompiler(dracel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
+type compile func(expression string, options dracel.Options) dracel.CompilationResult
+
+// The package keeps one compiler at a time, and making one takes long.
+var compilers = map[features]compile{}
+
+func compilerFor(f *features) compile {
+	if f == nil {
+		f = &features{Consumable: true, List: true}
+	}
+	if compilers[*f] == nil {
+		compilers[*f] = dracel.GetCompiler(dracel.Features{EnableConsumableCapacity: f.Consumable, EnableListTypeAttributes: f.List}).CompileCELExpression
+	}
+	return compilers[*f]
+}
+
+func (a *answer) spent(details *cel.EvalDetails) {
+	if details != nil {
+		a.Cost = details.ActualCost()
+	}
+}
 
 func render(v ref.Val) string {
 	switch t := v.(type) {
@@ -111,52 +147,86 @@ func render(v ref.Val) string {
 }
 
 func reply(q question) (a answer) {
-	a.ID = q.ID
 	defer func() {
 		if p := recover(); p != nil {
-			a.Error = fmt.Sprintf("PANIC %v", p)
+			a = answer{ID: q.ID, Error: fmt.Sprintf("PANIC %v", p)}
 		}
 	}()
+	a.ID = q.ID
+	envType := environment.StoredExpressions
+	if q.New {
+		envType = environment.NewExpressions
+	}
 	if q.Mode == "language" {
-		env := compiler.CompileCELExpression("true", dracel.Options{}).Environment
-		ast, issues := env.Compile(q.Expression)
-		if issues != nil {
-			a.CompileError = "compilation failed: " + issues.String()
-			return a
-		}
-		a.Type = ast.OutputType().String()
-		program, err := env.Program(ast)
-		if err != nil {
-			a.CompileError = "program instantiation failed: " + err.Error()
-			a.Type = ""
-			return a
-		}
-		value, _, err := program.Eval(map[string]any{})
-		if err != nil {
-			a.Error = err.Error()
-			return a
-		}
-		a.Result = render(value)
+		language(q, envType, &a)
 		return a
 	}
-	compiled := compiler.CompileCELExpression(q.Expression, dracel.Options{DisableCostEstimation: true})
+	compiled := compilerFor(q.Features)(q.Expression, dracel.Options{EnvType: &envType, DerivedAttribute: q.Derived})
 	if compiled.Error != nil {
 		a.CompileError = compiled.Error.Detail
 		return a
 	}
 	a.Type = compiled.OutputType.String()
+	a.CostEstimate = &compiled.MaxCost
 	d := dracel.Device{Driver: q.Device.Driver, AllowMultipleAllocations: q.Device.AllowMultipleAllocations, Attributes: q.Device.Attributes, Capacity: q.Device.Capacity}
-	match, _, err := compiled.DeviceMatches(context.Background(), d)
-	if err != nil {
-		a.Error = dracel.EnhanceRuntimeError(err).Error()
+	if q.Derived {
+		value, details, err := compiled.EvaluateDerivedAttribute(context.Background(), d)
+		a.spent(details)
+		if err != nil {
+			a.Error = err.Error()
+		} else {
+			a.Result = attribute(value)
+		}
 		return a
 	}
-	a.Result = match
+	match, details, err := compiled.DeviceMatches(context.Background(), d)
+	a.spent(details)
+	if err != nil {
+		a.Error = dracel.EnhanceRuntimeError(err).Error()
+	} else {
+		a.Result = match
+	}
 	return a
 }
 
+// attribute is the wire form of an attribute, but for empty lists, which would be left out.
+func attribute(value *resourceapi.DeviceAttribute) any {
+	if value.StringValues != nil && len(value.StringValues) == 0 {
+		return map[string]any{"strings": []string{}}
+	}
+	return value
+}
+
+func language(q question, envType environment.Type, a *answer) {
+	env := compilerFor(q.Features)("true", dracel.Options{EnvType: &envType}).Environment
+	ast, issues := env.Compile(q.Expression)
+	if issues != nil {
+		a.CompileError = "compilation failed: " + issues.String()
+		return
+	}
+	program, err := env.Program(ast, cel.CostLimit(resourceapi.CELSelectorExpressionMaxCost))
+	if err != nil {
+		a.CompileError = "program instantiation failed: " + err.Error()
+		return
+	}
+	a.Type = ast.OutputType().String()
+	estimate, err := env.EstimateCost(ast, &library.CostEstimator{})
+	if err != nil {
+		a.CompileError = "cost estimation failed: " + err.Error()
+		return
+	}
+	a.CostEstimate = &estimate.Max
+	value, details, err := program.Eval(map[string]any{})
+	a.spent(details)
+	if err != nil {
+		a.Error = err.Error()
+	} else {
+		a.Result = render(value)
+	}
+}
+
 func declarations() {
-	env := compiler.CompileCELExpression("true", dracel.Options{}).Environment
+	env := compilerFor(nil)("true", dracel.Options{}).Environment
 	var lines []string
 	for name, f := range env.Functions() {
 		for _, o := range f.OverloadDecls() {
