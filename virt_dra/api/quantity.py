@@ -20,7 +20,7 @@ import re
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -66,18 +66,29 @@ _INT64: Final = 2**63
 _MAX_SCALE: Final = 2**31 - 1
 
 
+class Spelling(NamedTuple):
+    """See :attr:`Quantity.spelling`."""
+
+    nano: int
+    format: Format
+    scale: int | None
+    kept: str | None
+
+
 class Quantity:
     """An immutable exact amount. Equality, order and hash go by value: ``Quantity("1Ki") == Quantity("1024")``.
 
     ``Quantity(text)`` raises :class:`QuantityError`. ``str()`` gives the canonical text (A-17.8).
     """
 
-    __slots__ = ("_nano", "_scale", "_text", "format")
+    __slots__ = ("_kept", "_nano", "_scale", "_text", "format")
 
     _nano: int
     _scale: int | None
     """Upstream's int64 form is a number of this power of ten; None where upstream takes its decimal form (see :meth:`as_int64`)."""
     _text: str | None
+    _kept: str | None
+    """The text it was read from, where upstream keeps it instead of writing the amount anew (see :attr:`spelling`)."""
     format: Format
 
     def __new__(cls, text: str) -> Quantity:
@@ -91,7 +102,26 @@ class Quantity:
         scaled = number * _NANO
         return _make(_div_away(scaled.numerator, scaled.denominator), Format(format))
 
+    @classmethod
+    def milli(cls, thousandths: int, format: Format | str = Format.DECIMAL_SI) -> Quantity:
+        """A number of thousandths. Raises :class:`QuantityError` beyond 4000 digits."""
+        return _make(thousandths * 1_000_000, Format(format), -3)
+
     # --- values ---
+
+    @property
+    def nano(self) -> int:
+        """The exact value in billionths."""
+        return self._nano
+
+    @property
+    def spelling(self) -> Spelling:
+        """What upstream's ``==`` on the structs compares: also how the amount is held and, for some texts, the text.
+
+        ``1Gi`` and ``1024Mi`` are equal amounts and spelled differently. A spelling with ``scale`` None is there held by reference, so
+        not even equal to a copy of itself.
+        """
+        return Spelling(self._nano, self.format, self._scale, self._kept)
 
     def as_fraction(self) -> Fraction:
         """The exact value."""
@@ -210,7 +240,7 @@ class Quantity:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self._nano, self.format, self._scale)
+        return _make, (self._nano, self.format, self._scale, self._kept)
 
     # --- pydantic ---
 
@@ -242,7 +272,7 @@ class Quantity:
         raise ValueError(f'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not {found}')
 
 
-def _make(nano: int, format: Format, scale: int | None = None) -> Quantity:
+def _make(nano: int, format: Format, scale: int | None = None, kept: str | None = None) -> Quantity:
     if not -_TOO_LONG < nano < _TOO_LONG:
         raise QuantityError("...", UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
     quantity = object.__new__(Quantity)
@@ -251,6 +281,7 @@ def _make(nano: int, format: Format, scale: int | None = None) -> Quantity:
         scale = None
     object.__setattr__(quantity, "_scale", scale)
     object.__setattr__(quantity, "_text", None)
+    object.__setattr__(quantity, "_kept", kept)
     object.__setattr__(quantity, "format", format)
     return quantity
 
@@ -269,7 +300,20 @@ def _parsed(text: str) -> Quantity:
     nano = _scaled(digits, places + 9, binary) if digits else 0
     if binary and 0 < nano < _NANO:
         format = Format.DECIMAL_SI  # a fraction of one unit can't be written in powers of 1024
-    return _make(-nano if sign == "-" else nano, format, _int64_scale(whole, decimals, power, binary))
+    scale = _int64_scale(whole, decimals, power, binary)
+    return _make(-nano if sign == "-" else nano, format, scale, _kept(text, whole, decimals, scale, binary))
+
+
+def _kept(text: str, whole: str, decimals: str, scale: int | None, binary: int) -> str | None:
+    """The text, if upstream takes it for canonical."""
+    if text == "0":
+        return text
+    number = (whole.lstrip("0") or "0") + decimals
+    if scale is None:
+        return None
+    if binary:
+        return text if int(number) % 8 else None
+    return text if scale % 3 == 0 and not number.endswith("000") and number[0] != "0" else None
 
 
 def _int64_scale(whole: str, decimals: str, power: int, binary: int) -> int | None:
