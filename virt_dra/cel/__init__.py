@@ -12,10 +12,12 @@ from virt_dra.cel.derived import DerivedAttribute, compile_derived_attribute
 from virt_dra.cel.device import DeviceInput, device_input
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import CelError, CompileError, EvaluationError
-from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.examined import Examined
+from virt_dra.cel.expression import COST_LIMIT, compile_expression
 from virt_dra.cel.selector import Selector, compile_selector
 
 __all__ = [
+    "COST_LIMIT",
     "LANGUAGE",
     "STORED_EXPRESSIONS",
     "CelError",
@@ -24,6 +26,7 @@ __all__ = [
     "DeviceInput",
     "Environment",
     "EvaluationError",
+    "Examined",
     "Program",
     "Selector",
     "compile_derived_attribute",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
@@ -14,6 +14,7 @@ from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Kind, Type
 from virt_dra.cel.values import DomainMap, Optional, TypeValue, UInt, Value, go_type
@@ -29,14 +30,26 @@ class DerivedAttribute:
     """A compiled derived attribute. Make it with :func:`compile_derived_attribute`."""
 
     expression: str
-    _program: Program
+    program: Program = field(repr=False)
 
     def evaluate(self, device: DeviceInput) -> DeviceAttribute:
         """The attribute's value on a device: one of its fields is set (A-16.3).
 
         Raises EvaluationError; its text gains no advice on missing keys (A-16.4).
         """
-        return _as_attribute(self._program.evaluate({"device": device}))
+        return _as_attribute(self.program.evaluate({"device": device}))
+
+    @property
+    def cost_estimate(self) -> int | None:
+        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2)."""
+        return None
+
+    def examine(self, device: DeviceInput) -> Examined[DeviceAttribute]:
+        """The attribute, or the error that :meth:`evaluate` raises, and the cost."""
+        try:
+            return Examined(self.evaluate(device))
+        except EvaluationError as error:
+            return Examined(error=error.message)
 
 
 @lru_cache(maxsize=CACHE_SIZE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -12,6 +12,7 @@ from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import EvaluationError, enhanced
+from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.types import BOOL, Type
 from virt_dra.cel.values import Optional, Value, type_name
@@ -25,15 +26,27 @@ class Selector:
     """A compiled device selector. Make it with :func:`compile_selector`."""
 
     expression: str
-    _program: Program
+    program: Program = field(repr=False)
 
     def matches(self, device: DeviceInput) -> bool:
         """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7)."""
         try:
-            value = self._program.evaluate({"device": device})
+            value = self.program.evaluate({"device": device})
         except EvaluationError as error:
             raise EvaluationError(enhanced(error.message)) from None
         return _as_bool(value)
+
+    @property
+    def cost_estimate(self) -> int | None:
+        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2)."""
+        return None
+
+    def examine(self, device: DeviceInput) -> Examined[bool]:
+        """Whether the device is selected, or the error that :meth:`matches` raises, and the cost."""
+        try:
+            return Examined(self.matches(device))
+        except EvaluationError as error:
+            return Examined(error=error.message)
 
 
 _REFUSALS = MappingProxyType(

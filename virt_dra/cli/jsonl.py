@@ -162,18 +162,23 @@ def under(name: str, error: WireError) -> WireError:
     return WireError(error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems))
 
 
+def answer_stream(requests: IO[bytes], answer: Answer, refusal: Json) -> None:
+    """Answer a stream of requests on standard output. Raises ClickException if one of the two fails."""
+    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+    try:
+        answer_lines(requests, out, answer, refusal)
+        out.detach()  # so that standard output stays open
+    except BrokenPipeError:
+        raise  # the reader went away; the main program knows what to do
+    except OSError as error:
+        raise click.ClickException(f"cannot go on: {error.strerror}") from None
+
+
 def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epilog: str) -> click.Command:
     """A subcommand ``NAME --jsonl [FILE]`` around one answer function."""
 
     def run(jsonl: bool, requests: IO[bytes]) -> None:
-        out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
-        try:
-            answer_lines(requests, out, answer, refusal)
-            out.detach()  # so that standard output stays open
-        except BrokenPipeError:
-            raise  # the reader went away; the main program knows what to do
-        except OSError as error:
-            raise click.ClickException(f"cannot go on: {error.strerror}") from None
+        answer_stream(requests, answer, refusal)
 
     flag = click.Option(["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line.")
     source = click.Argument(["requests"], type=click.File("rb"), default="-")

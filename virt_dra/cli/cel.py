@@ -1,0 +1,219 @@
+"""``virt-dra cel``: what a CEL expression says of devices, for people (slices in files) and for programs (JSON lines)."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NoReturn, TypeAlias
+
+import click
+
+from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
+from virt_dra.api.wire import Json, WireError
+from virt_dra.api.yaml_writing import write_yaml
+from virt_dra.cel import (
+    COST_LIMIT,
+    STORED_EXPRESSIONS,
+    CompileError,
+    DerivedAttribute,
+    Environment,
+    EvaluationError,
+    Selector,
+    compile_derived_attribute,
+    compile_selector,
+    device_input,
+    new_expressions,
+)
+from virt_dra.cli.cel_report import evaluate
+from virt_dra.cli.jsonl import BadLine, answer_stream, member, under
+from virt_dra.cluster.files import read_inputs
+
+Format: TypeAlias = Literal["text", "json", "yaml"]
+
+NOTHING: Final[Json] = {"compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None}
+"""The answer's members besides ``id``. What has no value is null."""
+
+
+def answer(request: Json) -> Json:
+    """``{"expression", "device"?, "features"?, "new"?, "derived"?}`` -> ``{"compile_error", "cost_estimate", "result", "error", "cost"}``.
+
+    Raises BadLine for a request that is wrong.
+    """
+    text: str | None = member(request, "expression", str)
+    if text is None:
+        raise BadLine("expression: required, a string")
+    environment = _environment_of(request)
+    derived: bool = member(request, "derived", bool, False)
+    driver, device = _device_of(request)
+    try:
+        compiled = _compile(_LONE_SURROGATE.sub("\ufffd", text), environment, derived=derived)
+    except CompileError as error:
+        return {**NOTHING, "compile_error": error.message}
+    return {**NOTHING, "cost_estimate": compiled.cost_estimate, **_evaluated(compiled, driver, device)}
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+"""JSON can smuggle it in; Kubernetes' reader puts the replacement character in its place."""
+
+
+def _compile(expression: str, environment: Environment, *, derived: bool) -> Selector | DerivedAttribute:
+    return compile_derived_attribute(expression, environment) if derived else compile_selector(expression, environment)
+
+
+def _evaluated(compiled: Selector | DerivedAttribute, driver: str, device: Device) -> Json:
+    try:
+        given = device_input(driver, device)
+    except EvaluationError as error:
+        return {"error": error.message}
+    examined = compiled.examine(given)
+    if examined.error is not None:
+        return {"error": examined.error, "cost": examined.cost}
+    value = examined.value
+    return {"result": value.to_wire() if isinstance(value, DeviceAttribute) else value, "cost": examined.cost}
+
+
+def _environment_of(request: Json) -> Environment:
+    """``new``: that of new expressions by ``features`` (a missing one is off; without the object all are on), else of stored ones."""
+    features: Json | None = member(request, "features", dict)
+    gates = {}
+    for name in ("consumable", "list"):
+        try:
+            gates[name] = features is None or bool(member(features, name, bool, False))
+        except BadLine as error:
+            raise BadLine(f"features.{error}") from None
+    if not member(request, "new", bool, False):
+        return STORED_EXPRESSIONS
+    return new_expressions(consumable_capacity=gates["consumable"], list_attributes=gates["list"])
+
+
+def _device_of(request: Json) -> tuple[str, Device]:
+    """The driver and the device in the member ``device``; missing parts are empty. Raises BadLine, or WireError with the path."""
+    raw: Json = member(request, "device", dict, {})
+    try:
+        driver: str = member(raw, "driver", str, "")
+    except BadLine as error:
+        raise BadLine(f"device.{error}") from None
+    try:
+        return driver, Device.from_wire({key: value for key, value in raw.items() if key != "driver"})
+    except WireError as error:
+        raise under("device", error) from None
+
+
+# --- for people ---
+
+_GATES: Final = MappingProxyType({"DRAConsumableCapacity": "consumable_capacity", "DRAListTypeAttributes": "list_attributes"})
+
+
+def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, bool]:
+    chosen: dict[str, bool] = {}
+    for item in (part.strip() for value in values for part in value.split(",")):
+        gate, _, word = item.partition("=")
+        enabled = {"true": True, "false": False}.get(word.lower())
+        if item and (gate not in _GATES or enabled is None):
+            raise click.BadParameter(f"{item!r}: write GATE=true or GATE=false with a gate of {', '.join(_GATES)}")
+        if item:
+            chosen[_GATES[gate]] = enabled is True
+    return chosen
+
+
+EPILOG = """\b
+Examples:
+  virt-dra cel 'device.driver == "gpu.example.com"' -f slices.yaml
+  virt-dra cel 'device.attributes["gpu.example.com"].model.startsWith("A")' -f cluster/ -o json
+  kubectl get resourceslices -o yaml | virt-dra cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))' -f -
+  virt-dra cel --derived 'device.attributes["gpu.example.com"].numa / 2' -f slices.yaml
+  virt-dra cel --new --gates DRAListTypeAttributes=false 'device.driver.includes("gpu")'     would the API server take it?
+  echo '{"id": 1, "expression": "device.driver == \\"d\\"", "device": {"driver": "d"}}' | virt-dra cel --jsonl
+\b
+Exit codes: 0 a device matches and none failed (--derived: none failed; without -f: it compiles), 1 no device matches or evaluating
+  failed on one, 2 the expression is refused, bad usage or unreadable input.
+"""
+
+HELP = """Evaluate a CEL expression on devices: which match, and why one failed.
+
+EXPR is a device selector as DeviceClasses and claims have it; the devices are those of the ResourceSlices in -f. Without -f the
+expression is only compiled.
+
+With --jsonl, EXPR is a file of requests (- or nothing: standard input), one JSON object a line, each answered before the next is read:
+
+\b
+  id          anything; it comes back in the answer
+  expression  the text
+  device      driver, allowMultipleAllocations, attributes, capacity, as in a ResourceSlice
+  features    consumable, list: DRAConsumableCapacity, DRAListTypeAttributes, true or false; a missing one is off,
+              without features all are on. They matter for new expressions only.
+  new         true: compile as the API server does for new text; else as the scheduler does, which knows every feature
+  derived     true: a derived attribute instead of a selector
+
+The answer: id, compile_error, cost_estimate, result (true or false; of a derived attribute the attribute), error, cost. What has no
+value is null.
+"""
+
+
+@click.command(name="cel", help=HELP, epilog=EPILOG)
+@click.argument("expression", metavar="[EXPR]", required=False)
+@click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Manifests with ResourceSlices; - is standard input.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.option("--derived", is_flag=True, help="A derived attribute instead of a selector: show its value for each device.")
+@click.option(
+    "--new", is_flag=True, help="Compile as the API server does for new text, by --gates, and hold the estimated cost against the limit."
+)
+@click.option(
+    "--gates", metavar="GATE=BOOL,...", multiple=True, callback=_parse_gates, help=f"With --new: {', '.join(_GATES)}.  [default: on]"
+)
+@click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
+def command(
+    expression: str | None, paths: tuple[str, ...], output: Format, derived: bool, new: bool, gates: Mapping[str, bool], jsonl: bool
+) -> None:
+    if jsonl:
+        if paths or derived or new or gates:
+            raise click.UsageError("--jsonl goes with a file of requests only; what the options say stands in each request")
+        with click.open_file(expression or "-", "rb") as requests:
+            answer_stream(requests, answer, NOTHING)
+        return
+    if expression is None:
+        raise click.UsageError("name an expression, e.g. virt-dra cel 'device.driver == \"gpu.example.com\"' -f slices.yaml")
+    if gates and not new:
+        raise click.UsageError("--gates goes with --new: what is stored already may use every feature")
+    if _LONE_SURROGATE.search(expression):
+        raise click.UsageError("the expression is not UTF-8")
+    environment = new_expressions(**gates) if new else STORED_EXPRESSIONS
+    try:
+        compiled = _compile(expression, environment, derived=derived)
+    except CompileError as error:
+        _refuse([error.message], output)
+    if new and compiled.cost_estimate is not None and compiled.cost_estimate > COST_LIMIT:
+        _refuse([f"too complex: the estimated cost {compiled.cost_estimate} exceeds the limit of {COST_LIMIT}"], output)
+    report = evaluate(compiled, _slices(paths, output))
+    if output == "text":
+        click.echo("\n".join(report.lines()))
+    else:
+        _print_document(report.to_json(), output)
+    sys.exit(0 if report.good else 1)
+
+
+def _slices(paths: tuple[str, ...], output: Format) -> list[ResourceSlice]:
+    """The ResourceSlices of the files; other objects may stand among them. Ends the command if there are none, or a file can't be read."""
+    loaded = read_inputs(paths)
+    if loaded.problems:
+        _refuse([str(problem) for problem in loaded.problems], output)
+    slices = [sourced.object for sourced in loaded.objects if isinstance(sourced.object, ResourceSlice)]
+    if paths and not slices:
+        _refuse([f"{', '.join(paths)}: no ResourceSlice found; name the file that has one"], output)
+    return slices
+
+
+def _refuse(sentences: list[str], output: Format) -> NoReturn:
+    if output == "text":
+        for sentence in sentences:
+            click.echo(f"error: {sentence}", err=True)
+    else:
+        _print_document({"error": "\n".join(sentences)}, output)
+    sys.exit(2)
+
+
+def _print_document(document: Json, output: Format) -> None:
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False) if output == "json" else write_yaml(document).removesuffix("\n"))

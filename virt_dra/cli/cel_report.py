@@ -1,0 +1,115 @@
+"""An expression on the devices of slices: gathering them, evaluating, and telling people what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
+from virt_dra.api.wire import Json
+from virt_dra.cel import DerivedAttribute, EvaluationError, Selector, device_input
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came out for one device: a value, or why there is none."""
+
+    device: str
+    """``driver/pool/device``, as results of allocations name it."""
+    node: str | None
+    value: bool | DeviceAttribute | None
+    error: str | None
+    cost: int | None
+
+    @property
+    def matches(self) -> bool:
+        return self.value is True
+
+    def to_json(self) -> Json:
+        value = {"attribute": self.value.to_wire()} if isinstance(self.value, DeviceAttribute) else {"matches": self.value}
+        told = {"error": self.error} if self.error is not None else value
+        return {"device": self.device, **({"node": self.node} if self.node else {}), **told, "cost": self.cost}
+
+    def __str__(self) -> str:
+        where = f"{self.device} on node {self.node}" if self.node else self.device
+        if self.error is not None:
+            return f"{where}: error: {self.error}"
+        if isinstance(self.value, DeviceAttribute):
+            return f"{where}: {json.dumps(self.value.to_wire(), ensure_ascii=False)}"
+        return f"{where}: {'matches' if self.value else 'does not match'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An expression that compiles, and what it says of each device."""
+
+    expression: str
+    cost_estimate: int | None
+    devices: tuple[Found, ...]
+    outdated: tuple[str, ...]
+    """Slices that were left out, because their pool has a newer generation."""
+    derived: bool
+
+    @property
+    def failed(self) -> int:
+        return sum(found.error is not None for found in self.devices)
+
+    @property
+    def matching(self) -> int:
+        return sum(found.matches for found in self.devices)
+
+    @property
+    def good(self) -> bool:
+        return not self.failed and (self.derived or not self.devices or self.matching > 0)
+
+    def to_json(self) -> Json:
+        return {
+            "expression": self.expression,
+            "costEstimate": self.cost_estimate,
+            "devices": [found.to_json() for found in self.devices],
+            "outdatedSlices": list(self.outdated),
+        }
+
+    def lines(self) -> Iterator[str]:
+        yield from map(str, self.devices)
+        for name in self.outdated:
+            yield f"left out: slice {name}, whose pool has a newer generation"
+        if not self.devices:
+            yield f"compiles; estimated cost {self.cost_estimate}"
+            return
+        failed = f", {self.failed} failed" if self.failed else ""
+        count = len(self.devices)
+        said = f"{count} devices evaluated{failed}" if self.derived else f"{self.matching} of {count} devices match{failed}"
+        costs = [found.cost for found in self.devices if found.cost is not None]
+        yield f"{said}; cost up to {max(costs)} of an estimated {self.cost_estimate}" if costs else said
+
+
+def evaluate(compiled: Selector | DerivedAttribute, slices: Sequence[ResourceSlice]) -> Report:
+    """Evaluate on each device of the newest generation of each pool, in the order of the slices."""
+    newest: dict[tuple[str, str], int] = {}
+    for piece in slices:
+        newest[_pool(piece)] = max(newest.get(_pool(piece), 0), piece.spec.pool.generation)
+    found: list[Found] = []
+    outdated: list[str] = []
+    for piece in slices:
+        if piece.spec.pool.generation < newest[_pool(piece)]:
+            outdated.append(piece.metadata.name)
+            continue
+        found += (_found(compiled, piece, device) for device in piece.spec.devices)
+    return Report(compiled.expression, compiled.cost_estimate, tuple(found), tuple(outdated), isinstance(compiled, DerivedAttribute))
+
+
+def _pool(piece: ResourceSlice) -> tuple[str, str]:
+    return piece.spec.driver, piece.spec.pool.name
+
+
+def _found(compiled: Selector | DerivedAttribute, piece: ResourceSlice, device: Device) -> Found:
+    name = "/".join((*_pool(piece), device.name))
+    node = device.node_name if piece.spec.per_device_node_selection else piece.spec.node_name
+    try:
+        given = device_input(piece.spec.driver, device)
+    except EvaluationError as error:
+        return Found(name, node, None, error.message, None)
+    examined = compiled.examine(given)
+    return Found(name, node, examined.value, examined.error, examined.cost)
