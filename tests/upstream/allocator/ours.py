@@ -1,0 +1,63 @@
+"""Our allocator, asked in the words of the reference's protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.upstream.allocator.problems import FEATURES, Json
+from virt_dra.allocator import Allocated, AllocationError, Features, NodeError, Snapshot, UnsupportedFeature, allocate
+from virt_dra.allocator.snapshot import Use
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+
+STEPS = 100_000
+"""Of one problem; the reference needs less than its time limit for as much work."""
+
+
+def _field(feature: str) -> str:
+    """``AdminAccess`` -> ``admin_access``."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in feature).removeprefix("_")
+
+
+def features(problem: Json) -> Features:
+    """A missing feature is off; without the object all are on."""
+    if "features" not in problem:
+        return Features.all()
+    return Features(**{_field(name): problem["features"].get(name, False) for name in FEATURES})
+
+
+def snapshot(problem: Json) -> Snapshot:
+    built = Snapshot.build(
+        [ResourceSlice.from_wire(each) for each in problem["slices"]],
+        [DeviceClass.from_wire(each) for each in problem["classes"]],
+        [ResourceClaim.from_wire(each) for each in problem["allocated"]],
+    )
+    state = problem.get("allocated_state")
+    return built if state is None else built.with_uses(_use(entry) for entries in state.values() for entry in entries)
+
+
+def _use(entry: Json) -> Use:
+    consumed = {name: Quantity(amount) for name, amount in entry["consumed"].items()} if "consumed" in entry else None
+    return Use(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)
+
+
+def ours(problem: Json) -> Json:
+    """``{"results", "error", "node_error"}``, and ``"unsupported"`` if that is what the error says."""
+    claims = [ResourceClaim.from_wire(each) for each in problem["claims"]]
+    try:
+        found = allocate(snapshot(problem), claims, Node.from_wire(problem["node"]), features(problem), step_limit=STEPS, explain=False)
+    except AllocationError as error:
+        answer: Json = {"results": None, "error": str(error), "node_error": isinstance(error, NodeError)}
+        return answer | ({"unsupported": error.feature} if isinstance(error, UnsupportedFeature) else {})
+    results = _with_share_names([result.to_wire() for result in found.results]) if isinstance(found, Allocated) else None
+    return {"results": results, "error": None, "node_error": False}
+
+
+def _with_share_names(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Shares are called share-1, share-2, … in the order in which they appear."""
+    names: dict[str, str] = {}
+    for device in (device for result in results for device in result["devices"].get("results", ())):
+        if "shareID" in device:
+            device["shareID"] = names.setdefault(device["shareID"], f"share-{len(names) + 1}")
+    return results
