@@ -14,18 +14,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from virt_dra.allocator.demand import Demand, Solution, choices, solution_of
 from virt_dra.allocator.errors import AllocationError, FatalError, NodeError, StepLimitExceeded, UnsupportedFeature
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import ClaimPlan, Device, Request
-from virt_dra.allocator.observer import Observer, Silent
+from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pools import INVALID, Reachable
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import assemble
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Search
+from virt_dra.allocator.shapes import state
 from virt_dra.allocator.snapshot import Snapshot
+from virt_dra.allocator.usage import Use
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
@@ -43,6 +46,7 @@ __all__ = [
     "StepLimitExceeded",
     "Unsatisfiable",
     "UnsupportedFeature",
+    "Use",
     "allocate",
     "explain",
 ]
@@ -104,56 +108,85 @@ class Allocator:
         self._step_limit = step_limit
         self._pools = snapshot.inventory.pools(features)
         self._selectors = SelectorFilter(snapshot.inventory.selectors)
-        self._plans: tuple[ClaimPlan, ...] | None = None
-        """For every node; None until known, and where All requests make them differ."""
+        self._demand = snapshot.inventory.demands(features).of(claims)
 
     def allocate(self, node: Node, *, explain: bool = True) -> Allocated | Unsatisfiable:
         reachable = self._pools.reachable(node)
-        if self._plans is not None and self._surely_not(self._plans, reachable):
-            return self._unsatisfiable(node, reachable, 0, explain=explain)
-        search, plans, solved = self._run(node, reachable, partial(self._selectors.candidates, reachable=reachable), Silent())
-        if solved:
-            selected: list[dict[int, int]] = [{} for _ in plans]
-            for (claim, entry), alternative in search.selected.items():
-                selected[claim][entry] = alternative
-            results = (assemble(plan, search.chosen[i], selected[i], node.name) for i, plan in enumerate(plans))
-            return Allocated(tuple(results), search.steps)
+        demand = self._demand
+        if demand is None:
+            plans = self._plan(node, reachable)
+            known, steps = self._outcome(node, reachable, plans)
+            if known is None:
+                return self._unsatisfiable(node, reachable, steps, explain=explain)
+            return self._allocated(known, plans, node, reachable, steps)
+        steps = 0
+        key = demand.shapes.of(reachable, lambda: self._table(node)), state(reachable, self._snapshot.used, self._pools)
+        try:
+            known = demand.outcomes[key]
+        except KeyError:
+            known, steps = self._decide(demand, node, reachable)
+            demand.remember(key, known)
+        if known is None:
+            return self._unsatisfiable(node, reachable, steps, explain=explain)
+        return self._allocated(known, demand.plans, node, reachable, steps)
+
+    def explain(self, node: Node) -> Explanation:
+        reachable = self._pools.reachable(node)
+        collector = Collector()
+        # All devices are looked at, since their refusals are wanted.
+        self._search(node, reachable, self._plan(node, reachable), lambda request: reachable.devices, collector)
+        return collector.explanation(node.name, reachable.problems, len(reachable.devices))
+
+    def _decide(self, demand: Demand, node: Node, reachable: Reachable) -> tuple[Solution | None, int]:
+        """By searching. What is known under other names will do, except for the words of an error."""
+        plans = demand.plans if demand.same_everywhere else self._plan(node, reachable)
+        try:
+            return self._outcome(node, reachable, plans)
+        except AllocationError:
+            if plans is demand.plans:
+                self._outcome(node, reachable, self._plan(node, reachable))
+            raise
+
+    def _outcome(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> tuple[Solution | None, int]:
+        search = self._search(node, reachable, plans)
+        if search.solved:
+            return solution_of(search.chosen, search.selected, plans, reachable), search.steps
         if search.refused_constraint is not None:  # AC-8
             request, device = search.refused_constraint
             raise NodeError(
                 f"claim {request.claim.key}, request {request.name}: cannot add device {device.id} because a claim constraint would not "
                 "be satisfied"
             )
-        return self._unsatisfiable(node, reachable, search.steps, explain=explain)
+        return None, search.steps
 
-    def explain(self, node: Node) -> Explanation:
-        reachable = self._pools.reachable(node)
-        collector = Collector()
-        self._run(node, reachable, lambda request: reachable.devices, collector)  # all devices: their refusals are wanted
-        return collector.explanation(node.name, reachable.problems, len(reachable.devices))
+    def _allocated(self, solution: Solution, plans: tuple[ClaimPlan, ...], node: Node, reachable: Reachable, steps: int) -> Allocated:
+        chosen = choices(solution, plans, reachable)
+        return Allocated(tuple([assemble(plan, chosen[i], solution.selected[i], node.name, self._features) for i, plan in enumerate(plans)]), steps)
 
     def _unsatisfiable(self, node: Node, reachable: Reachable, steps: int, *, explain: bool) -> Unsatisfiable:
         if any(problem.reason == INVALID for problem in reachable.problems):
             raise NodeError("invalid resource pools were encountered")  # E11
         return Unsatisfiable(node.name, self.explain(node) if explain else None, steps)
 
-    def _surely_not(self, plans: tuple[ClaimPlan, ...], reachable: Reachable) -> bool:
-        """Whether the very first request has no device to look at on the node, so that nothing at all would be met there."""
-        first = plans[0].requests[0] if plans and plans[0].requests else None
-        return first is not None and all(
-            slots.count > 0 and not self._selectors.candidates(slots.request, reachable) for slots in first.alternatives
-        )
+    def _table(self, node: Node) -> FeatureTable:
+        """Checks remember, so each search gets its own."""
+        return FeatureTable(self._snapshot, self._pools, node, self._features, self._selectors)
 
-    def _run(
-        self, node: Node, reachable: Reachable, candidates: Callable[[Request], Sequence[Device]], observer: Observer
-    ) -> tuple[Search, tuple[ClaimPlan, ...], bool]:
-        """Checks remember, so each run gets its own."""
-        table = FeatureTable(self._snapshot, self._pools, node, self._features, self._selectors)
-        plans = self._plans
-        if plans is None:
-            plans = plan_claims(self._claims, self._snapshot.inventory.classes, reachable, self._features, table.selectable)
-            if all(slots.fixed is None for plan in plans for request in plan.requests for slots in request.alternatives):
-                self._plans = plans
-        checks = tuple(table.checks(plan.claim) for plan in plans)
+    def _plan(self, node: Node, reachable: Reachable) -> tuple[ClaimPlan, ...]:
+        """The claims as they are called. Raises what breaks a rule first (A-6)."""
+        return plan_claims(self._claims, self._snapshot.inventory.classes, reachable, self._features, self._table(node).selectable)
+
+    def _search(
+        self,
+        node: Node,
+        reachable: Reachable,
+        plans: tuple[ClaimPlan, ...],
+        candidates: Callable[[Request], Sequence[Device]] | None = None,
+        observer: Observer = SILENT,
+    ) -> Search:
+        table = self._table(node)
+        checks = tuple([table.checks(plan.claim) for plan in plans])
+        candidates = candidates or partial(self._selectors.candidates, reachable=reachable)
         search = Search(plans, candidates, table.availability, table.filters, checks, observer, self._step_limit)
-        return search, plans, search.run()
+        search.run()
+        return search

@@ -36,3 +36,6 @@ class Silent:
     def backtracked(self, request: Request, device: Device) -> None: ...
 
     def over_limit(self, request: Request) -> None: ...
+
+
+SILENT = Silent()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.gates import Features
@@ -42,13 +43,25 @@ class PoolSlice:
     has_binding_conditions: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Pool:
-    """The newest generation of a pool, slices sorted by name (A-5.3)."""
+    """The newest generation of a pool, slices sorted by name (A-5.3). One object per version of its slices: identity compares."""
 
     id: PoolId
     slices: tuple[PoolSlice, ...]
     problem: PoolProblem | None
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Device name -> its place among all devices of the pool."""
+        names = (device.id.device for part in self.slices for device in part.devices)
+        return {name: position for position, name in enumerate(names)}
+
+    @cached_property
+    def local_node(self) -> str | None:
+        """The node that all slices belong to; None for a pool that several nodes may see."""
+        nodes = {part.slice.spec.node_name for part in self.slices}
+        return nodes.pop() if len(nodes) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +75,11 @@ class ReachablePool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reachable:
-    """Everything one node can reach, in search order (A-5.6, A-5.7). One object per node, as long as its labels stay: identity compares."""
+    """Everything one node can reach, in search order (A-5.6, A-5.7).
 
+    One object per node, as long as its labels and declared features stay: identity compares."""
+
+    node: str
     pools: tuple[ReachablePool, ...]
     devices: tuple[Device, ...]
 
@@ -92,7 +108,7 @@ class Pools:
             elif part is not None:
                 self._local.setdefault(slice_.spec.node_name, []).append(part)
         self._matchers: dict[int, NodeMatcher] = {}
-        self._reachable: dict[str, tuple[Mapping[str, str], Reachable]] = {}
+        self._reachable: dict[str, tuple[Node, Reachable]] = {}
 
     @property
     def all(self) -> tuple[Pool, ...]:
@@ -102,11 +118,14 @@ class Pools:
     def reachable(self, node: Node) -> Reachable:
         """Raises :class:`FatalError` if a slice's node selector can't be read."""
         known = self._reachable.get(node.name)
-        if known is not None and known[0] == node.metadata.labels:
+        if known is not None and (known[0] is node or _same_facts(known[0], node)):
             return known[1]
         found = self._reach(node)
-        self._reachable[node.name] = (node.metadata.labels, found)
+        self._reachable[node.name] = (node, found)
         return found
+
+    def pool(self, pool: PoolId) -> Pool:
+        return self._pools[pool]
 
     def _reach(self, node: Node) -> Reachable:
         parts: dict[PoolId, list[PoolSlice]] = {}
@@ -126,7 +145,7 @@ class Pools:
             pool = ReachablePool(key, tuple(device for part in in_order for device in part.devices), None)
             (last if any(part.has_binding_conditions for part in in_order) else first).append(pool)
         pools = (*first, *last)
-        return Reachable(pools, tuple(device for pool in pools for device in pool.devices))
+        return Reachable(node.name, pools, tuple(device for pool in pools for device in pool.devices))
 
     def _selects(self, slice_: ResourceSlice, node: Node) -> bool:
         spec = slice_.spec
@@ -162,6 +181,10 @@ class Pools:
                 raise FatalError(f"{where}failed to parse node selector {describe_selector(selector)}: {error}") from None
             self._matchers[id(selector)] = matcher
         return matcher
+
+
+def _same_facts(known: Node, node: Node) -> bool:
+    return known.metadata.labels == node.metadata.labels and known.status.declared_features == node.status.declared_features
 
 
 def _usable(slice_: ResourceSlice, features: Features) -> bool:

@@ -106,6 +106,7 @@ class Search:
         self.observer = observer
         self.chosen: list[list[Choice]] = [[] for _ in claims]
         self.selected: dict[tuple[int, int], int] = {}
+        self.solved = False
         self.steps = 0
         self.refused_constraint: tuple[Request, Device] | None = None
         """The first device of an All request that a constraint refused (E18, AC-8)."""
@@ -124,13 +125,16 @@ class Search:
         self._reports = self._may_report()
 
     def run(self) -> bool:
-        """Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`."""
+        """Fill everything, or find out that it can't be done; the answer is kept in `solved`.
+
+        Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`."""
         step: Step = Enter(0, 0)
         while True:
             if isinstance(step, Enter):
                 self.spend(1)
                 step = self._enter(step)
             elif step is Outcome.FOUND:
+                self.solved = True
                 return True
             elif not self._frames:
                 return False

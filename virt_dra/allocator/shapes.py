@@ -1,0 +1,128 @@
+"""When two nodes are alike: what the search would look at, without the names of nodes, pools and devices.
+
+A node's *shape* stands for the published facts of its devices as a list of requests sees them, in the order of the search. Its *state*
+stands for what is in use of its pools. The search is a function of the two: nodes with equal shapes in equal states get the same
+devices, by position. Shapes are computed once per node and kind of request, states once per change of a pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.model import Check, Device, Filter, Label, PoolId, Request
+from virt_dra.allocator.pools import Pool, Pools, Reachable
+from virt_dra.allocator.usage import PoolUse
+from virt_dra.api.resource_v1 import ResourceClaim
+
+_BROKEN = "broken"
+"""The fact of a device that is an error to a request; which error is found by searching."""
+
+
+class Looks(Protocol):
+    """The features of a node, as far as published facts go."""
+
+    @property
+    def filters(self) -> Sequence[Filter]: ...
+
+    def checks(self, claim: ResourceClaim) -> Sequence[Check]: ...
+
+
+class Shapes:
+    """The shapes of nodes to some requests, numbered as they are met. Any requests that look at the same facts may share them."""
+
+    def __init__(self, pools: Pools, requests: Sequence[Request]) -> None:
+        self._pools = pools
+        self._requests = requests
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[Reachable, int] = {}
+
+    def of(self, reachable: Reachable, looks: Callable[[], Looks]) -> int:
+        """The number of the node's shape. The node's features are asked for only where it isn't known."""
+        known = self._known.get(reachable)
+        if known is None:
+            shape = self._shape(reachable, looks())
+            known = self._known[reachable] = self._numbers.setdefault(shape, len(self._numbers))
+        return known
+
+    def _shape(self, reachable: Reachable, looks: Looks) -> Hashable:
+        rename = _Renaming()
+        views = [_View(request, looks.filters, looks.checks(request.claim)) for request in self._requests]
+        facts = tuple([tuple([rename.fact(_fact(view, device)) for view in views]) for device in reachable.devices])
+        pools = tuple(
+            (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each.id, reachable))
+            for each in reachable.pools
+        )
+        return pools, facts
+
+    def _identity(self, pool: PoolId, reachable: Reachable) -> PoolId | None:
+        """A pool that other nodes see too, or of which this node sees a part, is like no other."""
+        return None if self._pools.pool(pool).local_node == reachable.node else pool
+
+
+class _View(NamedTuple):
+    request: Request
+    filters: Sequence[Filter]
+    checks: Sequence[Check]
+
+
+def _fact(view: _View, device: Device) -> tuple[Hashable, ...]:
+    try:
+        if not all(each.admits(view.request, device) for each in view.filters):
+            return ()
+    except FatalError:
+        return (_BROKEN,)
+    return tuple([each.fact(view.request, device) for each in view.checks])
+
+
+class _Renaming:
+    """Numbers labels' values in the order of their first appearance, so that only the pattern of equality is left of them."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[Hashable, dict[Hashable, int]] = {}
+
+    def fact(self, facts: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+        return tuple([self._label(each) if type(each) is Label else each for each in facts])
+
+    def _label(self, label: Label) -> Hashable:
+        numbers = self._spaces.setdefault(label.space, {})
+        return Label, tuple([numbers.setdefault(value, len(numbers)) for value in label.values])
+
+
+def state(reachable: Reachable, used: Mapping[PoolId, PoolUse], pools: Pools) -> Hashable:
+    """What is in use of the node's pools, by position of the devices in their pools."""
+    if len(reachable.pools) == 1:
+        (only,) = reachable.pools
+        use = used.get(only.id)
+        return 0 if use is None else use_key(use, pools.pool(only.id))
+    return tuple([0 if (use := used.get(each.id)) is None else use_key(use, pools.pool(each.id)) for each in reachable.pools])
+
+
+def use_key(use: PoolUse, pool: Pool) -> Hashable:
+    """Equal for uses of equal pools that no check can tell apart. An int with a bit per device where all use is exclusive."""
+    known = use.remembered.get(pool)
+    if known is None:
+        known = use.remembered[pool] = _use_key(use, pool.positions)
+    return known
+
+
+def _use_key(use: PoolUse, positions: Mapping[str, int]) -> Hashable:
+    exclusive, gone = _bits(use.exclusive, positions)
+    if not use.shares and not use.consumed and not gone:
+        return exclusive
+    shared, also_gone = _bits(use.shared, positions)
+    consumed = frozenset((positions.get(device, device), frozenset(amounts.items())) for device, amounts in use.consumed.items())
+    return exclusive, shared, consumed, gone, also_gone
+
+
+def _bits(devices: Iterable[str], positions: Mapping[str, int]) -> tuple[int, frozenset[str]]:
+    """A bit per device of the pool, and the devices that it publishes no more."""
+    bits, gone = 0, set()
+    for device in devices:
+        position = positions.get(device)
+        if position is None:
+            gone.add(device)
+        else:
+            bits |= 1 << position
+    return bits, frozenset(gone)

@@ -1,0 +1,98 @@
+"""What is in use (A-3): of one pool, by one allocation, and how the one changes with the other."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from virt_dra.allocator.pools import Pool
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.resource_v1 import AllocationResult
+
+
+@dataclass(frozen=True)
+class PoolUse:
+    """What is in use of one pool (A-3.1), by device name.
+
+    ``exclusive`` counts allocations: two claims may hold a device by mistake (C-22.10), and releasing one must not free it. ``shares``
+    are (device name, share id). ``consumed`` is the sum over a device's shares, per capacity name.
+    """
+
+    exclusive: Mapping[str, int] = field(default_factory=dict)
+    shares: frozenset[tuple[str, str]] = frozenset()
+    consumed: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        return not self.exclusive and not self.shares and not self.consumed
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """Names of devices of which a share is allocated, or some capacity consumed (A-12.4)."""
+        return frozenset(device for device, _ in self.shares) | self.consumed.keys()
+
+    @cached_property
+    def devices(self) -> frozenset[str]:
+        """Names of devices that are in use in any way (A-3.5)."""
+        return self.shared | self.exclusive.keys()
+
+    @cached_property
+    def remembered(self) -> dict[Pool, Hashable]:
+        """What the use means for a version of the pool's slices, kept by those who compute it (shapes.py)."""
+        return {}
+
+
+NOTHING_USED = PoolUse()
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One device in use: a result of an allocation, or a line of a state that no claims produce (A-3.1).
+
+    Without ``share_id`` and ``consumed`` it is exclusive. ``consumed`` without a share counts as capacity only.
+    """
+
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = None
+    consumed: Mapping[str, Quantity] | None = None
+
+
+def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[Use]:
+    """Admin access leaves no mark (A-3.3)."""
+    for allocation in allocations:
+        for result in allocation.devices.results:
+            if not result.admin_access:
+                consumed = (result.consumed_capacity or None) if result.share_id is not None else None
+                yield Use(result.driver, result.pool, result.device, result.share_id, consumed)
+
+
+def changed(before: PoolUse, changes: Iterable[Use], by: int) -> PoolUse:
+    exclusive = dict(before.exclusive)
+    shares: set[tuple[str, str]] | None = None
+    consumed: dict[str, Mapping[str, Quantity]] | None = None
+    for use in changes:
+        if use.share_id is None and use.consumed is None:
+            count = exclusive.pop(use.device, 0) + by
+            if count > 0:
+                exclusive[use.device] = count
+            continue
+        if use.share_id is not None:
+            shares = set(before.shares) if shares is None else shares
+            (shares.add if by > 0 else shares.discard)((use.device, use.share_id))
+        if use.consumed is not None:
+            consumed = dict(before.consumed) if consumed is None else consumed
+            amounts = dict(consumed.get(use.device, {}))
+            for name, amount in use.consumed.items():
+                known = amounts.get(name)
+                if by > 0:
+                    amounts[name] = amount if known is None else known + amount
+                elif known is not None:
+                    amounts[name] = known - amount
+            if by < 0 and not any(amounts.values()):  # nothing is left of it (A-3.4)
+                consumed.pop(use.device, None)
+            else:
+                consumed[use.device] = amounts
+    return PoolUse(exclusive, before.shares if shares is None else frozenset(shares), before.consumed if consumed is None else consumed)
