@@ -1,10 +1,12 @@
-"""The selectors' engine: virt_dra.cel behind the allocator's port (features/selectors.py)."""
+"""The engine behind the ports of selectors and derived attributes: virt_dra.cel (features/selectors.py, derived_attributes.py)."""
 
 from __future__ import annotations
 
+from virt_dra.allocator.features.derived_attributes import Derived, DerivedError
 from virt_dra.allocator.features.selectors import Selector, SelectorError
 from virt_dra.allocator.model import Device
-from virt_dra.cel import CompileError, EvaluationError, device_input
+from virt_dra.api.resource_v1 import DeviceAttribute
+from virt_dra.cel import CompileError, EvaluationError, compile_derived_attribute, device_input
 from virt_dra.cel import compile_selector as compile_cel
 
 
@@ -25,3 +27,22 @@ def compile_selector(expression: str) -> Selector:
         return _Compiled(expression)
     except CompileError as error:
         raise SelectorError(str(error), compile=True) from None
+
+
+class _Derived:
+    def __init__(self, expression: str) -> None:
+        self._attribute = compile_derived_attribute(expression)
+
+    def evaluate(self, device: Device) -> DeviceAttribute:
+        try:
+            return self._attribute.evaluate(device_input(device.id.driver, device.published))
+        except EvaluationError as error:
+            raise DerivedError(str(error)) from None
+
+
+def compile_derived(expression: str) -> Derived:
+    """Raises :class:`DerivedError` for a text that isn't a derived attribute."""
+    try:
+        return _Derived(expression)
+    except CompileError as error:
+        raise DerivedError(str(error)) from None

@@ -10,10 +10,11 @@ from virt_dra.allocator.features.attributes import MISSING
 from virt_dra.allocator.features.distinct_attribute import REPEATED
 from virt_dra.allocator.features.in_use import IN_USE, TAKEN
 from virt_dra.allocator.features.match_attribute import DIFFERS
+from virt_dra.allocator.features.node_operations import NOT_DECLARED
 from virt_dra.allocator.features.per_device_nodes import NOT_ON_NODE
 from virt_dra.allocator.features.selectors import MISMATCH
+from virt_dra.allocator.features.static import FEATURE_OFF
 from virt_dra.allocator.features.taints import TAINTED
-from virt_dra.allocator.features.unsupported import FEATURE_OFF
 from virt_dra.allocator.model import RESULT_LIMIT, Device, Refuses, Rejection, Request, Slots
 from virt_dra.allocator.pools import PoolProblem
 
@@ -24,7 +25,7 @@ TOO_FEW = "TooFewDevices"
 TOO_MANY = "TooManyDevices"
 """The request fits only with more devices than a claim may hold."""
 
-_TELLING = (DIFFERS, REPEATED, MISSING, TAINTED, FEATURE_OFF, IN_USE, TAKEN, TOO_FEW)
+_TELLING = (DIFFERS, REPEATED, MISSING, TAINTED, NOT_DECLARED, FEATURE_OFF, IN_USE, TAKEN, TOO_FEW)
 """Reasons of devices that passed the selectors, the one that came furthest in the order of checks first."""
 
 

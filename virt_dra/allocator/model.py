@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -60,8 +60,8 @@ class Request:
     count: int
     admin_access: bool
     tolerations: tuple[DeviceToleration, ...]
-    derived: frozenset[str]
-    """Names of the attributes that the request derives."""
+    derived: Mapping[str, str]
+    """The attributes that the request derives: name -> expression (A-16.1)."""
 
     @property
     def full_name(self) -> str:

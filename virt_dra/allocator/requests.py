@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from virt_dra.allocator.errors import FatalError, UnsupportedFeature
-from virt_dra.allocator.features import admin_access, allocation_mode, prioritized_list
+from virt_dra.allocator.features import admin_access, allocation_mode, derived_attributes, prioritized_list
 from virt_dra.allocator.features.allocation_mode import Selectable
-from virt_dra.allocator.features.attributes import applies
 from virt_dra.allocator.features.prioritized_list import Alternative
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import RESULT_LIMIT, ClaimPlan, Request, RequestPlan, Slots
@@ -45,7 +44,6 @@ def _plan_claim(
     for i, constraint in enumerate(claim.spec.devices.constraints):
         if constraint.match_attribute is None and constraint.distinct_attribute is None:
             raise FatalError(f"claim {claim.key}, constraint #{i}: empty constraint (unsupported constraint type?)")
-    _check_derived(claim, [slots.request for plan in plans for slots in plan.alternatives])
     return ClaimPlan(claim, tuple(plans))
 
 
@@ -59,20 +57,10 @@ def _check_capacity(claim: ResourceClaim, entry: DeviceRequest, features: Featur
             raise UnsupportedFeature("capacity requests (DRAConsumableCapacity)", f"claim {claim.key}, {word} {name}")
 
 
-def _check_derived(claim: ResourceClaim, requests: Sequence[Request]) -> None:
-    """Derived attributes are evaluated only where a constraint looks them up (A-16.1)."""
-    for request in requests:
-        for constraint in claim.spec.devices.constraints:
-            names = {constraint.match_attribute, constraint.distinct_attribute}
-            if not names.isdisjoint(request.derived) and applies(constraint.requests, request):
-                raise UnsupportedFeature("derivedAttributes (DRADerivedAttributes)", f"claim {claim.key}, request {request.name}")
-
-
 def _request(index: int, claim: ResourceClaim, alternative: Alternative, classes: Mapping[str, DeviceClass], features: Features) -> Request:
     name, wanted = alternative.name, alternative.wanted
     subject = f"claim {claim.key}, request {name}"
-    if wanted.derived_attributes and not features.derived_attributes:
-        raise FatalError(f"{subject}: cannot handle request with derived attributes, the feature is disabled")
+    derived = derived_attributes.expressions(subject, wanted, features)
     selectors: list[str] = []
     for i, selector in enumerate(wanted.selectors):
         if selector.cel is None:
@@ -98,5 +86,5 @@ def _request(index: int, claim: ResourceClaim, alternative: Alternative, classes
         count=wanted.count,
         admin_access=admin,
         tolerations=wanted.tolerations,
-        derived=frozenset(attribute.name for attribute in wanted.derived_attributes),
+        derived=derived,
     )

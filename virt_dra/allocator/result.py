@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.features import Writer, writers
+from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Choice, ClaimPlan, Request
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from virt_dra.api.resource_v1 import (
@@ -21,7 +23,7 @@ CONFIG_LIMIT = 64
 """Configuration entries that the API server accepts in an allocation (A-22)."""
 
 
-def assemble(plan: ClaimPlan, chosen: Sequence[Choice], selected: Mapping[int, int], node: str) -> AllocationResult:
+def assemble(plan: ClaimPlan, chosen: Sequence[Choice], selected: Mapping[int, int], node: str, features: Features) -> AllocationResult:
     """The result for one claim. ``selected``: request index -> index of the chosen alternative.
 
     Raises :class:`FatalError` for more configuration than can be stored (AC-14) and for a node selector with several terms (E22).
@@ -31,17 +33,22 @@ def assemble(plan: ClaimPlan, chosen: Sequence[Choice], selected: Mapping[int, i
     if len(config) > CONFIG_LIMIT:
         raise FatalError(f"claim {plan.claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
     selector = _node_selector(plan.claim.name, chosen, node)
-    devices = DeviceAllocationResult(results=tuple(_result(choice) for choice in chosen))
+    extras = writers(features)
+    devices = DeviceAllocationResult(results=tuple([_result(choice, extras) for choice in chosen]))
     result = AllocationResult(devices=devices.with_(config=tuple(config)) if config else devices)
     return result if selector is None else result.with_(node_selector=selector)
 
 
-def _result(choice: Choice) -> DeviceRequestAllocationResult:
+def _result(choice: Choice, extras: Sequence[Writer]) -> DeviceRequestAllocationResult:
     request, device = choice.request, choice.device
     result = DeviceRequestAllocationResult(request=request.full_name, driver=device.id.driver, pool=device.id.pool, device=device.id.device)
     if request.admin_access:
         result = result.with_(admin_access=True)
-    return result.with_(tolerations=request.tolerations) if request.tolerations else result
+    if request.tolerations:
+        result = result.with_(tolerations=request.tolerations)
+    for write in extras:
+        result = write(result, choice)
+    return result
 
 
 def _config(plan: ClaimPlan, requests: Sequence[Request]) -> list[DeviceAllocationConfiguration]:

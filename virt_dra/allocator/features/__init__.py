@@ -6,8 +6,11 @@ Filters have no memory and come first; checks remember what was added and are un
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
+from virt_dra.allocator.features import binding_conditions, node_operations
+from virt_dra.allocator.features.binding_conditions import NoBindingConditions
 from virt_dra.allocator.features.capacity import CapacityFilter
 from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
 from virt_dra.allocator.features.in_use import InUse
@@ -15,12 +18,12 @@ from virt_dra.allocator.features.match_attribute import MatchAttribute
 from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.features.taints import Taints
-from virt_dra.allocator.features.unsupported import BindingConditions, FeaturesOff, Unsupported
+from virt_dra.allocator.features.unsupported import FeaturesOff, Unsupported
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Filter, Request
+from virt_dra.allocator.model import Check, Choice, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
     from virt_dra.allocator.snapshot import Snapshot
@@ -31,9 +34,16 @@ class FeatureTable:
 
     def __init__(self, snapshot: Snapshot, pools: Pools, node: Node, features: Features, selectors: SelectorFilter) -> None:
         self._features = features
+        self._attributes = snapshot.inventory.attributes
+        self._node_operations = node_operations.checks(features, node)
         self.availability = InUse(snapshot, features, selectors.matches)
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
-        self.filters: tuple[Filter, ...] = (BindingConditions(features), selectors, PerDeviceNodes(pools, node), CapacityFilter(features))
+        self.filters: tuple[Filter, ...] = (
+            *(() if features.device_binding_and_status else (NoBindingConditions(),)),
+            selectors,
+            PerDeviceNodes(pools, node),
+            CapacityFilter(features),
+        )
         """Asked of every candidate that is free, whatever is chosen."""
 
     def selectable(self, request: Request, device: Device) -> bool:
@@ -42,13 +52,27 @@ class FeatureTable:
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
         """The stateful part for one claim, in the order of A-10. Constraints with both kinds apply both (AC-5)."""
-        checks: list[Check] = [self.availability, FeaturesOff(self._features)]
+        checks: list[Check] = [self.availability, *self._node_operations, FeaturesOff(self._features)]
         if self._features.device_taints:
             checks.append(Taints())
         for constraint in claim.spec.devices.constraints:
             if constraint.match_attribute is not None:
-                checks.append(MatchAttribute(constraint.match_attribute, constraint.requests, self._features))
+                checks.append(MatchAttribute(constraint.match_attribute, constraint.requests, self._features, self._attributes))
             if constraint.distinct_attribute is not None:
-                checks.append(DistinctAttribute(constraint.distinct_attribute, constraint.requests, self._features))
+                checks.append(DistinctAttribute(constraint.distinct_attribute, constraint.requests, self._features, self._attributes))
         checks.append(Unsupported(self._features))
         return tuple(checks)
+
+
+Writer: TypeAlias = Callable[[DeviceRequestAllocationResult, Choice], DeviceRequestAllocationResult]
+"""Adds to the result of one device what a feature has to say about it."""
+
+
+def writers(features: Features) -> tuple[Writer, ...]:
+    """What the features write into results (A-18.1)."""
+    found: list[Writer] = []
+    if features.device_binding_and_status:
+        found.append(binding_conditions.write)
+    if features.optional_node_operations:
+        found.append(node_operations.write)
+    return tuple(found)

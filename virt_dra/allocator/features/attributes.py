@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from virt_dra.allocator.model import Device, Kind, Label, Request, Upcoming
+from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.features import derived_attributes
+from virt_dra.allocator.features.derived_attributes import CompileDerived
+from virt_dra.allocator.model import Device, Kind, Label, Rejection, Request, Upcoming
 from virt_dra.api.resource_v1 import DeviceAttribute
 
 
@@ -64,6 +67,52 @@ def applies(requests: tuple[str, ...], request: Request) -> bool:
     return request.parent in requests or request.full_name in requests
 
 
+class ValuesOf(dict[Device, "Values | FatalError | None"]):
+    """The values of one attribute, published or derived, by device; computed when first asked for. Errors are remembered too."""
+
+    def __init__(self, name: str, *, lists: bool, expression: str | None, compile_derived: CompileDerived) -> None:
+        self._name = name
+        self._lists = lists
+        self._expression = expression
+        self._compile = compile_derived
+
+    def __missing__(self, device: Device) -> Values | FatalError | None:
+        values = self[device] = self._values(device)
+        return values
+
+    def _values(self, device: Device) -> Values | FatalError | None:
+        if self._expression is None:
+            attribute = find(device, self._name)
+        else:
+            try:
+                attribute = derived_attributes.evaluate(self._compile, self._name, self._expression, device)
+            except FatalError as error:
+                return error
+        return None if attribute is None else values_of(attribute, lists=self._lists)
+
+
+_REMEMBERED_ATTRIBUTES = 4096
+"""Attributes whose values are kept; the oldest goes first. A cluster has few; only generated texts reach this."""
+
+
+class Attributes:
+    """The values of all attributes that constraints have asked for, as long as the inventory lives."""
+
+    def __init__(self, compile_derived: CompileDerived) -> None:
+        self._compile = compile_derived
+        self._known: dict[tuple[str, str | None, bool], ValuesOf] = {}
+
+    def of(self, request: Request, name: str, *, lists: bool) -> ValuesOf:
+        """What the request calls ``name``: the attribute it derives, else the published one (A-15.2)."""
+        key = (name, request.derived.get(name), lists)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _REMEMBERED_ATTRIBUTES:
+                del self._known[next(iter(self._known))]
+            known = self._known[key] = ValuesOf(name, lists=lists, expression=key[1], compile_derived=self._compile)
+        return known
+
+
 @dataclass(frozen=True, slots=True)
 class Constrained:
     """The attribute and the requests that a constraint speaks of. ``requests`` empty: all of the claim."""
@@ -71,28 +120,52 @@ class Constrained:
     name: str
     requests: tuple[str, ...]
     lists: bool
+    attributes: Attributes
+    _of: dict[Request, ValuesOf | None] = field(default_factory=dict)
+    """None for a request that isn't covered."""
+
+    def of(self, request: Request) -> ValuesOf | None:
+        """The values as the request sees them; None if the constraint doesn't cover it."""
+        try:
+            return self._of[request]
+        except KeyError:
+            found = self.attributes.of(request, self.name, lists=self.lists) if applies(self.requests, request) else None
+            self._of[request] = found
+            return found
 
     def covers(self, request: Request) -> bool:
-        return applies(self.requests, request)
+        return self.of(request) is not None
 
     def matters(self, upcoming: Upcoming) -> bool:
         """Whether a request still to come is covered."""
         return any(self.covers(request) for request in upcoming.requests)
 
-    def values(self, device: Device) -> Values | None:
-        attribute = find(device, self.name)
-        return None if attribute is None else values_of(attribute, lists=self.lists)
+    def values(self, request: Request, device: Device) -> Values | None:
+        """The device's values for a request that is covered. Raises :class:`FatalError` (E19, E20)."""
+        of = self.of(request)
+        values = None if of is None else of[device]
+        if isinstance(values, FatalError):
+            raise FatalError(str(values))
+        return values
 
     def kind(self, request: Request, device: Device) -> Kind:
         """Devices with equal values are alike to the constraint, and all devices of a request that it doesn't cover."""
-        return self.values(device) if self.covers(request) else NOT_CONSTRAINED
+        return self.values(request, device) if self.covers(request) else NOT_CONSTRAINED
 
     def fact(self, request: Request, device: Device) -> Hashable:
-        """Two constraints on one attribute see the same values, hence one space of labels for it."""
-        if not self.covers(request):
+        """Two constraints on one attribute see the same values, hence one space of labels for it, derived or not."""
+        of = self.of(request)
+        if of is None:
             return NOT_CONSTRAINED
-        values = self.values(device)
+        values = of[device]
+        if isinstance(values, FatalError):
+            return str(values)  # whatever else is the same, the error names this device
         return None if values is None else Label(self.name, tuple((values.type, value) for value in sorted(values.values, key=str)))
+
+    def missing(self, constraint: str, request: Request, device: Device) -> Rejection:
+        """The refusal of a device without a value. ``constraint``: which kind."""
+        what = "derived value is not comparable" if self.name in request.derived else "no comparable value"
+        return Rejection(MISSING, f"attribute {self.name} missing", device.id, f"{constraint} {self.name}: {what}")
 
 
 NOT_CONSTRAINED = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from virt_dra.allocator.features.attributes import MISSING, Constrained, Values
+from virt_dra.allocator.features.attributes import Attributes, Constrained, Values
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
 
@@ -13,8 +13,8 @@ REPEATED = "AttributeNotDistinct"
 
 
 class DistinctAttribute:
-    def __init__(self, name: str, requests: tuple[str, ...], features: Features) -> None:
-        self._attribute = Constrained(name, requests, features.list_type_attributes)
+    def __init__(self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes) -> None:
+        self._attribute = Constrained(name, requests, features.list_type_attributes, attributes)
         self._seen: list[tuple[Device, Values]] = []
 
     def constrains(self, request: Request) -> bool:
@@ -29,7 +29,7 @@ class DistinctAttribute:
     def add(self, request: Request, device: Device) -> bool:
         if not self._attribute.covers(request):
             return True
-        values = self._attribute.values(device)
+        values = self._attribute.values(request, device)
         if values is None or self._clash(values) is not None:
             return False
         self._seen.append((device, values))
@@ -51,14 +51,9 @@ class DistinctAttribute:
         return None
 
     def explain(self, request: Request, device: Device) -> Rejection:
-        values = self._attribute.values(device)
+        values = self._attribute.values(request, device)
         if values is None:
-            return Rejection(
-                MISSING,
-                f"attribute {self._attribute.name} missing",
-                device.id,
-                f"distinctAttribute {self._attribute.name}: no comparable value",
-            )
+            return self._attribute.missing("distinctAttribute", request, device)
         clash = self._clash(values)
         other = clash.id if clash is not None else "another device"
         name = self._attribute.name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from virt_dra.allocator.features.attributes import MISSING, Constrained, Values
+from virt_dra.allocator.features.attributes import Attributes, Constrained, Values
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
 
@@ -16,8 +16,8 @@ DIFFERS = "AttributeDiffers"
 
 
 class MatchAttribute:
-    def __init__(self, name: str, requests: tuple[str, ...], features: Features) -> None:
-        self._attribute = Constrained(name, requests, features.list_type_attributes)
+    def __init__(self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes) -> None:
+        self._attribute = Constrained(name, requests, features.list_type_attributes, attributes)
         self._common: list[Values] = []
 
     def constrains(self, request: Request) -> bool:
@@ -32,7 +32,7 @@ class MatchAttribute:
     def add(self, request: Request, device: Device) -> bool:
         if not self._attribute.covers(request):
             return True
-        values = self._attribute.values(device)
+        values = self._attribute.values(request, device)
         if values is None:
             return False
         if self._common:
@@ -53,14 +53,9 @@ class MatchAttribute:
         return self._common[-1] if matters else None
 
     def explain(self, request: Request, device: Device) -> Rejection:
-        values = self._attribute.values(device)
+        values = self._attribute.values(request, device)
         if values is None:
-            return Rejection(
-                MISSING,
-                f"attribute {self._attribute.name} missing",
-                device.id,
-                f"matchAttribute {self._attribute.name}: no comparable value",
-            )
+            return self._attribute.missing("matchAttribute", request, device)
         wanted = self._common[-1]
         return Rejection(
             DIFFERS,

@@ -5,9 +5,10 @@ Off: taints are ignored; tolerations still appear in results. Existing allocatio
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 
-from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
+from virt_dra.allocator.features.static import StaticCheck
+from virt_dra.allocator.model import Device, Rejection, Request
 from virt_dra.api import resource_v1
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, ResourceSlice
 from virt_dra.api.tolerations import tolerates
@@ -18,25 +19,10 @@ TAINTED = "DeviceTainted"
 _PREVENTING = ("NoSchedule", "NoExecute")
 
 
-class Taints:
-    def constrains(self, request: Request) -> bool:
-        return False
-
-    def kind(self, request: Request, device: Device) -> Kind:
-        return self.add(request, device) or None
-
-    def fact(self, request: Request, device: Device) -> Hashable:
-        return self.add(request, device)
-
+class Taints(StaticCheck):
     def add(self, request: Request, device: Device) -> bool:
         taints = device.published.taints
         return not taints or _untolerated(request, taints) is None
-
-    def remove(self, request: Request, device: Device) -> None:
-        """Taints keep no state."""
-
-    def state(self, upcoming: Upcoming) -> Hashable:
-        return None
 
     def explain(self, request: Request, device: Device) -> Rejection:
         taint = _untolerated(request, device.published.taints)

@@ -1,6 +1,6 @@
 """Features whose rules aren't written yet. A device that needs one is a named error as soon as nothing else keeps it from being chosen.
 
-Where a gate is off the reference's answer is simple, and given here: the device is not usable, or the field is ignored.
+Where a gate is off the reference's answer is simple, and given here: the device is not usable.
 """
 
 from __future__ import annotations
@@ -8,27 +8,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from virt_dra.allocator.errors import UnsupportedFeature
+from virt_dra.allocator.features.static import StaticCheck, feature_off
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
-
-FEATURE_OFF = "FeatureDisabled"
-"""The device needs a feature that is switched off."""
+from virt_dra.allocator.model import Device, Kind, Rejection, Request
 
 
-class _Stateless:
-    """A check without memory."""
-
-    def constrains(self, request: Request) -> bool:
-        return False
-
-    def remove(self, request: Request, device: Device) -> None:
-        """Nothing to undo."""
-
-    def state(self, upcoming: Upcoming) -> Hashable:
-        return None
-
-
-class FeaturesOff(_Stateless):
+class FeaturesOff(StaticCheck):
     """Devices that can't be used because a feature is off. Asked before taints and constraints (A-10)."""
 
     def __init__(self, features: Features) -> None:
@@ -45,17 +30,15 @@ class FeaturesOff(_Stateless):
 
     def _missing(self, device: Device) -> str | None:
         features = self._features
-        if device.slice.skip_node_operations and features.experimental and not features.optional_node_operations:
-            return "DRAOptionalNodeOperations"  # A-10.3; without any alpha feature the field is ignored (A-2.3)
         if device.published.consumes_counters and not features.partitionable_devices:
             return "DRAPartitionableDevices"  # A-10.4 (1)
         return None
 
     def explain(self, request: Request, device: Device) -> Rejection:
-        return _feature_off(device, self._missing(device) or "unknown")
+        return feature_off(device, self._missing(device) or "unknown")
 
 
-class Unsupported(_Stateless):
+class Unsupported(StaticCheck):
     """The last check: a device that another check refuses anyway never causes an error."""
 
     def __init__(self, features: Features) -> None:
@@ -84,28 +67,7 @@ class Unsupported(_Stateless):
             if features.compatibility_groups and any(c.compatibility_groups for c in published.consumes_counters):
                 return "compatibilityGroups (DRADeviceCompatibilityGroups)"
             return "consumesCounters (DRAPartitionableDevices)"
-        if published.binding_conditions:
-            return "bindingConditions (DRADeviceBindingConditions)"
-        if device.slice.skip_node_operations and features.optional_node_operations:
-            return "skipNodeOperations (DRAOptionalNodeOperations)"
         return None
 
     def explain(self, request: Request, device: Device) -> Rejection:
         raise AssertionError(f"asked why {device.id} is refused by a check that never refuses")
-
-
-class BindingConditions:
-    """KEP-5007. Off: a device with binding conditions is not selectable (A-8.1)."""
-
-    def __init__(self, features: Features) -> None:
-        self._on = features.device_binding_and_status
-
-    def admits(self, request: Request, device: Device) -> bool:
-        return self._on or not device.published.binding_conditions
-
-    def explain(self, request: Request, device: Device) -> Rejection:
-        return _feature_off(device, "DRADeviceBindingConditions")
-
-
-def _feature_off(device: Device, feature: str) -> Rejection:
-    return Rejection(FEATURE_OFF, f"feature {feature} disabled", device.id, f"the device needs {feature}, which is disabled")

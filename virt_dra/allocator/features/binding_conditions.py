@@ -1,0 +1,32 @@
+"""KEP-5007: devices that are ready only some time after they were allocated. They say by which conditions that is known.
+
+Such a device is allocated as any other; its conditions are copied into the result, and whoever binds the pod waits for them (C-6).
+That they are tried last is a matter of the order of pools (A-5.6), with the feature off too.
+Off: a device with binding conditions is not selectable (A-8.1). Existing allocations mean nothing here.
+"""
+
+from __future__ import annotations
+
+from virt_dra.allocator.features.static import feature_off
+from virt_dra.allocator.model import Choice, Device, Rejection, Request
+from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
+
+
+class NoBindingConditions:
+    """The filter where the feature is off."""
+
+    def admits(self, request: Request, device: Device) -> bool:
+        return not device.published.binding_conditions
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        return feature_off(device, "DRADeviceBindingConditions")
+
+
+def write(result: DeviceRequestAllocationResult, choice: Choice) -> DeviceRequestAllocationResult:
+    """The conditions to wait for, and those that end the wait (A-18.1)."""
+    published = choice.device.published
+    if published.binding_conditions:
+        result = result.with_(binding_conditions=published.binding_conditions)
+    if published.binding_failure_conditions:
+        result = result.with_(binding_failure_conditions=published.binding_failure_conditions)
+    return result
