@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.model import Check, Device, Filter, Label, PoolId, Request
-from virt_dra.allocator.pools import Pool, Pools, Reachable
+from virt_dra.allocator.pools import Pool, Pools, Reachable, ReachablePool
 from virt_dra.allocator.usage import PoolUse
 from virt_dra.api.resource_v1 import ResourceClaim
 
@@ -51,14 +51,15 @@ class Shapes:
         views = [_View(request, looks.filters, looks.checks(request.claim)) for request in self._requests]
         facts = tuple([tuple([rename.fact(_fact(view, device)) for view in views]) for device in reachable.devices])
         pools = tuple(
-            (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each.id, reachable))
+            (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each, reachable.node))
             for each in reachable.pools
         )
         return pools, facts
 
-    def _identity(self, pool: PoolId, reachable: Reachable) -> PoolId | None:
-        """A pool that other nodes see too, or of which this node sees a part, is like no other."""
-        return None if self._pools.pool(pool).local_node == reachable.node else pool
+    def _identity(self, seen: ReachablePool, node: str) -> Hashable:
+        """A pool that other nodes see too is like no other, and which of its devices the node sees matters to what is in use."""
+        pool = self._pools.pool(seen.id)
+        return None if pool.local_node == node else (pool.id, tuple([pool.positions[device.id.device] for device in seen.devices]))
 
 
 class _View(NamedTuple):
