@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.allocator.features.attributes import MISSING
+from virt_dra.allocator.features.compatibility_groups import INCOMPATIBLE
+from virt_dra.allocator.features.counters import INSUFFICIENT, UNKNOWN_USE
 from virt_dra.allocator.features.distinct_attribute import REPEATED
 from virt_dra.allocator.features.in_use import IN_USE, TAKEN
 from virt_dra.allocator.features.match_attribute import DIFFERS
@@ -25,7 +27,7 @@ TOO_FEW = "TooFewDevices"
 TOO_MANY = "TooManyDevices"
 """The request fits only with more devices than a claim may hold."""
 
-_TELLING = (DIFFERS, REPEATED, MISSING, TAINTED, NOT_DECLARED, FEATURE_OFF, IN_USE, TAKEN, TOO_FEW)
+_TELLING = (DIFFERS, REPEATED, MISSING, TAINTED, INSUFFICIENT, UNKNOWN_USE, INCOMPATIBLE, NOT_DECLARED, FEATURE_OFF, IN_USE, TAKEN, TOO_FEW)
 """Reasons of devices that passed the selectors, the one that came furthest in the order of checks first."""
 
 

@@ -6,10 +6,11 @@ same for every node and made once; only reachability depends on the node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from virt_dra.allocator.counter_sets import CounterSets
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, DeviceId, PoolId
@@ -107,6 +108,8 @@ class Pools:
                 self._shared.append((slice_, part))
             elif part is not None:
                 self._local.setdefault(slice_.spec.node_name, []).append(part)
+        self._counter_sets: dict[PoolId, CounterSets] = {}
+        self._counter_structures: dict[Hashable, int] = {}
         self._matchers: dict[int, NodeMatcher] = {}
         self._reachable: dict[str, tuple[Node, Reachable]] = {}
 
@@ -126,6 +129,17 @@ class Pools:
 
     def pool(self, pool: PoolId) -> Pool:
         return self._pools[pool]
+
+    def counter_sets(self, pool: PoolId) -> CounterSets:
+        """The counters of a valid pool, over all its slices (A-5.8). One object as long as the slices stay."""
+        found = self._counter_sets.get(pool)
+        if found is None:
+            parts = self._pools[pool].slices
+            devices = (device for part in parts for device in part.devices)
+            slices = (part.slice for part in parts)
+            found = CounterSets(slices, devices, self._counter_structures, shares=self._features.consumable_capacity)
+            self._counter_sets[pool] = found
+        return found
 
     def _reach(self, node: Node) -> Reachable:
         parts: dict[PoolId, list[PoolSlice]] = {}

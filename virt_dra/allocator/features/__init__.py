@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from virt_dra.allocator.features import binding_conditions, node_operations
 from virt_dra.allocator.features.binding_conditions import NoBindingConditions
 from virt_dra.allocator.features.capacity import CapacityFilter
+from virt_dra.allocator.features.compatibility_groups import CompatibilityGroups
+from virt_dra.allocator.features.counters import Counters, CountersOff
 from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
 from virt_dra.allocator.features.in_use import InUse
 from virt_dra.allocator.features.match_attribute import MatchAttribute
 from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.features.taints import Taints
-from virt_dra.allocator.features.unsupported import FeaturesOff, Unsupported
+from virt_dra.allocator.features.unsupported import Unsupported
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Check, Choice, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
@@ -36,6 +38,7 @@ class FeatureTable:
         self._features = features
         self._attributes = snapshot.inventory.attributes
         self._node_operations = node_operations.checks(features, node)
+        self._counters = _counters(snapshot, pools, features)
         self.availability = InUse(snapshot, features, selectors.matches)
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
         self.filters: tuple[Filter, ...] = (
@@ -52,7 +55,7 @@ class FeatureTable:
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
         """The stateful part for one claim, in the order of A-10. Constraints with both kinds apply both (AC-5)."""
-        checks: list[Check] = [self.availability, *self._node_operations, FeaturesOff(self._features)]
+        checks: list[Check] = [self.availability, *self._node_operations, *self._counters]
         if self._features.device_taints:
             checks.append(Taints())
         for constraint in claim.spec.devices.constraints:
@@ -62,6 +65,14 @@ class FeatureTable:
                 checks.append(DistinctAttribute(constraint.distinct_attribute, constraint.requests, self._features, self._attributes))
         checks.append(Unsupported(self._features))
         return tuple(checks)
+
+
+def _counters(snapshot: Snapshot, pools: Pools, features: Features) -> tuple[Check, ...]:
+    """A-10.4: groups before counters; with counters off, groups don't matter."""
+    if not features.partitionable_devices:
+        return (CountersOff(),)
+    counters = Counters(snapshot, pools)
+    return (CompatibilityGroups(snapshot, pools), counters) if features.compatibility_groups else (counters,)
 
 
 Writer: TypeAlias = Callable[[DeviceRequestAllocationResult, Choice], DeviceRequestAllocationResult]

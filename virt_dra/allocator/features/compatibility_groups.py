@@ -1,0 +1,158 @@
+"""KEP-5963: devices that take from one counter set at the same time must have a compatibility group in common (A-13).
+
+A device without groups goes only with devices without groups. What exists already: the devices in use are members of the counter sets
+that their slices say they consume from. Admin access makes nobody a member. Asked before counters, and only where those are on.
+Off: a slice that names groups doesn't count, so its pool is incomplete (A-4.3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
+
+from virt_dra.allocator.counter_sets import Account, CounterSets
+from virt_dra.allocator.features.charged_once import ChargedOnce
+from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Upcoming
+from virt_dra.allocator.pools import Pools
+
+if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
+    from virt_dra.allocator.snapshot import Snapshot
+
+INCOMPATIBLE = "GroupsIncompatible"
+"""The device has no compatibility group in common with those that take from the same counter set."""
+
+Common = frozenset[str] | None
+"""What the members of a counter set have in common: groups, or None where no member names any. A set without members isn't listed."""
+
+_NO_MEMBER = True
+"""The kind of a device to which groups don't matter."""
+
+
+def _admits(members: Mapping[int, Common], number: int, groups: frozenset[str]) -> bool:
+    if number not in members:
+        return True
+    common = members[number]
+    return not groups if common is None else not common.isdisjoint(groups)
+
+
+def _joined(members: Mapping[int, Common], number: int, groups: frozenset[str]) -> Common:
+    """Also for members that don't go together, as slices may change under what is allocated (A-13.1)."""
+    if number not in members:
+        return groups or None
+    common = members[number]
+    return common & groups if common is not None and groups else common
+
+
+def _baseline(sets: CounterSets, account: Account) -> dict[int, Common]:
+    """The members in use, in the order of the slices (A-13.2)."""
+    if account.members is None:
+        members: dict[int, Common] = {}
+        for device in sets.devices if account.devices else ():
+            if device.id.device in account.devices:
+                for number, groups in sets.charges[device.id.device].groups:
+                    members[number] = _joined(members, number, groups)
+        account.members = members
+    return account.members
+
+
+class _Members:
+    """A pool in this attempt: what the members of each counter set have in common now, and before each device that joined."""
+
+    __slots__ = ("before", "now", "sets", "start")
+
+    def __init__(self, sets: CounterSets, start: Mapping[int, Common]) -> None:
+        self.sets = sets
+        self.start = start
+        self.now: dict[int, Common] = dict(start)
+        self.before: list[dict[int, Common]] = []
+
+
+class CompatibilityGroups:
+    """One for all claims of an attempt."""
+
+    def __init__(self, snapshot: Snapshot, pools: Pools) -> None:
+        self._used = snapshot.used
+        self._pools = pools
+        self._of: dict[PoolId, _Members] = {}
+        self._once = ChargedOnce(snapshot.used)
+
+    def _pool(self, pool: PoolId) -> _Members:
+        found = self._of.get(pool)
+        if found is None:
+            sets = self._pools.counter_sets(pool)
+            found = self._of[pool] = _Members(sets, _baseline(sets, sets.account(self._used.get(pool))) if sets.grouped else {})
+        return found
+
+    def constrains(self, request: Request) -> bool:
+        return False
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        if request.admin_access or not device.published.consumes_counters:
+            return _NO_MEMBER
+        pool = self._pool(device.pool)
+        charge = pool.sets.charges[device.id.device]
+        if not pool.sets.grouped or (charge.sharable and self._once.before(device)):
+            return _NO_MEMBER
+        return (device.pool, charge.groups) if all(_admits(pool.start, *each) for each in charge.groups) else None
+
+    def fact(self, request: Request, device: Device) -> Hashable:
+        if request.admin_access or not device.published.consumes_counters:
+            return _NO_MEMBER
+        return self._pools.counter_sets(device.pool).facts[device.id.device]
+
+    def add(self, request: Request, device: Device) -> bool:
+        if not device.published.consumes_counters or request.admin_access:  # AC-6, AC-7
+            return True
+        pool = self._of.get(device.pool) or self._pool(device.pool)
+        if not pool.sets.grouped:
+            return True
+        charge = pool.sets.charges[device.id.device]
+        if charge.sharable and self._once.join(device):
+            return True
+        before = pool.now
+        now = dict(before)
+        for number, groups in charge.groups:
+            if not _admits(now, number, groups):
+                return False
+            now[number] = _joined(now, number, groups)
+        pool.before.append(before)
+        pool.now = now
+        if charge.sharable:
+            self._once.begin(device)
+        return True
+
+    def remove(self, request: Request, device: Device) -> None:
+        if not device.published.consumes_counters or request.admin_access:
+            return
+        pool = self._of[device.pool]
+        if pool.sets.grouped and not (pool.sets.charges[device.id.device].sharable and self._once.leave(device)):
+            pool.now = pool.before.pop()
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        """What the members of each counter set that this attempt changed have in common, if devices still to come may join it."""
+        if not self._of or all(request.admin_access for request in upcoming.requests):
+            return None
+        joined = frozenset(
+            (name, number, common)
+            for name, pool in self._of.items()
+            if pool.before
+            for number, common in pool.now.items()
+            if (number not in pool.start or pool.start[number] != common)
+            and any(device not in self._once and upcoming.kind(device) is not None for device in pool.sets.members[number])
+        )
+        kinds = Counter(kind for device in self._once.devices if (kind := upcoming.kind(device)) is not None)
+        return (joined, frozenset(kinds.items())) if joined or kinds else None
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        pool = self._pool(device.pool)
+        now = dict(pool.now)
+        for number, groups in pool.sets.charges[device.id.device].groups:
+            if not _admits(now, number, groups):
+                own = f"in compatibility groups {', '.join(sorted(groups))}" if groups else "in no compatibility group"
+                common = now[number]
+                others = "are in none" if common is None else f"have {', '.join(sorted(common)) or 'none'} in common"
+                detail = f"counter set {pool.sets.set_names[number]}: the device is {own}, those that take from it {others}"
+                return Rejection(INCOMPATIBLE, "incompatible compatibility groups", device.id, detail)
+            now[number] = _joined(now, number, groups)
+        raise AssertionError(f"asked why compatibility groups refused {device.id}, which they accept")

@@ -1,0 +1,155 @@
+"""KEP-4815: partitions of one device share its counters, such as memory, and together can't take more than there is (A-12).
+
+What exists already: every device in use has taken what its slice says (AC-2: one that isn't published any more has taken nobody knows
+what, so the pool's counters are closed). What this attempt adds is kept as one integer per counter touched. Admin access takes nothing.
+Off: a device that consumes counters can't be used (A-10.4); slices with counters don't count (A-4.2).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from virt_dra.allocator.counter_sets import Account, CounterSets
+from virt_dra.allocator.features.charged_once import ChargedOnce
+from virt_dra.allocator.features.static import StaticCheck, feature_off
+from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Upcoming
+from virt_dra.allocator.pools import Pools
+
+if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
+    from virt_dra.allocator.snapshot import Snapshot
+
+INSUFFICIENT = "CounterInsufficient"
+"""Less is left of a counter than the device takes."""
+UNKNOWN_USE = "CounterUseUnknown"
+"""A device in use isn't published any more, so what is left of the pool's counters isn't known."""
+
+_NOT_CHARGED = True
+"""The kind of a device that takes nothing of any counter."""
+
+
+class _Taken:
+    """A pool in this attempt: what was left before, and what has been taken since, by number of the counter."""
+
+    __slots__ = ("account", "sets", "taken")
+
+    def __init__(self, sets: CounterSets, account: Account) -> None:
+        self.sets = sets
+        self.account = account
+        self.taken: dict[int, int] = {}
+
+
+class Counters:
+    """One for all claims of an attempt."""
+
+    def __init__(self, snapshot: Snapshot, pools: Pools) -> None:
+        self._used = snapshot.used
+        self._pools = pools
+        self._of: dict[PoolId, _Taken] = {}
+        self._once = ChargedOnce(snapshot.used)
+
+    def _pool(self, pool: PoolId) -> _Taken:
+        found = self._of.get(pool)
+        if found is None:
+            sets = self._pools.counter_sets(pool)
+            found = self._of[pool] = _Taken(sets, sets.account(self._used.get(pool)))
+        return found
+
+    def constrains(self, request: Request) -> bool:
+        return False
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        if request.admin_access or not device.published.consumes_counters:
+            return _NOT_CHARGED
+        pool = self._pool(device.pool)
+        charge = pool.sets.charges[device.id.device]
+        if charge.sharable and self._once.before(device):
+            return _NOT_CHARGED
+        left = pool.account.left
+        if pool.account.unknown or any(amount > left[number] for number, amount in charge.amounts):
+            return None
+        return (device.pool, charge.amounts) if charge.amounts else _NOT_CHARGED
+
+    def fact(self, request: Request, device: Device) -> Hashable:
+        if request.admin_access or not device.published.consumes_counters:
+            return _NOT_CHARGED
+        return self._pools.counter_sets(device.pool).facts[device.id.device]
+
+    def add(self, request: Request, device: Device) -> bool:
+        if not device.published.consumes_counters or request.admin_access:  # AC-6
+            return True
+        pool = self._of.get(device.pool) or self._pool(device.pool)
+        charge = pool.sets.charges[device.id.device]
+        if charge.sharable and self._once.join(device):
+            return True
+        if pool.account.unknown:  # AC-2
+            return False
+        left, taken = pool.account.left, pool.taken
+        for number, amount in charge.amounts:
+            if taken.get(number, 0) + amount > left[number]:
+                return False
+        for number, amount in charge.amounts:
+            taken[number] = taken.get(number, 0) + amount
+        if charge.sharable:
+            self._once.begin(device)
+        return True
+
+    def remove(self, request: Request, device: Device) -> None:
+        if not device.published.consumes_counters or request.admin_access:
+            return
+        pool = self._of[device.pool]
+        charge = pool.sets.charges[device.id.device]
+        if charge.sharable and self._once.leave(device):
+            return
+        for number, amount in charge.amounts:
+            pool.taken[number] -= amount
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        """What is taken of each counter that some device still to come takes from, and which of the shared ones are charged."""
+        if not self._of or all(request.admin_access for request in upcoming.requests):
+            return None
+        taken = frozenset(
+            (name, number, amount)
+            for name, pool in self._of.items()
+            for number, amount in pool.taken.items()
+            if amount and any(device not in self._once and upcoming.kind(device) is not None for device in pool.sets.takers[number])
+        )
+        charged = self._charged(upcoming)
+        return (taken, charged) if taken or charged else None
+
+    def _charged(self, upcoming: Upcoming) -> frozenset[tuple[Kind, int]]:
+        kinds = Counter(kind for device in self._once.devices if (kind := upcoming.kind(device)) is not None)
+        return frozenset(kinds.items())
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        pool = self._pool(device.pool)
+        account = pool.account
+        if account.unknown:
+            gone = ", ".join(sorted(account.unknown))
+            return Rejection(
+                UNKNOWN_USE,
+                "use of counters unknown",
+                device.id,
+                f"pool {device.pool} no longer publishes {gone}, which is allocated: what is left of the counters isn't known",
+            )
+        for number, amount in pool.sets.charges[device.id.device].amounts:
+            left = account.left[number] - pool.taken.get(number, 0)
+            if amount > left:
+                counter = pool.sets.counters[number]
+                detail = (
+                    f"counter {counter.name} of counter set {counter.counter_set}: {counter.quantity(left)} of "
+                    f"{counter.quantity(pool.sets.declared[number])} left, {counter.quantity(amount)} wanted"
+                )
+                return Rejection(INSUFFICIENT, f"insufficient counter {counter.name}", device.id, detail)
+        raise AssertionError(f"asked why counters refused {device.id}, which they accept")
+
+
+class CountersOff(StaticCheck):
+    """The gate is off."""
+
+    def add(self, request: Request, device: Device) -> bool:
+        return not device.published.consumes_counters
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        return feature_off(device, "DRAPartitionableDevices")
