@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import random
 import re
+import traceback
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
+from tests.upstream.allocator.case import as_case
 from tests.upstream.allocator.defects import blamed
 from tests.upstream.allocator.ours import ours
 from tests.upstream.allocator.problems import Json, problem
-from tests.upstream.allocator.reference import Reference
+from tests.upstream.allocator.reference import Reference, built
+from tests.upstream.allocator.shrink import kind, shrink
 
-_BATCH = 1000
+BATCH = 500
+"""Problems with one source of randomness: batch b of seed s is the same in every run."""
 ABORTED = "filter operation aborted: "
 _UNREADABLE = re.compile("^(gather pool information: failed to perform node selection for ).*", re.DOTALL)
 """Of several unreadable selectors the reference names the first slice given, we the first by name; and it prints devices with pointers."""
@@ -39,19 +48,31 @@ def verdict(answer: Json) -> str:
     return "none" if answer["results"] is None else "allocated"
 
 
+def answer(given: Json) -> Json:
+    """Ours; a crash is an answer too, and a difference."""
+    try:
+        return ours(given)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must be shown with the problem that causes it
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"crash: {type(error).__name__} in {Path(where.filename).name}, {where.name}: {error}"
+        return {"results": None, "error": text, "node_error": False}
+
+
 def explanation(given: Json, theirs: Json, mine: Json) -> str | None:
     """Why the answers may differ; None if they may not."""
     if (theirs["error"] or "").startswith(ABORTED):
         return "the reference's time limit"
     if (mine["error"] or "").startswith(ABORTED):
         return "our step limit"
+    if (mine["error"] or "").startswith("crash: "):
+        return None
     defects = blamed(given, lambda answer: comparable(answer) == comparable(theirs))
     return None if defects is None else " ".join(defects)
 
 
 @dataclass
 class Outcome:
-    """Of one run: how often which verdict and which excuse occurred, and the differences without one."""
+    """How often which verdict and which excuse occurred, and the differences without one."""
 
     counts: Counter[str] = field(default_factory=Counter)
     unexplained: list[Json] = field(default_factory=list)
@@ -66,15 +87,83 @@ class Outcome:
         why = explanation(given, theirs, mine)
         if why is None:
             self.unexplained.append({"given": given, "theirs": comparable(theirs), "ours": comparable(mine)})
-        self.counts[why or "unexplained"] += 1
+        self.counts[why or "UNEXPLAINED"] += 1
+
+    def merge(self, other: Outcome) -> None:
+        self.counts += other.counts
+        self.unexplained += other.unexplained
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts[each] for each in ("allocated", "none", "error", "node error"))
 
 
-def compare(asked: Reference, seed: int, count: int) -> Iterator[Outcome]:
-    """Compares ``count`` problems of the seed; yields what was found so far after each thousand and at the end."""
-    source = random.Random(seed)
+def problems(seed: int, count: int) -> Iterator[list[Json]]:
+    """In batches."""
+    for start in range(0, count, BATCH):
+        source = random.Random(f"{seed}/{start // BATCH}")
+        yield [problem(source) for _ in range(min(BATCH, count - start))]
+
+
+def compare(asked: Reference, batch: list[Json]) -> Outcome:
     outcome = Outcome()
-    for start in range(0, count, _BATCH):
-        problems = [problem(source) for _ in range(min(_BATCH, count - start))]
-        for given, theirs in zip(problems, asked.ask_all(problems), strict=True):
-            outcome.add(given, theirs, ours(given))
-        yield outcome
+    for given, theirs in zip(batch, asked.ask_all(batch), strict=True):
+        outcome.add(given, theirs, answer(given))
+    return outcome
+
+
+def shrunk(asked: Reference, difference: Json) -> Json:
+    """The difference as small as it gets, of the same kind and still without excuse."""
+    wanted = kind(difference["theirs"], difference["ours"])
+
+    def same(given: Json) -> bool:
+        theirs, mine = asked.ask(given), answer(given)
+        if "unsupported" in mine or comparable(theirs) == comparable(mine):
+            return False
+        return kind(comparable(theirs), comparable(mine)) == wanted and explanation(given, theirs, mine) is None
+
+    given = shrink(difference["given"], same)
+    return {"given": given, "theirs": comparable(asked.ask(given)), "ours": comparable(answer(given))}
+
+
+def described(difference: Json) -> str:
+    """For people: a case in the reference's favour, and what we answer."""
+    return f"{as_case(difference['given'], difference['theirs'])}# ours: {json.dumps(difference['ours'])}\n"
+
+
+def _share(binary: Path, batch: list[Json]) -> Outcome:
+    """In a process of its own."""
+    with Reference(binary) as asked:
+        return compare(asked, batch)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--show", type=int, default=5, help="how many kinds of differences to shrink and print")
+    options = parser.parse_args()
+    print(f"allocator: seed {options.seed}, {options.count} cases", flush=True)  # noqa: T201 - a command's output
+    outcome, start, told = Outcome(), monotonic(), 0
+    with built() as binary:
+        with ProcessPoolExecutor(options.jobs) as pool:
+            for done in as_completed([pool.submit(_share, binary, batch) for batch in problems(options.seed, options.count)]):
+                outcome.merge(done.result())
+                if outcome.total >= told + 10_000:
+                    told = outcome.total
+                    left = len(outcome.unexplained)
+                    print(f"allocator: {told} cases, {monotonic() - start:.0f} s, {left} unexplained", flush=True)  # noqa: T201
+        with Reference(binary) as asked:
+            shown: dict[tuple[str, ...], Json] = {}
+            for difference in outcome.unexplained:
+                shown.setdefault(kind(difference["theirs"], difference["ours"]), difference)
+            for difference in list(shown.values())[: options.show]:
+                print(described(shrunk(asked, difference)))  # noqa: T201
+    print(f"allocator: seed {options.seed}: {dict(sorted(outcome.counts.items()))}")  # noqa: T201
+    print(f"allocator: {len(outcome.unexplained)} unexplained of {outcome.total} in {monotonic() - start:.0f} s")  # noqa: T201
+    raise SystemExit(1 if outcome.unexplained else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -92,7 +92,7 @@ DEFECTS: Mapping[str, Defect] = {
     "AC-4/15/16": Defect(problem=as_the_node_sees_it),
     "AC-5": Defect(problem=match_wins),
     "AC-7": Defect({"virt_dra.allocator.features.InUse": AdminBlocks}),
-    "AC-8": Defect({"virt_dra.allocator.Search": ConstraintEndsAll}),
+    "AC-8": Defect({"virt_dra.allocator.attempt.Search": ConstraintEndsAll}),
     "AC-9": Defect(answer=for_every_node),
     "AC-12": Defect(answer=null_dereference),
     "AC-14": Defect({"virt_dra.allocator.result.CONFIG_LIMIT": 10_000}),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
+from types import TracebackType
+from typing import IO, Self
 
 from tests.upstream.allocator.problems import Json
 
@@ -20,54 +21,60 @@ LIMIT = "2s"
 
 
 class NotAvailable(Exception):
-    """Go or its modules are missing."""
-
-
-class Reference:
-    def __init__(self, binary: Path) -> None:
-        self._process = subprocess.Popen([binary, "-limit", LIMIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, problem: Json) -> Json:
-        return next(self.ask_all([problem]))
-
-    def ask_all(self, problems: Sequence[Json]) -> Iterator[Json]:
-        """The answers in order, while the reference works ahead. Use up the iterator before asking again."""
-        writer = Thread(target=self._write, args=(problems,))
-        writer.start()
-        for i in range(len(problems)):
-            answer: Json = json.loads(self._stdout.readline() or "null")
-            if answer is None or answer["id"] != i:
-                raise RuntimeError(f"no answer from the reference for problem {i}: {json.dumps(problems[i])}")
-            yield answer
-        writer.join()
-
-    def _write(self, problems: Sequence[Json]) -> None:
-        if self._process.stdin is None:
-            raise AssertionError("opened with pipes")
-        for i, problem in enumerate(problems):
-            self._process.stdin.write(json.dumps({"id": i, **problem}) + "\n")
-        self._process.stdin.flush()
-
-    @property
-    def _stdout(self):  # type: ignore[no-untyped-def]
-        return self._process.stdout
-
-    def close(self) -> None:
-        self._process.communicate()
+    """Go or its modules are missing; the text says which."""
 
 
 @contextmanager
-def reference() -> Iterator[Reference]:
-    """Builds the program, runs it, and ends it. Raises :class:`NotAvailable`."""
+def built() -> Iterator[Path]:
+    """The program, in a folder that is gone afterwards. Raises :class:`NotAvailable`."""
     if shutil.which("go") is None:
         raise NotAvailable("needs Go (https://go.dev/dl) to build the reference allocator")
     with tempfile.TemporaryDirectory() as folder:
         binary = Path(folder) / "allocator"
-        built = subprocess.run(["go", "build", "-o", binary, "."], cwd=HERE, capture_output=True, text=True, check=False)
-        if built.returncode:
-            raise NotAvailable(f"the reference allocator can't be built: {built.stderr.strip().splitlines()[-1:]}")
-        running = Reference(binary)
-        try:
-            yield running
-        finally:
-            running.close()
+        made = subprocess.run(["go", "build", "-o", binary, "."], cwd=HERE, capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise NotAvailable(f"the reference allocator can't be built: {made.stderr.strip().splitlines()[-1:]}")
+        yield binary
+
+
+class Reference:
+    """One running program; ends with the context."""
+
+    def __init__(self, binary: Path) -> None:
+        self._process = subprocess.Popen([binary, "-limit", LIMIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self._process.kill()  # it may be waiting for someone to read
+        self._process.communicate()
+
+    def ask(self, problem: Json) -> Json:
+        return next(iter(list(self.ask_all([problem]))))
+
+    def ask_all(self, problems: Sequence[Json]) -> Iterator[Json]:
+        """The answers in order, while the reference works ahead. Use up the iterator before asking again."""
+        writer = Thread(target=self._write, args=(problems,), daemon=True)
+        writer.start()
+        for i in range(len(problems)):
+            line = _open(self._process.stdout).readline()
+            answer: Json = json.loads(line) if line else {}
+            if answer.pop("id", None) != i:
+                raise RuntimeError(f"the reference didn't answer {json.dumps(problems[i])} but {line!r}")
+            yield answer
+        writer.join()
+
+    def _write(self, problems: Sequence[Json]) -> None:
+        stdin = _open(self._process.stdin)
+        with suppress(BrokenPipeError):  # the reader learns that the process is gone
+            for i, problem in enumerate(problems):
+                stdin.write(json.dumps({"id": i, **problem}) + "\n")
+            stdin.flush()
+
+
+def _open(pipe: IO[str] | None) -> IO[str]:
+    if pipe is None:
+        raise AssertionError("opened with pipes")
+    return pipe

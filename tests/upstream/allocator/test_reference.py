@@ -6,21 +6,20 @@ Needs Go and its modules; skips otherwise. Each run has a new seed, which is pri
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Iterator
 
 import pytest
 
-from tests.upstream.allocator.compare import compare
-from tests.upstream.allocator.reference import NotAvailable, Reference, reference
+from tests.upstream.allocator.compare import Outcome, compare, described, problems, shrunk
+from tests.upstream.allocator.reference import NotAvailable, Reference, built
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Reference]:
     try:
-        with reference() as process:
+        with built() as binary, Reference(binary) as process:
             yield process
     except NotAvailable as missing:
         pytest.skip(str(missing))
@@ -29,9 +28,12 @@ def running() -> Iterator[Reference]:
 def test_same_answers_as_the_reference(running: Reference) -> None:
     cases = int(os.environ.get("ALLOCATOR_CASES", "5000"))
     seed = int(os.environ.get("ALLOCATOR_SEED") or random.SystemRandom().randrange(2**32))
-    for outcome in compare(running, seed, cases):
+    outcome = Outcome()
+    for batch in problems(seed, cases):
+        outcome.merge(compare(running, batch))
         if outcome.unexplained:
             break
     print(f"ALLOCATOR_SEED={seed}: {dict(sorted(outcome.counts.items()))}")  # noqa: T201 - the seed repeats the run
-    assert not outcome.unexplained, f"ALLOCATOR_SEED={seed}: {json.dumps(outcome.unexplained[0])}"
+    if outcome.unexplained:
+        pytest.fail(f"ALLOCATOR_SEED={seed}, e.g.\n{described(shrunk(running, outcome.unexplained[0]))}")
     assert {"allocated", "none", "error", "node error"} <= outcome.counts.keys()
