@@ -20,6 +20,7 @@ class _Subcommand:
 SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "run": _Subcommand("run", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
     "cel": _Subcommand("cel", "Evaluate a CEL expression on devices: which match, and why one failed."),
+    "allocate": _Subcommand("allocate", "Allocate devices to claims on nodes, and say why not."),
     "admit": _Subcommand("admit", "Check VMIs against the admission rules (JSON lines)."),
     "render": _Subcommand("render", "Render the device part of launcher pods (JSON lines)."),
     "device-status": _Subcommand("device_status", "Resolve pod, claim and slice to device addresses (JSON lines)."),

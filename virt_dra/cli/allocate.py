@@ -1,0 +1,263 @@
+"""``virt-dra allocate``: which devices claims get on which node, and why not. From files, as JSON lines, or a whole workload timed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from virt_dra.allocator import DEFAULT, Features
+from virt_dra.api import names
+from virt_dra.api.meta import format_time
+from virt_dra.api.wire import Json
+from virt_dra.api.yaml_writing import write_yaml
+from virt_dra.cli import allocate_lines
+from virt_dra.cli.allocate_files import InputError, allocate_each, choose_claims, choose_nodes, gather
+from virt_dra.cli.allocate_lines import FEATURE_FIELDS
+from virt_dra.cli.allocate_report import Answer, answer_json, refusal_trees, table
+from virt_dra.cli.jsonl import answer_stream, parse_request
+from virt_dra.cluster.files import read_inputs
+
+HELP = """Allocate devices to ResourceClaims as the scheduler would, and say why where it can't be.
+
+FILE are YAML or JSON manifests, folders of them, or a live cluster's dump (- is standard input): ResourceSlices, DeviceClasses,
+ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are passed over. Claims that have an
+allocation count as in use. Without --claim every other claim is allocated, one after the other, each on the first node that fits; where
+there are only templates, one claim of each.
+
+With --jsonl: one problem per line, one answer per line. The problem:
+
+\b
+  id               anything; it comes back in the answer
+  features         {"AdminAccess": true, ...}; a missing one is off, without the object all are on
+  node             the Node to allocate on
+  classes, slices  DeviceClasses and ResourceSlices
+  allocated        ResourceClaims with status: what is in use
+  allocated_state  {"devices", "shared", "capacity"}: lists of {"driver", "pool", "device", "shareID", "consumed"}, in use besides
+  claims           the ResourceClaims to allocate; nothing is defaulted
+  explain          true: the answer has "explanation", the tree of refusals
+  validate         true: what the API server would refuse is an error too
+
+The answer: id, results (an AllocationResult per claim, or null), error, node_error (other nodes may still work), elapsed_us.
+
+With --workload: pods are placed one after the other and timed; prints one line of figures and a digest of the choices.
+The format is in docs/guides/allocator.md.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra allocate -f claim.yaml cluster.yaml --explain
+  kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | virt-dra allocate -f - claim.yaml --claim default/gpu
+  virt-dra allocate -f cluster.yaml --claim default/gpu --all-nodes -o json
+  virt-dra allocate --jsonl < problems.jsonl
+  virt-dra allocate --workload workload.json --candidates auto
+\b
+Exit codes: 0 every claim is allocated, 1 some claim is not, 2 bad usage or input. --jsonl and --workload: 0, or 2 for unreadable input.
+"""
+
+Format = Literal["table", "json", "yaml"]
+
+
+def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Features:
+    chosen = DEFAULT
+    for item in (part.strip() for value in values for part in value.split(",")):
+        if not item:
+            continue
+        name, equals, word = item.partition("=")
+        enabled = {"true": True, "false": False}.get(word.lower()) if equals else True
+        if name not in FEATURE_FIELDS or enabled is None:
+            raise click.BadParameter(f"{item!r}: write FEATURE=true or FEATURE=false with a feature of {', '.join(FEATURE_FIELDS)}")
+        chosen = _with(chosen, FEATURE_FIELDS[name], enabled=enabled)
+    return chosen
+
+
+def _with(features: Features, attribute: str, *, enabled: bool) -> Features:
+    return Features(**{field: getattr(features, field) for field in FEATURE_FIELDS.values()} | {attribute: enabled})
+
+
+def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if wrong := names.dns1123_label(value):
+        raise click.BadParameter(f"{value!r} can't be the name of a namespace: {'; '.join(wrong)}")
+    return value
+
+
+@click.command(name="allocate", help=HELP, epilog=EPILOG)
+@click.argument("paths", metavar="[FILE]...", nargs=-1)
+@click.option("-f", "--filename", "filenames", metavar="FILE", multiple=True, help="Manifests, a folder of them, or - for standard input.")
+@click.option("--claim", "claims", metavar="[NS/]NAME", multiple=True, help="Only this claim or template; several are placed together.")
+@click.option("--node", metavar="NODE", help="Only this node.")
+@click.option("--all-nodes", is_flag=True, help="Try every node, and take nothing.")
+@click.option("--explain", is_flag=True, help="Show per node and request what refused each device.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.option("-n", "--namespace", default="default", show_default=True, callback=_parse_namespace, help="Of claims that name none.")
+@click.option(
+    "--features",
+    metavar="FEATURE=BOOL,...",
+    multiple=True,
+    callback=_parse_features,
+    help="Features that differ from the defaults of Kubernetes 1.37.",
+)
+@click.option("--jsonl", is_flag=True, help="Read one JSON problem per line (from FILE or standard input), write one JSON answer per line.")
+@click.option("--workload", metavar="FILE", help="Place the pods of a workload and measure it.")
+@click.option(
+    "--candidates", type=click.Choice(["1", "auto"]), default="1", show_default=True, help="With --workload: feasible nodes to look for."
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    filenames: tuple[str, ...],
+    claims: tuple[str, ...],
+    node: str | None,
+    all_nodes: bool,
+    explain: bool,
+    output: Format,
+    namespace: str,
+    features: Features,
+    jsonl: bool,
+    workload: str | None,
+    candidates: str,
+) -> None:
+    _check_usage(ctx, paths, filenames, jsonl=jsonl, workload=workload)
+    if jsonl:
+        _answer_lines(paths)
+    elif workload is not None:
+        _run_workload(workload, auto=candidates == "auto")
+    elif node is not None and all_nodes:
+        raise click.UsageError("--node and --all-nodes exclude each other")
+    else:
+        answers = _allocate((*filenames, *paths), claims, node, namespace, features, output, all_nodes=all_nodes, explain=explain)
+        _show(answers, output, explain=explain)
+        sys.exit(0 if all(answer.allocated for answer in answers) else 1)
+
+
+FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "features")
+"""Parameters that only mean something when files are allocated."""
+
+
+def _check_usage(ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], *, jsonl: bool, workload: str | None) -> None:
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
+    if jsonl or workload is not None:
+        mode = "--jsonl" if jsonl else "--workload"
+        excluded = [name for name in (*FROM_FILES, "jsonl" if not jsonl else "workload") if name in given]
+        if excluded:
+            option = next(param.opts[0] for param in ctx.command.params if param.name == excluded[0])
+            raise click.UsageError(f"{option} does not go with {mode}")
+        if workload is not None and paths:
+            raise click.UsageError(f"--workload takes one file; what is {paths[0]!r}?")
+        if len(paths) > 1:
+            raise click.UsageError("--jsonl reads one file, or standard input")
+    elif not paths and not filenames:
+        raise click.UsageError("name what to read with -f FILE (or use --jsonl or --workload)")
+    if "candidates" in given and workload is None:
+        raise click.UsageError("--candidates goes with --workload")
+
+
+def _answer_lines(paths: tuple[str, ...]) -> None:
+    source = paths[0] if paths else "-"
+    try:
+        requests = sys.stdin.buffer if source == "-" else Path(source).open("rb")  # noqa: SIM115 - closed by the with below
+    except (OSError, ValueError) as error:
+        _refuse([f"{source}: {_reason(error)}"], "table")
+    with requests:
+        answer_stream(requests, allocate_lines.answer, allocate_lines.REFUSAL)
+
+
+def _run_workload(path: str, *, auto: bool) -> None:
+    from virt_dra.cli import allocate_workload
+
+    try:
+        text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        with Console(stderr=True).status(f"reading {path}"):
+            workload = allocate_workload.read_workload(parse_request(text))
+    except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
+        _refuse([f"{path}: {_reason(error)}"], "table")
+    except RecursionError:
+        _refuse([f"{path}: the JSON is nested too deeply"], "table")
+    with _progress("placing pods") as told:
+        figures = allocate_workload.run(workload, auto=auto, told=told)
+    click.echo(json.dumps(figures.to_json()))
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)
+
+
+def _allocate(
+    paths: Sequence[str],
+    wanted: Sequence[str],
+    node: str | None,
+    namespace: str,
+    features: Features,
+    output: Format,
+    *,
+    all_nodes: bool,
+    explain: bool,
+) -> tuple[Answer, ...]:
+    with Console(stderr=True).status(f"reading {', '.join(paths)}"):
+        loaded = read_inputs(paths)
+    try:
+        cluster = gather(loaded, namespace, format_time(datetime.now(UTC)))
+        subjects = choose_claims(cluster, wanted, namespace)
+        nodes = choose_nodes(cluster, node)
+    except InputError as error:
+        _refuse(error.sentences, output)
+    with _progress("trying nodes") as told:
+        return tuple(allocate_each(cluster, subjects, nodes, features, everywhere=all_nodes, explain=explain, told=told))
+
+
+@contextmanager
+def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """A line on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(doing, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _show(answers: tuple[Answer, ...], output: Format, *, explain: bool) -> None:
+    if output != "table":
+        _print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
+        return
+    for line in table(answers):
+        click.echo(line)
+    if explain:
+        console = Console(highlight=False, markup=False, emoji=False)
+        if not console.is_terminal:
+            console = Console(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
+        for tree in (tree for answer in answers for tree in refusal_trees(answer)):
+            console.print()
+            console.print(tree)
+    elif any(not answer.allocated and answer.error is None for answer in answers):
+        click.echo("--explain shows what refused each device", err=True)
+
+
+_UNWRAPPED = 100_000
+"""Columns where the output is no terminal: nothing is broken, so that it can be searched."""
+
+
+def _refuse(sentences: Sequence[str], output: Format) -> NoReturn:
+    if output == "table":
+        for sentence in sentences:
+            click.echo(f"error: {sentence}", err=True)
+    else:
+        _print_document({"error": "; ".join(sentences), "problems": list(sentences)}, output)
+    sys.exit(2)
+
+
+def _print_document(document: Json, output: Format) -> None:
+    if output == "json":
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        click.echo(write_yaml(document), nl=False)
