@@ -10,6 +10,7 @@ from virt_dra.allocator.demand import Demand, Solution, choices, solution_of
 from virt_dra.allocator.errors import AllocationError, NodeError
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
+from virt_dra.allocator.features.capacity import Shares
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import ClaimPlan, Device, Request
@@ -56,6 +57,7 @@ class Allocator:
         self._step_limit = step_limit
         self._pools = snapshot.inventory.pools(features)
         self._selectors = SelectorFilter(snapshot.inventory.selectors)
+        self._shares = Shares(snapshot.inventory.capacities, features)
         self.demand = snapshot.inventory.demands(features).of(claims)
         """What the claims have in common with those of equal pods; None where they break a rule."""
 
@@ -122,7 +124,12 @@ class Allocator:
 
     def _assemble(self, solution: Solution, plans: tuple[ClaimPlan, ...], node: Node, reachable: Reachable) -> tuple[AllocationResult, ...]:
         chosen = choices(solution, plans, reachable)
-        return tuple([assemble(plan, chosen[i], solution.selected[i], node.name, self._features) for i, plan in enumerate(plans)])
+        return tuple(
+            [
+                assemble(claim, plan, each, selected, node.name, self._features, self._shares)
+                for claim, plan, each, selected in zip(self._claims, plans, chosen, solution.selected, strict=True)
+            ]
+        )
 
     @staticmethod
     def _may_be_refused(reachable: Reachable) -> None:

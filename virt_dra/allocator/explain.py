@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.allocator.features.attributes import MISSING
+from virt_dra.allocator.features.capacity import EXHAUSTED, POLICY, TOO_SMALL, UNKNOWN
 from virt_dra.allocator.features.compatibility_groups import INCOMPATIBLE
 from virt_dra.allocator.features.counters import INSUFFICIENT, UNKNOWN_USE
 from virt_dra.allocator.features.distinct_attribute import REPEATED
@@ -27,7 +28,10 @@ TOO_FEW = "TooFewDevices"
 TOO_MANY = "TooManyDevices"
 """The request fits only with more devices than a claim may hold."""
 
-_TELLING = (DIFFERS, REPEATED, MISSING, TAINTED, INSUFFICIENT, UNKNOWN_USE, INCOMPATIBLE, NOT_DECLARED, FEATURE_OFF, IN_USE, TAKEN, TOO_FEW)
+_TELLING = (
+    *(EXHAUSTED, DIFFERS, REPEATED, MISSING, TAINTED, INSUFFICIENT, UNKNOWN_USE, INCOMPATIBLE, NOT_DECLARED, FEATURE_OFF),
+    *(TOO_SMALL, POLICY, UNKNOWN, IN_USE, TAKEN, TOO_FEW),
+)
 """Reasons of devices that passed the selectors, the one that came furthest in the order of checks first."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from virt_dra.api import resource_v1
+from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, DeviceToleration, ResourceClaim, ResourceSliceSpec
 
 RESULT_LIMIT = 32
@@ -60,6 +61,8 @@ class Request:
     count: int
     admin_access: bool
     tolerations: tuple[DeviceToleration, ...]
+    capacity: Mapping[str, Quantity]
+    """How much it takes of a device, by capacity name as the claim has it."""
     derived: Mapping[str, str]
     """The attributes that the request derives: name -> expression (A-16.1)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from virt_dra.allocator.errors import FatalError, UnsupportedFeature
+from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import admin_access, allocation_mode, derived_attributes, prioritized_list
 from virt_dra.allocator.features.allocation_mode import Selectable
 from virt_dra.allocator.features.prioritized_list import Alternative
@@ -53,8 +53,6 @@ def _check_capacity(claim: ResourceClaim, entry: DeviceRequest, features: Featur
     for word, name, capacity in wanting:
         if capacity is not None and not features.consumable_capacity:
             raise FatalError(f"claim {claim.key}, {word} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled")
-        if capacity is not None and capacity.requests:
-            raise UnsupportedFeature("capacity requests (DRAConsumableCapacity)", f"claim {claim.key}, {word} {name}")
 
 
 def _request(index: int, claim: ResourceClaim, alternative: Alternative, classes: Mapping[str, DeviceClass], features: Features) -> Request:
@@ -86,5 +84,6 @@ def _request(index: int, claim: ResourceClaim, alternative: Alternative, classes
         count=wanted.count,
         admin_access=admin,
         tolerations=wanted.tolerations,
+        capacity=wanted.capacity.requests if wanted.capacity is not None else {},
         derived=derived,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import Writer, writers
+from virt_dra.allocator.features.capacity import Share, Shares
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Choice, ClaimPlan, Request
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -15,6 +16,7 @@ from virt_dra.api.resource_v1 import (
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
     OpaqueDeviceConfiguration,
+    ResourceClaim,
 )
 
 FROM_CLASS = "FromClass"
@@ -23,23 +25,33 @@ CONFIG_LIMIT = 64
 """Configuration entries that the API server accepts in an allocation (A-22)."""
 
 
-def assemble(plan: ClaimPlan, chosen: Sequence[Choice], selected: Mapping[int, int], node: str, features: Features) -> AllocationResult:
-    """The result for one claim. ``selected``: request index -> index of the chosen alternative.
+def assemble(
+    claim: ResourceClaim,
+    plan: ClaimPlan,
+    chosen: Sequence[Choice],
+    selected: Mapping[int, int],
+    node: str,
+    features: Features,
+    shares: Shares,
+) -> AllocationResult:
+    """The result for one claim. ``plan`` is its own or that of an equal claim. ``selected``: request index -> index of the alternative.
 
     Raises :class:`FatalError` for more configuration than can be stored (AC-14) and for a node selector with several terms (E22).
     """
     requests = tuple(entry.alternatives[selected.get(i, 0)].request for i, entry in enumerate(plan.requests))
     config = _config(plan, requests)
     if len(config) > CONFIG_LIMIT:
-        raise FatalError(f"claim {plan.claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
-    selector = _node_selector(plan.claim.name, chosen, node)
+        raise FatalError(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
+    selector = _node_selector(claim.name, chosen, node)
     extras = writers(features)
-    devices = DeviceAllocationResult(results=tuple([_result(choice, extras) for choice in chosen]))
+    devices = DeviceAllocationResult(
+        results=tuple([_result(choice, extras, shares.of(claim, choice.request, choice.device)) for choice in chosen])
+    )
     result = AllocationResult(devices=devices.with_(config=tuple(config)) if config else devices)
     return result if selector is None else result.with_(node_selector=selector)
 
 
-def _result(choice: Choice, extras: Sequence[Writer]) -> DeviceRequestAllocationResult:
+def _result(choice: Choice, extras: Sequence[Writer], share: Share | None) -> DeviceRequestAllocationResult:
     request, device = choice.request, choice.device
     result = DeviceRequestAllocationResult(request=request.full_name, driver=device.id.driver, pool=device.id.pool, device=device.id.device)
     if request.admin_access:
@@ -48,6 +60,10 @@ def _result(choice: Choice, extras: Sequence[Writer]) -> DeviceRequestAllocation
         result = result.with_(tolerations=request.tolerations)
     for write in extras:
         result = write(result, choice)
+    if share is not None:
+        result = result.with_(share_id=share.id)
+        if share.consumed:
+            result = result.with_(consumed_capacity=share.consumed)
     return result
 
 

@@ -15,6 +15,7 @@ from immutables import Map
 from virt_dra.allocator import cel_engine
 from virt_dra.allocator.demand import Demands
 from virt_dra.allocator.features.attributes import Attributes
+from virt_dra.allocator.features.capacity import Capacities
 from virt_dra.allocator.features.derived_attributes import CompileDerived
 from virt_dra.allocator.features.selectors import CompileSelector, SelectorOutcomes
 from virt_dra.allocator.features.taints import with_rules
@@ -39,6 +40,7 @@ class Inventory:
         self.classes = classes
         self.selectors = SelectorOutcomes(compile_selector)
         self.attributes = Attributes(compile_derived)
+        self.capacities = Capacities()
         self._pools: dict[Features, Pools] = {}
         self._demands: dict[Features, Demands] = {}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from virt_dra.allocator.features import binding_conditions, node_operations
 from virt_dra.allocator.features.binding_conditions import NoBindingConditions
-from virt_dra.allocator.features.capacity import CapacityFilter
+from virt_dra.allocator.features.capacity import CapacityFilter, Resolver, SharedCapacity
 from virt_dra.allocator.features.compatibility_groups import CompatibilityGroups
 from virt_dra.allocator.features.counters import Counters, CountersOff
 from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
@@ -20,7 +20,6 @@ from virt_dra.allocator.features.match_attribute import MatchAttribute
 from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.features.taints import Taints
-from virt_dra.allocator.features.unsupported import Unsupported
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Check, Choice, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
@@ -41,11 +40,13 @@ class FeatureTable:
         self._counters = _counters(snapshot, pools, features)
         self.availability = InUse(snapshot, features, selectors.matches)
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
+        resolver = Resolver(snapshot.inventory.capacities, features)
+        self._capacity = SharedCapacity(snapshot, resolver) if features.consumable_capacity else None
         self.filters: tuple[Filter, ...] = (
             *(() if features.device_binding_and_status else (NoBindingConditions(),)),
             selectors,
             PerDeviceNodes(pools, node),
-            CapacityFilter(features),
+            *(() if self._capacity is None else (CapacityFilter(resolver),)),
         )
         """Asked of every candidate that is free, whatever is chosen."""
 
@@ -63,7 +64,8 @@ class FeatureTable:
                 checks.append(MatchAttribute(constraint.match_attribute, constraint.requests, self._features, self._attributes))
             if constraint.distinct_attribute is not None:
                 checks.append(DistinctAttribute(constraint.distinct_attribute, constraint.requests, self._features, self._attributes))
-        checks.append(Unsupported(self._features))
+        if self._capacity is not None:
+            checks.append(self._capacity)
         return tuple(checks)
 
 

@@ -1,40 +1,270 @@
-"""What is known of KEP-5075 so far: a device with a negative capacity is broken input as soon as it is reached (E21).
+"""KEP-5075, consumable capacity: devices that many claims share by amounts (A-17, A-10.4 (8), AC-6).
 
-Off: capacities are ignored. Sharing and requested amounts are not built yet (features/unsupported.py, requests.py).
+Every device with capacities is filtered by them, shared or not: what a request takes must suit the device's policies and fit an unused
+device. Devices with `allowMultipleAllocations` are shared: what is left of them is the check. Admin access takes nothing of it.
+
+Off: capacities are ignored and such devices are exclusive; neither the filter nor the check exist. A request that asks for amounts is
+refused (E2, requests.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from fractions import Fraction
+from operator import le, sub
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID, uuid5
+
 from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, resolve
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Rejection, Request
-from virt_dra.api.quantity import Quantity
-from virt_dra.api.resource_v1 import ALL, DeviceCapacity
+from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
+from virt_dra.api.quantity import Format, Quantity
+from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
+
+if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
+    from virt_dra.allocator.snapshot import Snapshot
+
+__all__ = ["EXHAUSTED", "POLICY", "TOO_SMALL", "UNKNOWN", "Capacities", "CapacityFilter", "Share", "SharedCapacity", "Shares"]
+
+EXHAUSTED = "CapacityExhausted"
+"""What is left of a shared device is less than the request takes."""
+
+_REMEMBERED_WISHES = 4096
+"""Wishes whose outcomes are kept; the oldest goes first."""
+
+_SHARE_IDS = UUID("5d0c1a4e-93c7-5b52-8f5e-0b6f7a5c2d11")
+"""Namespace of share IDs: they follow from claim, request and device, so that deciding needs no randomness."""
+
+
+def is_shared(device: Device) -> bool:
+    """Whether many claims may hold the device, with the feature on."""
+    return bool(device.published.allow_multiple_allocations)
+
+
+class Stock:
+    """The capacities of a driver's devices that publish the same. One object for all of them: identity compares."""
+
+    __slots__ = ("capacities", "driver")
+
+    def __init__(self, driver: str, capacities: Mapping[str, DeviceCapacity]) -> None:
+        self.driver = driver
+        self.capacities = capacities
+
+
+_Outcomes = dict[Stock, Resolution]
+
+
+class Capacities:
+    """What requests take of devices, resolved once per different wish and stock, for every pod and node."""
+
+    def __init__(self) -> None:
+        self._stock_of: dict[Device, Stock] = {}
+        self._stocks: dict[Hashable, Stock] = {}
+        self._outcomes: dict[Hashable, _Outcomes] = {}
+
+    def outcomes(self, request: Request, *, fractional: bool) -> _Outcomes:
+        """What is known so far for the request's wish; `resolve` adds to it."""
+        key = (fractional, tuple((name, request.capacity[name].spelling) for name in sorted(request.capacity)))
+        known = self._outcomes.get(key)
+        if known is None:
+            if len(self._outcomes) >= _REMEMBERED_WISHES:
+                del self._outcomes[next(iter(self._outcomes))]
+            known = self._outcomes[key] = {}
+        return known
+
+    def stock(self, device: Device) -> Stock:
+        known = self._stock_of.get(device)
+        if known is None:
+            capacities = device.published.capacity
+            key = (device.id.driver, tuple((name, _content(capacities[name])) for name in sorted(capacities)))
+            known = self._stock_of[device] = self._stocks.setdefault(key, Stock(device.id.driver, capacities))
+        return known
+
+
+def _content(capacity: DeviceCapacity) -> Hashable:
+    """All of a capacity, comparable also where quantities are only equal by amount."""
+    policy = capacity.request_policy
+    return capacity.value.spelling, None if policy is None else _policy_content(policy)
+
+
+def _policy_content(policy: CapacityRequestPolicy) -> Hashable:
+    range_ = policy.valid_range
+    bounds = None if range_ is None else tuple(each and each.spelling for each in (range_.min, range_.max, range_.step))
+    return policy.default and policy.default.spelling, tuple(each.spelling for each in policy.valid_values), bounds
+
+
+class Resolver:
+    """What the requests of one pod take."""
+
+    def __init__(self, capacities: Capacities, features: Features) -> None:
+        self._capacities = capacities
+        self._fractional = features.fractional_capacity_range
+        self._outcomes: dict[Request, _Outcomes] = {}
+
+    def of(self, request: Request, device: Device) -> Resolution:
+        outcomes = self._outcomes.get(request)
+        if outcomes is None:
+            outcomes = self._outcomes[request] = self._capacities.outcomes(request, fractional=self._fractional)
+        stock = self._capacities.stock(device)
+        known = outcomes.get(stock)
+        if known is None:
+            known = outcomes[stock] = resolve(stock.driver, stock.capacities, request.capacity, fractional=self._fractional)
+        return known
+
+    def consumption(self, request: Request, device: Device) -> Consumption:
+        """For a device that the filter admits. Raises :class:`FatalError` for one that is an error."""
+        found = self.of(request, device)
+        if isinstance(found, Fault):
+            raise FatalError(f"claim {request.claim.key}, request {request.name}: rechecking capacity for device {device.id}: {found.text}")
+        if isinstance(found, Refusal):
+            raise AssertionError(f"{device.id} was to be shared although its capacities can't serve {request.full_name}: {found.detail}")
+        return found
 
 
 class CapacityFilter:
     """Asked after the selectors, also for requests that want no capacity: then a device's default or whole capacity counts (A-17.2)."""
 
-    def __init__(self, features: Features) -> None:
-        self._on = features.consumable_capacity
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
 
     def admits(self, request: Request, device: Device) -> bool:
-        """Raises :class:`FatalError`; of several negative capacities it names the first by name (A-19.1)."""
-        capacities = device.published.capacity
-        if self._on and capacities:
-            for name in sorted(capacities):
-                if _consumed_without_request(capacities[name]).sign() < 0:
-                    shown = device.id.device if request.mode == ALL else device.id
-                    raise FatalError(
-                        f"claim {request.claim.key}, request {request.name}: checking capacity for device {shown}: "
-                        f'capacity "{name}": capacity value is negative'
-                    )
-        return True
+        """Raises :class:`FatalError` for what can't be represented (E21)."""
+        if not device.published.capacity and not request.capacity:
+            return True
+        found = self._resolver.of(request, device)
+        if isinstance(found, Fault):
+            shown = device.id.device if request.mode == ALL else device.id
+            raise FatalError(f"claim {request.claim.key}, request {request.name}: checking capacity for device {shown}: {found.text}")
+        return isinstance(found, Consumption)
 
     def explain(self, request: Request, device: Device) -> Rejection:
-        raise AssertionError(f"asked why the capacity of {device.id} refuses a request, which it never does")
+        found = self._resolver.of(request, device)
+        if not isinstance(found, Refusal):
+            raise AssertionError(f"asked why the capacity of {device.id} refuses a request, which it doesn't")
+        words = {UNKNOWN: "missing", POLICY: "refuses the amount", TOO_SMALL: "too small"}[found.reason]
+        return Rejection(found.reason, f"capacity {found.capacity} {words}", device.id, found.detail)
 
 
-def _consumed_without_request(capacity: DeviceCapacity) -> Quantity:
-    policy = capacity.request_policy
-    return capacity.value if policy is None or policy.default is None else policy.default
+class SharedCapacity:
+    """What is left of shared devices, in use elsewhere and in this attempt, by all claims together. The last check (A-10.4 (8))."""
+
+    def __init__(self, snapshot: Snapshot, resolver: Resolver) -> None:
+        self._used = snapshot.used
+        self._resolver = resolver
+        self._unused: dict[Device, tuple[int, ...]] = {}
+        """What other pods leave of a device, by capacity in the order of their names, in billionths."""
+        self._left: dict[Device, list[tuple[int, ...]]] = {}
+        """What is left after each share of this attempt; devices without one don't occur."""
+
+    def constrains(self, request: Request) -> bool:
+        return False
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        if not is_shared(device):
+            return _EXCLUSIVE
+        if request.admin_access:
+            return _SHARED
+        consumption = self._resolver.consumption(request, device)
+        unused = self._unused_of(device, consumption)
+        return (unused, consumption.amounts) if _fits(consumption.amounts, unused) else None
+
+    def fact(self, request: Request, device: Device) -> Hashable:
+        """Devices have equal facts if they publish the same and are shared: then what one more share takes is the same too."""
+        if not is_shared(device):
+            return _EXCLUSIVE
+        return _SHARED if request.admin_access else self._resolver.of(request, device)
+
+    def add(self, request: Request, device: Device) -> bool:
+        if not device.published.allow_multiple_allocations or request.admin_access:
+            return True
+        consumption = self._resolver.consumption(request, device)
+        shares = self._left.get(device)
+        left = shares[-1] if shares else self._unused_of(device, consumption)
+        if not _fits(consumption.amounts, left):
+            return False
+        left = tuple(map(sub, left, consumption.amounts))
+        if shares is None:
+            self._left[device] = [left]
+        else:
+            shares.append(left)
+        return True
+
+    def remove(self, request: Request, device: Device) -> None:
+        if not device.published.allow_multiple_allocations or request.admin_access:
+            return
+        shares = self._left[device]
+        shares.pop()
+        if not shares:
+            del self._left[device]
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        if not self._left:
+            return None
+        held: dict[Hashable, int] = {}
+        for device, shares in self._left.items():
+            left = shares[-1]
+            if left != self._unused[device] and (kind := upcoming.kind(device)) is not None:
+                held[kind, left] = held.get((kind, left), 0) + 1
+        return frozenset(held.items()) or None
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        consumption = self._resolver.consumption(request, device)
+        unused = self._unused_of(device, consumption)
+        shares = self._left.get(device)
+        left = shares[-1] if shares else unused
+        for number, (name, quantity) in enumerate(consumption.quantities.items()):
+            if consumption.amounts[number] > left[number]:
+                value = device.published.capacity[name].value
+                detail = f"capacity {name}: wanted {quantity}, left {_written(left[number], value.format)} of {value}"
+                if left[number] != unused[number]:
+                    detail += f" ({_written(unused[number] - left[number], value.format)} chosen before for this pod)"
+                return Rejection(EXHAUSTED, f"capacity {name} exhausted", device.id, detail)
+        raise AssertionError(f"asked why the capacity left of {device.id} refuses a request, which it doesn't")
+
+    def _unused_of(self, device: Device, consumption: Consumption) -> tuple[int, ...]:
+        known = self._unused.get(device)
+        if known is None:
+            known = consumption.limits
+            use = self._used.get(device.pool)
+            consumed = use.consumed.get(device.id.device) if use is not None else None
+            if consumed:
+                used = (consumed.get(name) for name in consumption.quantities)
+                known = tuple([limit - (0 if each is None else each.nano) for limit, each in zip(known, used, strict=True)])
+            self._unused[device] = known
+        return known
+
+
+_EXCLUSIVE = "exclusive"
+_SHARED = "shared"
+
+
+def _written(amount: int, format: Format) -> Quantity:
+    return Quantity.of(Fraction(amount, 10**9), format)
+
+
+def _fits(amounts: tuple[int, ...], left: tuple[int, ...]) -> bool:
+    return all(map(le, amounts, left))
+
+
+class Share(NamedTuple):
+    """What a result says of a share: its id, and what it takes by published name (nothing for a device without capacities, A-17.7)."""
+
+    id: str
+    consumed: Mapping[str, Quantity]
+
+
+class Shares:
+    """The shares that results name."""
+
+    def __init__(self, capacities: Capacities, features: Features) -> None:
+        self._on = features.consumable_capacity
+        self._resolver = Resolver(capacities, features)
+
+    def of(self, claim: ResourceClaim, request: Request, device: Device) -> Share | None:
+        """None for an exclusive device. ``claim``: whose share it is (``request`` may be an equal one of another claim)."""
+        if not self._on or not device.published.allow_multiple_allocations:
+            return None
+        owner = claim.metadata.uid or claim.key
+        share_id = uuid5(_SHARE_IDS, "\n".join((owner, request.full_name, *device.id)))
+        return Share(str(share_id), self._resolver.consumption(request, device).quantities)

@@ -1,7 +1,8 @@
-"""A device that is allocated, here or elsewhere, can't be allocated again (A-11, with AC-1 and AC-7).
+"""A device that is allocated, here or elsewhere, can't be allocated again (A-11, with AC-1 and AC-7), unless it can be shared.
 
 What exists already: exclusive allocations of the snapshot, and shares of a device that can't be shared (any more). What this attempt
 adds: devices taken by normal requests block every normal request; devices of admin requests block admin requests of the same claim.
+Shared devices (capacity.py) are never taken: what is left of them decides.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class InUse:
     def __init__(self, snapshot: Snapshot, features: Features, matches: Callable[[Request, Device], bool | None]) -> None:
         """``matches``: what the selectors say, None when they fail; only used to word a refusal."""
         self._used = snapshot.used
-        self._features = features
+        self._sharing = features.consumable_capacity
         self._matches = matches
         self._taken: dict[Device, Request] = {}
         self._of_claim: dict[tuple[int, Device], Request] = {}
@@ -44,8 +45,10 @@ class InUse:
             return False
         if device.id.device in use.exclusive:
             return True
-        sharable = self._features.consumable_capacity and device.published.allow_multiple_allocations
-        return not sharable and device.id.device in use.shared
+        return device.id.device in use.shared and not self._sharable(device)
+
+    def _sharable(self, device: Device) -> bool:
+        return self._sharing and bool(device.published.allow_multiple_allocations)
 
     def constrains(self, request: Request) -> bool:
         return False
@@ -59,6 +62,8 @@ class InUse:
     def add(self, request: Request, device: Device) -> bool:
         if not self.admits(request, device):
             return False
+        if self._sharable(device):
+            return True
         if not request.admin_access:
             self._taken[device] = request
             # An admin request of this claim may hold the same device: the mark below must not replace its mark.
@@ -68,6 +73,8 @@ class InUse:
         return True
 
     def remove(self, request: Request, device: Device) -> None:
+        if self._sharable(device):
+            return
         if not request.admin_access:
             del self._taken[device]
         if self._of_claim.get((request.claim_index, device)) is request:
