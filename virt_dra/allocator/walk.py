@@ -88,11 +88,7 @@ class Walk:
         self._changed(results)
 
     def _changed(self, results: Sequence[AllocationResult]) -> None:
-        for allocation in results:
-            for result in allocation.devices.results:
-                pool = PoolId(result.driver, result.pool)
-                if not self._changes or self._changes[-1] != pool:
-                    self._changes.append(pool)
+        self._changes.extend({PoolId(each.driver, each.pool): None for result in results for each in result.devices.results})
 
     def _up_to_date(self, demand: Demand | None) -> _Verdicts:
         """What is known of the demand's nodes. Claims that break a rule have no demand, and are not remembered."""
