@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import MAX_ISSUES, Issue
+from virt_dra.cel.functions.lists import SORT_BY
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.literals import format_issue, invalid_literal
 from virt_dra.cel.nodes import (
@@ -25,20 +26,15 @@ from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import BOOL, DYN, ERROR, INT, Kind, Type, Types, Unifier, format_in_issue, is_dyn, most_general
 from virt_dra.cel.types import SHARED as SHARED_TYPES
 
-_SORTABLE = ("int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes")
 
-
-def check(root: Node, environment: Environment) -> tuple[list[Issue], list[Node]]:
-    """Check a tree in place: issues, of which none mean that it is well typed and its literals are valid, and every node, parents first.
-
-    Raises TypeTooLarge.
-    """
+def check(root: Node, environment: Environment) -> list[Issue]:
+    """Check a tree in place. No issues mean that it is well typed and its literals are valid. Raises TypeTooLarge."""
     checker = _Checker(environment)
     run(checker.visit(root))
     if not checker.issues:
         checker.settle()
         checker.validate()
-    return checker.issues, checker.visited
+    return checker.issues
 
 
 class _Checker:
@@ -228,13 +224,14 @@ class _Checker:
             self._undeclared(node.offset, node.function)
             return ERROR
         node.function = declared[0].function
-        return self._resolve(node, declared, arguments)
+        node.overloads, result = self._overloaded(node.offset, node.function, node.target is not None, arguments)
+        return result
 
-    def _resolve(self, node: Call, declared: list[Overload], arguments: list[Type]) -> Type:
-        member = node.target is not None
+    def _overloaded(self, offset: int, function: str, member: bool, arguments: list[Type]) -> tuple[tuple[Overload, ...], Type]:
+        """The overloads that take the arguments, and the type of the result; none, ERROR and an issue if there are none."""
         matching: list[Overload] = []
         result: Type | None = None
-        for overload in declared:
+        for overload in self._environment.functions.functions[function]:
             if overload.member is not member:
                 continue
             renamed = {param: self._unifier.fresh() for param in overload.variables} if overload.variables else None
@@ -252,10 +249,9 @@ class _Checker:
         if result is None:
             shown = [self._shown(argument) for argument in arguments]
             applied = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
-            self._issue(node.offset, f"found no matching overload for '{node.function}' applied to '{applied}'")
-            return ERROR
-        node.overloads = tuple(matching)
-        return result
+            self._issue(offset, f"found no matching overload for '{function}' applied to '{applied}'")
+            return (), ERROR
+        return tuple(matching), result
 
     def _check_literals(self, node: Call) -> None:
         for argument in node.args:
@@ -265,11 +261,13 @@ class _Checker:
                     self._issue(argument.offset, complaint)
 
     def _logic(self, node: Logic) -> Step[Type]:
+        result = BOOL
         for term in node.terms:
             given: Type = yield self.visit(term)
             if not self._unifier.assignable(given, BOOL):
                 self._mismatch(term, BOOL, given)
-        return BOOL
+                result = ERROR
+        return result
 
     def _join(self, previous: Type | None, given: Type) -> Type:
         if previous is None:
@@ -391,14 +389,7 @@ class _Checker:
                     node.offset, f"found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), {self._shown(body)})'"
                 )
             return wanted
-        return self._sorted(node, over, first, body)
-
-    def _sorted(self, node: Comprehension, over: Type, first: Type, key: Type) -> Type:
-        over, key = self._unifier.resolve(over), self._unifier.resolve(key)
-        if not (over.kind is Kind.LIST or is_dyn(over)) or not (key.name in _SORTABLE or is_dyn(key) or key.kind is Kind.PARAM):
-            applied = f"{self._shown(over)}.(list({self._shown(key)}))"
-            self._issue(node.offset, f"found no matching overload for '@sortByAssociatedKeys' applied to '{applied}'")
-        return over if over.kind is Kind.DYN else self._types.list_of(first)
+        return self._overloaded(node.offset, SORT_BY, True, [over, self._types.list_of(body)])[1]
 
     def _bind(self, node: Bind) -> Step[Type]:
         value: Type = yield self.visit(node.value)
@@ -427,4 +418,4 @@ class _Checker:
             self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '(bool, {self._shown(body)}, optional_type(dyn))'")
             return ERROR
         body = self._unifier.resolve(body)
-        return body if body.kind is Kind.NULL else most_general(body, self._unifier.resolve(flat))
+        return body if body.kind in (Kind.NULL, Kind.ERROR) else most_general(body, self._unifier.resolve(flat))

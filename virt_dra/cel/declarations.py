@@ -65,7 +65,7 @@ LANGUAGE: Final = Environment("language", {}, {}, _TYPE_NAMES, FUNCTIONS)
 
 
 def _for_devices(name: str, functions: Library, *, consumable_capacity: bool, list_attributes: bool) -> Environment:
-    attributes = parse_type(f"map(string, map(string, {'dyn' if list_attributes else 'any'}))")
+    attributes = parse_type(f"map(string, map(string, {'dyn' if list_attributes else 'google.protobuf.Any'}))")
     fields = {"driver": STRING, "attributes": attributes, "capacity": _CAPACITY}
     if consumable_capacity:
         fields["allowMultipleAllocations"] = BOOL

@@ -7,6 +7,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
+from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.api.semver import SemVer
 from virt_dra.cel.compiler import Program
@@ -17,7 +18,7 @@ from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Kind, Type
-from virt_dra.cel.values import DomainMap, Optional, TypeValue, UInt, Value, go_type
+from virt_dra.cel.values import NamedValues, Optional, TypeValue, UInt, Value, go_type
 
 CACHE_SIZE: Final = 1024
 """Compiled derived attributes that are kept."""
@@ -157,7 +158,8 @@ def _native_type(value: Value) -> str:
         if not value.present:
             return "<nil>"
         value = value.value
-    if isinstance(value, (DeviceInput, DomainMap)):
-        return "map[string]interface {}"
+    if isinstance(value, NamedValues):
+        held = next(iter(value.values()), None)
+        return "map[string]cel.Quantity" if isinstance(held, Quantity) else "map[string]interface {}"
     name = go_type(value)
     return _NATIVE_TYPES.get(name, name)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.cel.errors import EvaluationError
-from virt_dra.cel.values import DomainMap, Value
+from virt_dra.cel.values import DomainMap, NamedValues, Value
 
 
-class DeviceInput(dict[str, Value]):
+class DeviceInput(NamedValues):
     """A device as expressions see it; attributes and capacity by domain and identifier. Make it with :func:`device_input`."""
 
     __slots__ = ()
-    CEL_TYPE: ClassVar[str] = "map"
 
     @property
     def driver(self) -> Value:
@@ -51,15 +49,15 @@ def device_input(driver: str, device: Device) -> DeviceInput:
 
 
 def _by_domain(driver: str, values: Mapping[str, Value]) -> DomainMap:
-    domains = DomainMap()
+    domains: dict[str, NamedValues] = {}
     for qualified in (False, True):
         for name, value in values.items():
             domain, slash, identifier = name.partition("/")
             if bool(slash) is qualified:
                 if not qualified:
                     domain, identifier = driver, name
-                domains.setdefault(domain, {})[identifier] = value
-    return domains
+                domains.setdefault(domain, NamedValues())[identifier] = value
+    return DomainMap(domains)
 
 
 def _attribute_value(name: str, attribute: DeviceAttribute) -> Value:

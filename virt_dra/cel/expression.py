@@ -26,7 +26,7 @@ def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS,
     """Parse, check and compile an expression; without a ``result_rule`` its value may be of any type. Raises CompileError."""
     try:
         root = parse(text)
-        issues, nodes = check(root, environment)
+        issues = check(root, environment)
     except SyntaxFault as fault:
         raise compile_error(text, [fault.issue]) from None
     except TypeTooLarge as error:
@@ -37,7 +37,7 @@ def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS,
     if refusal is not None:
         raise CompileError(refusal)
     try:
-        check_constants(nodes)
+        check_constants(root)
     except InvalidConstant as error:
         raise CompileError(f"program instantiation failed: {error}") from None
     return compile_tree(text, root, environment)

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from virt_dra.cel.errors import CelError, EvaluationError, Issue
 from virt_dra.cel.functions.conversions import CONVERSIONS
 from virt_dra.cel.functions.formatting import Clause, FormatFault, parse_format, unfit
 from virt_dra.cel.functions.operators import invalid_qualifier, is_qualifier
 from virt_dra.cel.functions.regex import InvalidPattern, compile_pattern
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
-from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, LiteralValue, MapNode, Node, OptionalMap, Variable
+from virt_dra.cel.nodes import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    LiteralValue,
+    Logic,
+    MapNode,
+    Node,
+    OptionalMap,
+    Select,
+    Variable,
+)
 from virt_dra.cel.types import UINT, Kind, is_dyn
 from virt_dra.cel.values import UInt, Value, type_name
 
@@ -43,29 +59,61 @@ class InvalidConstant(CelError):
     """A conversion of a constant fails, which Kubernetes finds out when it builds the program."""
 
 
-def check_constants(nodes: list[Node]) -> None:
-    """Convert constants as Kubernetes does while it builds a program; ``nodes`` has parents before children.
+def check_constants(root: Node) -> None:
+    """Convert constants as Kubernetes does while it builds a program.
 
     Raises InvalidConstant for the first that can't be converted, for a constant pattern of ``find`` or ``findAll`` that is none, and for a
     variable that stands for a type, which Kubernetes takes for a type's name.
     """
     constants: dict[int, Value] = {}
-    first: InvalidConstant | None = None
-    for node in reversed(nodes):
-        try:
-            _check_constant(node, constants)
-        except InvalidConstant as error:
-            first = error  # from right to left, so the last one found is the one Kubernetes meets first
-    if first is not None:
-        raise first
+    for part in _in_planning_order(root):
+        if isinstance(part, Variable):
+            _refuse_type(part)
+        else:
+            _check_constant(part, constants)
+
+
+def _in_planning_order(root: Node) -> Iterator[Node | Variable]:
+    """Nodes behind what they consist of, and the variables that macros read where the macro's text doesn't show it."""
+    waiting: list[tuple[Node | Variable, bool]] = [(root, False)]
+    while waiting:
+        part, known = waiting.pop()
+        if known or isinstance(part, Variable):
+            yield part
+            continue
+        waiting.append((part, True))
+        waiting.extend((inner, False) for inner in reversed(_parts(part)))
+
+
+def _parts(node: Node) -> Sequence[Node | Variable]:
+    match node:
+        case Select():
+            return (node.operand,)
+        case Call():
+            return (*([node.target] if node.target is not None else ()), *node.args)
+        case Logic():
+            return node.terms
+        case ListNode():
+            return [element for element, _ in node.elements]
+        case MapNode():
+            return [part for key, value, _ in node.entries for part in (key, value)]
+        case Bind():
+            return (node.value, node.variable, node.body)
+        case OptionalMap():
+            return (node.target, node.variable, node.body)
+        case Comprehension():
+            condition = () if node.condition is None else (node.condition,)
+            if node.macro == "filter":
+                return (node.range, node.body, node.variable)
+            return (node.range, *condition, *((node.variable,) if node.macro == "transformMap" else ()), node.body)
+    return ()
 
 
 def _check_constant(node: Node, constants: dict[int, Value]) -> None:
     """Judge one node after its children and add it to the constants if it is one."""
-    if isinstance(node, (Ident, Bind, OptionalMap)):
-        _refuse_type(node.variable)
-    elif isinstance(node, Comprehension):
-        _refuse_type(node.variable if node.macro in _REPEATING else None)
+    if isinstance(node, Ident):
+        if node.variable is not None:
+            _refuse_type(node.variable)
     elif isinstance(node, Literal):
         constants[id(node)] = UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
     elif isinstance(node, ListNode):
@@ -84,12 +132,8 @@ def _check_constant(node: Node, constants: dict[int, Value]) -> None:
             _convert(node, arguments[0], constants)
 
 
-_REPEATING = ("filter", "transformMap")
-"""Macros that repeat their variable in what they build."""
-
-
-def _refuse_type(variable: Variable | None) -> None:
-    if variable is not None and variable.type.kind is Kind.TYPE:
+def _refuse_type(variable: Variable) -> None:
+    if variable.type.kind is Kind.TYPE:
         raise InvalidConstant(f"reference to undefined type: {variable.name}")
 
 

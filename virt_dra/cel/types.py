@@ -53,7 +53,12 @@ def format_type(root: Type) -> str:
     return _format(root, {})
 
 
-_MESSAGE_NAMES = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp", "null_type": "null"}
+_MESSAGE_NAMES = {
+    "google.protobuf.Any": "any",
+    "google.protobuf.Duration": "duration",
+    "google.protobuf.Timestamp": "timestamp",
+    "null_type": "null",
+}
 
 
 def format_in_issue(root: Type) -> str:
@@ -127,7 +132,7 @@ STRING = SHARED.get(Kind.BASIC, "string")
 BYTES = SHARED.get(Kind.BASIC, "bytes")
 NULL = SHARED.get(Kind.NULL, "null_type")
 DYN = SHARED.get(Kind.DYN, "dyn")
-ANY = SHARED.get(Kind.DYN, "any")
+ANY = SHARED.get(Kind.DYN, "google.protobuf.Any")
 ERROR = SHARED.get(Kind.ERROR, "!error!")
 DURATION = SHARED.get(Kind.BASIC, "google.protobuf.Duration")
 TIMESTAMP = SHARED.get(Kind.BASIC, "google.protobuf.Timestamp")

@@ -7,7 +7,7 @@ keys go through :func:`map_key`, because Python takes 1, 1.0 and True for the sa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.semver import SemVer
@@ -108,13 +108,21 @@ WRAPPED_KEYS: Final = (BoolKey, IdentityKey)
 _TRUE_KEY, _FALSE_KEY = BoolKey(True), BoolKey(False)
 
 
-class DomainMap(dict[str, dict[str, Value]]):
+class NamedValues(dict[str, Value]):
+    """A map whose keys are texts only, as a device's are: looking up anything else finds nothing."""
+
+    __slots__ = ()
+    CEL_TYPE: ClassVar[str] = "map"
+    GO_TYPE: ClassVar[str] = "*types.baseMap"
+
+
+class DomainMap(NamedValues):
     """A device's attributes or capacities by domain: an unknown domain reads as an empty map (L-3.4)."""
 
     __slots__ = ()
 
-    def __missing__(self, key: str) -> dict[str, Value]:
-        return {}
+    def __missing__(self, key: str) -> NamedValues:
+        return NamedValues()
 
 
 _PLAIN_KEYS = (int, str, float, Timestamp, Duration, type(None))
@@ -135,6 +143,16 @@ def map_key(value: Value) -> Value:
     if kind in _NO_KEYS:
         raise InternalFault(f"runtime error: hash of unhashable type {kind}")
     return value if kind in _KEYS_BY_VALUE else IdentityKey(value)
+
+
+_ABSENT = object()
+
+
+def lookup_key(entries: dict[Value, Value], key: Value) -> Value:
+    """The key that a CEL value would have in this map. Raises InternalFault as :func:`map_key`, where upstream's map can't look it up."""
+    if isinstance(key, str):
+        return key
+    return _ABSENT if not entries or isinstance(entries, NamedValues) else map_key(key)
 
 
 def key_value(key: Value) -> Value:
@@ -191,7 +209,6 @@ _TYPE_NAMES: dict[type, str] = {
     type(None): "null_type",
     list: "list",
     dict: "map",
-    DomainMap: "map",
     Timestamp: "google.protobuf.Timestamp",
     Duration: "google.protobuf.Duration",
     Optional: "optional_type",

@@ -1,65 +1,163 @@
-"""Ours against the reference over random questions: ``python -m tests.upstream.cel.compare N [--seed S]``."""
+"""Ours against the reference over random questions: ``python -m tests.upstream.cel.compare N [--seed S] [--processes P]``.
+
+A seed's questions are the same whatever the number of processes. Differences are shrunk before they are printed; any makes the exit code 1.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 
 from tests.cel.answers import Answer, Question, answer
-from tests.upstream.cel.differences import reason
-from tests.upstream.cel.expressions import expression
+from tests.upstream.cel.differences import VARIES, reason
+from tests.upstream.cel.questions import CHUNK, chunk_of
 from tests.upstream.cel.reference import Reference, temporary
-from tests.upstream.cel.selectors import selector
+from tests.upstream.cel.shrink import shrunk
 
-_BATCH = 5000
-
-
-def questions(seed: int, count: int) -> Iterator[Question]:
-    """Half expressions of the language, half selectors; the same for the same seed."""
-    source = random.Random(seed)
-    for number in range(count):
-        yield expression(source) if number % 2 else selector(source)
+_AGAIN = 12
+"""How often a question is asked again to see whether the reference's answer varies from run to run (spec L-6.1)."""
 
 
-def compare(reference: Reference, asked: Sequence[Question]) -> tuple[Counter[str], list[tuple[Question, Answer, Answer]]]:
-    """How often which outcome and which documented difference occurred, and the unexplained ones (question, theirs, ours)."""
-    outcomes: Counter[str] = Counter()
-    unexplained: list[tuple[Question, Answer, Answer]] = []
-    for question, theirs in zip(asked, reference.ask(asked), strict=True):
-        mine = answer(question)
-        outcomes[next(key for key in ("compile_error", "error", "result") if key in theirs or key == "result")] += 1
-        if mine != theirs:
-            why = reason(question, theirs, mine)
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An unexplained one."""
+
+    question: Question
+    theirs: Answer
+    ours: Answer
+
+    def __str__(self) -> str:
+        return json.dumps({**self.question, "reference": self.theirs, "ours": self.ours}, ensure_ascii=False)
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What came of some questions: how often which outcome and which documented difference occurred, and the unexplained ones."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    unexplained: list[Difference] = field(default_factory=list)
+
+    def add(self, other: Comparison) -> None:
+        self.outcomes += other.outcomes
+        self.unexplained += other.unexplained
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {number}" for name, number in self.outcomes.most_common())
+
+
+def compare(reference: Reference, asked: Sequence[Question]) -> Comparison:
+    """Ask both; the reference answers while this process does."""
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(reference.ask, asked)
+        ours = [answer(question) for question in asked]
+        theirs = waiting.result()
+    made = Comparison()
+    open_questions: list[Difference] = []
+    for question, one, other in zip(asked, theirs, ours, strict=True):
+        made.outcomes.update(_traits(question, one))
+        if one != other:
+            why = reason(question, one, other)
             if why is None:
-                unexplained.append((question, theirs, mine))
+                open_questions.append(Difference(question, one, other))
             else:
-                outcomes[why] += 1
-    return outcomes, unexplained
+                made.outcomes[why] += 1
+    for difference in open_questions:
+        if varies(reference, difference):
+            made.outcomes[VARIES] += 1
+        else:
+            made.unexplained.append(difference)
+    return made
+
+
+def varies(reference: Reference, difference: Difference) -> bool:
+    """Whether the reference itself answers differently each time, and as we do once."""
+    again = reference.ask([difference.question] * _AGAIN)
+    return any(one != difference.theirs for one in again) and any(
+        one == difference.ours or reason(difference.question, one, difference.ours) is not None for one in again
+    )
+
+
+def _traits(question: Question, theirs: Answer) -> Iterator[str]:
+    """What the question is about and which way it went, to see what was covered."""
+    yield "questions"
+    kind = "language" if question.get("mode") == "language" else "derived" if question.get("derived") else "selector"
+    outcome = next((key for key in ("compile_error", "error") if key in theirs), "result")
+    yield f"{kind}: {outcome}"
+    if question.get("new"):
+        features = question.get("features", {"consumable": True, "list": True})
+        yield "new: " + ("+".join(name for name, on in features.items() if on) or "no gate")
+
+
+def minimal(reference: Reference, difference: Difference) -> Difference:
+    """The same difference with as little as possible around it."""
+
+    def differing(candidates: Sequence[Question]) -> Iterator[Difference]:
+        for candidate, theirs in zip(candidates, reference.ask(candidates), strict=True):
+            ours = answer(candidate)
+            if ours != theirs and _kind(theirs, ours) == kind and reason(candidate, theirs, ours) is None:
+                yield Difference(candidate, theirs, ours)
+
+    kind = _kind(difference.theirs, difference.ours)
+    smallest = shrunk(difference.question, lambda candidates: next((found.question for found in differing(candidates)), None))
+    return next(differing([smallest]), difference)
+
+
+def _kind(theirs: Answer, ours: Answer) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Which members each has, and which of them differ."""
+    return frozenset(theirs), frozenset(ours), frozenset(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
+
+
+def _chunk(seed: int, binary: str, part: tuple[int, int]) -> Comparison:
+    number, count = part
+    return compare(Reference(binary), list(chunk_of(seed, number, count)))
+
+
+def run(reference: Reference, seed: int, count: int, processes: int, told: Callable[[Comparison], None] = lambda _: None) -> Comparison:
+    """Compare ``count`` questions of a seed. ``told`` gets each part's outcome as it comes."""
+    parts = [(number, min(CHUNK, count - number * CHUNK)) for number in range(-(-count // CHUNK))]
+    total = Comparison()
+    done: Iterable[Comparison]
+    with ProcessPoolExecutor(processes) as pool:
+        done = pool.map(partial(_chunk, seed, reference.binary), parts)
+        for part in done:
+            total.add(part)
+            told(part)
+    return total
+
+
+def report(reference: Reference, differences: Sequence[Difference], show: int) -> Iterator[str]:
+    """The first differences as minimal questions."""
+    for difference in differences[:show]:
+        yield f"{minimal(reference, difference)}\n    found as {json.dumps(difference.question, ensure_ascii=False)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", type=int, default=20, help="how many differences to print")
     options = parser.parse_args()
-    print(f"seed {options.seed}")  # noqa: T201 - a command's output
+    print(f"seed {options.seed}", flush=True)  # noqa: T201 - a command's output
     reference, _folder = temporary()
-    asked = list(questions(options.seed, options.count))
-    outcomes: Counter[str] = Counter()
-    differing = 0
-    for start in range(0, len(asked), _BATCH):
-        found, unexplained = compare(reference, asked[start : start + _BATCH])
-        outcomes += found
-        for question, theirs, mine in unexplained:
-            differing += 1
-            if differing <= options.show:
-                print(json.dumps({**question, "reference": theirs, "ours": mine}, ensure_ascii=False))  # noqa: T201
-    print(dict(outcomes), f"{differing} unexplained of {len(asked)}")  # noqa: T201
-    raise SystemExit(1 if differing else 0)
+    shown = 0
+
+    def told(part: Comparison) -> None:
+        nonlocal shown
+        for line in report(reference, part.unexplained, options.show - shown):
+            shown += 1
+            print(line, flush=True)  # noqa: T201
+
+    total = run(reference, options.seed, options.count, options.processes, told)
+    print(f"{total}\n{len(total.unexplained)} unexplained of {options.count}, seed {options.seed}")  # noqa: T201
+    raise SystemExit(1 if total.unexplained else 0)
 
 
 if __name__ == "__main__":

@@ -169,4 +169,4 @@ def expression(random: Random) -> Question:
     while True:
         text = LANGUAGE.draw(random, random.choice(KINDS), random.randint(1, 3))
         if len(text) < _LONGEST:
-            return {"expression": text, "mode": "language", "device": {"driver": "d.example.com"}}
+            return {"expression": text, "mode": "language"}

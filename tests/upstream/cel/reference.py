@@ -19,27 +19,35 @@ class NoReference(RuntimeError):
 
 
 class Reference:
-    """The Go program, built into a folder. Raises NoReference without Go or its modules."""
+    """The Go program."""
 
-    def __init__(self, folder: Path) -> None:
-        if shutil.which("go") is None:
-            raise NoReference("needs Go (https://go.dev/dl) to build the reference")
-        self._binary = folder / "celref"
-        built = subprocess.run(["go", "build", "-o", self._binary, "."], cwd=HERE, capture_output=True, text=True, check=False)
-        if built.returncode:
-            raise NoReference(f"the reference can't be built: {built.stderr.strip().splitlines()[-1:]}")
+    def __init__(self, binary: str) -> None:
+        self.binary = binary
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """One answer per question, in order. A question has ``expression``, ``mode`` and ``device``; see main.go."""
+        """One answer per question, in order. For what a question has see main.go."""
         lines = "".join(json.dumps({"id": number, **question}) + "\n" for number, question in enumerate(questions))
-        ran = subprocess.run([self._binary], input=lines, capture_output=True, text=True, check=True)
+        ran = subprocess.run([self.binary], input=lines, capture_output=True, text=True, check=True)
         answers: list[Answer] = [json.loads(line) for line in ran.stdout.split("\n") if line]
+        for one in answers:
+            one.pop("cost", None), one.pop("cost_estimate", None)
         if [answer.pop("id") for answer in answers] != list(range(len(questions))):
             raise RuntimeError("the reference left out an answer")
         return answers
 
 
+def build(folder: Path) -> Reference:
+    """Build it into a folder. Raises NoReference without Go or its modules."""
+    if shutil.which("go") is None:
+        raise NoReference("needs Go (https://go.dev/dl) to build the reference")
+    binary = folder / "celref"
+    built = subprocess.run(["go", "build", "-o", binary, "."], cwd=HERE, capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise NoReference(f"the reference can't be built: {built.stderr.strip().splitlines()[-1:]}")
+    return Reference(str(binary))
+
+
 def temporary() -> tuple[Reference, TemporaryDirectory[str]]:
     """A reference in a temporary folder, which lives as long as the second value."""
     folder = TemporaryDirectory()
-    return Reference(Path(folder.name)), folder
+    return build(Path(folder.name)), folder

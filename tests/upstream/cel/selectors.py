@@ -1,4 +1,4 @@
-"""Random devices, and selectors for them in the style of drivers' documentation."""
+"""Random devices, and selectors and derived attributes for them in the style of drivers' documentation."""
 
 from __future__ import annotations
 
@@ -88,6 +88,17 @@ _BRANCHES = {
         "$dyn == $value", "$dyn", "$bool", "optional.of($attribute)", "device", "dyn(device)",
         "device.attributes[$attribute].$id == $value", "device.$id", "device == device",
     ],
+    "derived": [
+        "$attribute", "$attribute", "[$attribute]", "[$attribute, $attribute]", "$attribute.map(x, «x $any»)",
+        "$attribute.filter(x, «x $bool»)", "[$value, $value]", "dyn([$attribute, $value])", "$attribute + $attribute",
+        "device.attributes[$domain].?$id.orValue($value)", "device.attributes[$domain].?$id", "dyn(optional.of($attribute))",
+        "dyn(device.attributes[$domain].?$id)", "$amount.asInteger()", "$amount", "dyn($amount)", "string($attribute)",
+        "($selector ? $attribute : $value)", "device.driver", "device.allowMultipleAllocations", "$attribute.split('-')[0]",
+        "$attribute.substring(0, 2)", "$attribute / 2", "int($attribute) % 2", "semver($attribute)", "[semver('1.0.0'), $semver]",
+        "[$string, $string].sort()", "cel.bind(a, $attribute, [a, a])", "$attribute.lowerAscii()", "dyn(device.attributes)",
+        "dyn(device.attributes[$domain])", "device.attributes[$domain].map(k, k)", "dyn(type($attribute))", "dyn(device)", "dyn($any)",
+        "[dyn($any)]", "$attribute.flatten()", "[[$attribute]]", "device.attributes[$domain].map(k, v, v)", "$list", "$any",
+    ],
 }  # fmt: skip
 
 SELECTORS = Grammar(_LEAVES, _BRANCHES, KINDS)
@@ -115,8 +126,20 @@ def _qualified(random: Random, name: str) -> str:
 
 
 def selector(random: Random) -> Question:
-    """A question in mode "selector"."""
+    """A selector on a device."""
+    return {"expression": _short(random, ("selector",)), "device": device(random)}
+
+
+_DERIVED = ("derived", "derived", "derived", "derived", "derived", "list", "string", "int", "semver", "dyn", "bool", "any")
+
+
+def derived_attribute(random: Random) -> Question:
+    """A derived attribute on a device: mostly of a type that is allowed."""
+    return {"expression": _short(random, _DERIVED), "device": device(random), "derived": True}
+
+
+def _short(random: Random, kinds: tuple[str, ...]) -> str:
     while True:
-        text = SELECTORS.draw(random, "selector", random.randint(1, 3))
+        text = SELECTORS.draw(random, random.choice(kinds), random.randint(1, 3))
         if len(text) < _LONGEST:
-            return {"expression": text, "mode": "selector", "device": device(random)}
+            return text

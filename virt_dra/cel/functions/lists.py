@@ -183,10 +183,26 @@ def distinct(budget: Budget, values: list[Value]) -> list[Value]:
     return kept
 
 
+SORT_BY = "@sortByAssociatedKeys"
+"""What the macro sortBy stands for: the list, and the key of each element."""
+
+library.declare(
+    *(
+        f"list(<T>)::{SORT_BY}(list({key})) -> list(<T>)"
+        for key in ("int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes")
+    )
+)
+
+RANGE_LIMIT = 1_000_000
+"""Elements that one range may have, as in cel-go."""
+
+
 @library.function("lists.range(int) -> list(int)", budget=True)
 def integers(budget: Budget, count: int) -> list[int]:
     if count < 0:
         raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
+    if count > RANGE_LIMIT:
+        raise EvaluationError(f"lists.range: size {count} exceeds maximum allowed ({RANGE_LIMIT})")
     budget.spend(count)
     return list(range(count))
 

@@ -23,7 +23,7 @@ from virt_dra.cel.values import (
     equal_scalars,
     go_type,
     incomparable,
-    map_key,
+    lookup_key,
     type_name,
 )
 from virt_dra.cel.values import equals as deep_equals
@@ -322,7 +322,7 @@ def in_list(budget: Budget, value: Value, values: list[Value]) -> bool:
 
 @library.function("@in(<A>, map(<A>, <B>)) -> bool")
 def in_map(key: Value, entries: dict[Value, Value]) -> bool:
-    return map_key(key) in entries
+    return lookup_key(entries, key) in entries
 
 
 _QUALIFIERS = (str, int, float)
@@ -355,7 +355,7 @@ def shown(key: Value) -> str:
 def index_map(entries: dict[Value, Value], key: Value) -> Value:
     require_qualifier(key)
     try:
-        return entries[map_key(key)]
+        return entries[lookup_key(entries, key)]
     except KeyError:
         raise EvaluationError(f"no such key: {shown(key)}") from None
 
@@ -401,7 +401,7 @@ def optional_index(container: Value, index: Value) -> Optional:
     require_qualifier(index)
     if isinstance(container, dict):
         try:
-            return Optional(True, container[map_key(index)])
+            return Optional(True, container[lookup_key(container, index)])
         except KeyError:
             return NONE
     if isinstance(container, list):
