@@ -135,7 +135,7 @@ def command(
         raise click.UsageError("--node and --all-nodes exclude each other")
     else:
         answers = _allocate((*filenames, *paths), claims, node, namespace, features, output, all_nodes=all_nodes, explain=explain)
-        _show(answers, output, explain=explain)
+        _show(answers, output, all_nodes=all_nodes, explain=explain)
         sys.exit(0 if all(answer.allocated for answer in answers) else 1)
 
 
@@ -226,11 +226,11 @@ def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _show(answers: tuple[Answer, ...], output: Format, *, explain: bool) -> None:
+def _show(answers: tuple[Answer, ...], output: Format, *, all_nodes: bool, explain: bool) -> None:
     if output != "table":
         _print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
         return
-    for line in table(answers):
+    for line in table(answers, every_node=all_nodes):
         click.echo(line)
     if explain:
         console = Console(highlight=False, markup=False, emoji=False)

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from virt_dra.allocator import Allocated, AllocationError, Allocator, Features, NodeError, Snapshot, Use
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
@@ -76,13 +77,16 @@ def _explained(allocator: Allocator, node: Node) -> Json | None:
         return None
 
 
+_EPOCH: Final = "1970-01-01T00:00:00Z"
+
+
 def _faults(*groups: Sequence[TypedObject]) -> list[str]:
     """Everything that the API server would refuse, each with the place in the request."""
     return [
         f"{name}[{i}].{fault}"
         for name, group in zip(("slices", "classes", "claims"), groups, strict=True)
         for i, obj in enumerate(group)
-        for fault in (f"{error.field}: {error.message}" for error in validate_create(obj, COMPILED))
+        for fault in (f"{error.field}: {error.message}" for error in validate_create(apply_defaults(obj, _EPOCH), COMPILED))
     ]
 
 

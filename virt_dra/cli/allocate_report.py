@@ -115,20 +115,20 @@ def _request_json(request: RequestExplanation) -> Json:
 HEADINGS = ("CLAIM", "NODE", "REQUEST", "DEVICE", "DETAILS")
 
 
-def table(answers: Iterable[Answer]) -> list[str]:
-    """A line per allocated device, in aligned columns; a claim that isn't allocated, or a node that refuses it, has one line."""
-    rows = [row for answer in answers for row in _rows(answer)]
+def table(answers: Iterable[Answer], *, every_node: bool) -> list[str]:
+    """A line per allocated device, in aligned columns, and one for what isn't allocated; with ``every_node`` also for nodes that refuse."""
+    rows = [row for answer in answers for row in _rows(answer, every_node=every_node)]
     widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (HEADINGS, *rows)]
 
 
-def _rows(answer: Answer) -> Iterator[tuple[str, ...]]:
+def _rows(answer: Answer, *, every_node: bool) -> Iterator[tuple[str, ...]]:
     if not answer.allocated:
         yield ", ".join(answer.claims), "-", "-", "-", answer.message or ""
         return
     for node in answer.nodes:
         if node.verdict != FITS:
-            if len(answer.nodes) > 1:
+            if every_node:
                 yield ", ".join(answer.claims), node.node, "-", "-", node.summary
             continue
         for claim, result in zip(answer.claims, node.results, strict=True):
