@@ -1,7 +1,9 @@
 """Allocation problems in a short notation, for cases and tests. Everything short stands for the wire form and can be replaced by it.
 
-device   ``d0`` or {name, attributes: {NAME: 1 | text | true | {version: "1.0.0"}}, …wire fields}
-slice    {name, driver, pool, node | allNodes | nodeSelector | perDeviceNodeSelection, generation, count, devices, …wire fields of spec}
+device   ``d0`` or {name, attributes: {NAME: 1 | text | true | {version: "1.0.0"}}, takes: {SET: {COUNTER: 4}}, groups: {SET: [text]},
+          …wire fields}
+slice    {name, driver, pool, node | allNodes | nodeSelector | perDeviceNodeSelection, generation, count, devices,
+          counters: {SET: {COUNTER: 4}}, …wire fields of spec}
 class    ``gpu`` or {name, when: [expression], config: [text]}
 claim    {name, requests: [{name, class, count | all, when: [...], …} or {name, first: [{…}]}], constraints: [{match|distinct, requests}],
           config: [{text, requests}]}
@@ -39,6 +41,8 @@ def slice_(given: Mapping[str, Any]) -> ResourceSlice:
     }
     if "node" in given:
         spec["nodeName"] = given.pop("node")
+    if "counters" in given:
+        spec["sharedCounters"] = [{"name": name, "counters": _counters(each)} for name, each in given.pop("counters").items()]
     if "zone" in given:
         term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [given.pop("zone")]}]}
         spec["nodeSelector"] = {"nodeSelectorTerms": [term]}
@@ -50,7 +54,17 @@ def _device(given: str | Mapping[str, Any]) -> Json:
     attributes = device.pop("attributes", None)
     if attributes:
         device["attributes"] = {name: _attribute(value) for name, value in attributes.items()}
+    groups = device.pop("groups", {})
+    if "takes" in device:
+        device["consumesCounters"] = [
+            {"counterSet": name, "counters": _counters(counters)} | ({"compatibilityGroups": groups[name]} if name in groups else {})
+            for name, counters in device.pop("takes").items()
+        ]
     return device
+
+
+def _counters(given: Mapping[str, object]) -> Json:
+    return {name: {"value": str(value)} for name, value in given.items()}
 
 
 def _attribute(value: object) -> object:

@@ -89,7 +89,7 @@ class CounterSets:
             for number, amount in amounts.items():
                 units[number] = gcd(units[number], amount)
                 total[number] += amount
-        scarce = frozenset(number for number, (_, _, value) in enumerate(declared) if value.nano < total[number])
+        scarce = frozenset(number for number, (_, _, value) in enumerate(declared) if _is_scarce(value.nano, total[number]))
         self.counters = tuple(
             Counter(set_name, name, unit or 1, value.format) for (set_name, name, value), unit in zip(declared, units, strict=True)
         )
@@ -157,6 +157,11 @@ class CounterSets:
             account = Account(use, known.devices, known.left, known.unknown, known.members)
         self._latest = account
         return account
+
+
+def _is_scarce(declared: int, total: int) -> bool:
+    """Whether a counter can refuse anything: all devices of the pool together, each taken once, want more than there is."""
+    return declared < total
 
 
 def _taken(device: Device, numbers: Mapping[tuple[str, str], int]) -> dict[int, int]:

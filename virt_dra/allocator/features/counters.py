@@ -126,12 +126,12 @@ class Counters:
         pool = self._pool(device.pool)
         account = pool.account
         if account.unknown:
-            gone = ", ".join(sorted(account.unknown))
+            gone, are = ", ".join(sorted(account.unknown)), "are" if len(account.unknown) > 1 else "is"
             return Rejection(
                 UNKNOWN_USE,
                 "use of counters unknown",
                 device.id,
-                f"pool {device.pool} no longer publishes {gone}, which is allocated: what is left of the counters isn't known",
+                f"pool {device.pool} no longer publishes {gone}, which {are} allocated: what is left of its counters isn't known",
             )
         for number, amount in pool.sets.charges[device.id.device].amounts:
             left = account.left[number] - pool.taken.get(number, 0)
