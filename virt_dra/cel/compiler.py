@@ -3,9 +3,9 @@
 Source is built only from fixed pieces, numbers of variables and constants, and literals rendered by :func:`ascii`; no text of the
 expression reaches ``compile()``. Two forms are made of one tree:
 
-* *plain*: ``a and b``, short-circuiting left to right. As long as nothing fails, that is what CEL says.
-* *careful*, made only when the plain one failed once: ``&&``, ``||``, all and exists take failures of one side as values, since
-  ``false && failure`` is false in either order.
+* *plain*, the source made here: ``a and b``, short-circuiting left to right. As long as nothing fails, that is what CEL says.
+* *counted* (:mod:`virt_dra.cel.cost.counted`), made only when it is needed: when the plain one failed once, since ``false && failure`` is
+  false in either order; when the cost is asked for; and when the worst case may exceed the limit, or a deadline may pass.
 
 Deeply nested source would meet limits of Python's own parser; beyond MAX_NESTING a sub-expression becomes a function of its own.
 """
@@ -18,13 +18,17 @@ from typing import NamedTuple
 
 from virt_dra.cel import runtime
 from virt_dra.cel.budget import Budget
+from virt_dra.cel.cost.attributes import Run
+from virt_dra.cel.cost.counted import count, literal_value, literals, settled
+from virt_dra.cel.cost.meter import Failed, Interrupt, Meter
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
+from virt_dra.cel.reads import Reads, reads
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
-from virt_dra.cel.values import TypeValue, UInt, Value, map_key
+from virt_dra.cel.values import TypeValue, Value, map_key
 
 MAX_NESTING = 30
 
@@ -58,47 +62,77 @@ class Program:
     _root: Node
     _environment: Environment
     _plain: Compiled
+    _loops: bool
+    """Whether it has macros that loop."""
     _budgeted: bool
-    _careful: Compiled | None = None
+    _counted: tuple[Run, int] | None = None
+    _bounded: bool | None = None
 
-    def evaluate(self, variables: Mapping[str, Value]) -> Value:
-        """The value for these variables (missing ones fail where they are used). Raises EvaluationError."""
+    @property
+    def reads(self) -> Reads | None:
+        """See :func:`virt_dra.cel.reads.reads`."""
+        return reads(self._root)
+
+    def evaluate(self, variables: Mapping[str, Value], interrupt: Interrupt | None = None) -> Value:
+        """The value for these variables (missing ones fail where they are used).
+
+        ``interrupt`` is asked every 100 steps of comprehensions whether to stop (L-4.4). Raises EvaluationError: CostExceeded beyond the
+        limit (L-4.1), Interrupted.
+        """
+        if (self._bounded or self._is_bounded()) and not (self._loops and interrupt is not None):
+            try:
+                return self._plain(variables, Budget() if self._budgeted else _UNUSED)
+            except BudgetExceeded:
+                raise
+            except _FAILURES:
+                pass
+            except RecursionError:
+                raise EvaluationError(_TOO_DEEP) from None
+        value, _ = self.evaluate_with_cost(variables, interrupt)
+        if isinstance(value, EvaluationError):
+            raise value
+        return value
+
+    def evaluate_with_cost(self, variables: Mapping[str, Value], interrupt: Interrupt | None = None) -> tuple[Value | EvaluationError, int]:
+        """The value or the failure, and what that cost (L-4.1, L-4.3); of an aborted evaluation the cost so far."""
+        if self._counted is None:
+            self._counted = count(self._root, self._environment)
+        run, slots = self._counted
+        meter = Meter(variables, slots, interrupt)
         try:
-            return self._plain(variables, Budget() if self._budgeted else _UNUSED)
-        except BudgetExceeded:
-            raise
-        except _FAILURES:
-            pass
+            value = run(meter)
+        except EvaluationError as error:
+            return error, meter.cost
         except RecursionError:
-            raise EvaluationError("the expression nests too deeply to be evaluated here") from None
-        if self._careful is None:
-            self._careful = _Emitter(self._environment, careful=True).function(self._root)
-        try:
-            return self._careful(variables, Budget())
-        except EvaluationError:
-            raise
-        except _FAILURES:
-            raise EvaluationError("no such overload") from None
-        except RecursionError:
-            raise EvaluationError("the expression nests too deeply to be evaluated here") from None
+            return EvaluationError(_TOO_DEEP), meter.cost
+        return (value.error if isinstance(value, Failed) else value), meter.cost
+
+    def _is_bounded(self) -> bool:
+        """Whether no evaluation can exceed the limit, so that counting is needless."""
+        if self._bounded is None:
+            self._bounded = True
+        return self._bounded
+
+
+_TOO_DEEP = "the expression nests too deeply to be evaluated here"
 
 
 def compile_tree(expression: str, root: Node, environment: Environment) -> Program:
     """Compile a tree that was checked without issues."""
-    emitter = _Emitter(environment, careful=False)
+    emitter = _Emitter(environment)
     plain = emitter.function(root)
-    return Program(expression, root.type, root, environment, plain, emitter.budgeted)
+    return Program(expression, root.type, root, environment, plain, emitter.loops, emitter.budgeted)
 
 
 class _Emitter:
-    def __init__(self, environment: Environment, *, careful: bool) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._careful = careful
         self._constants: dict[str, Value] = {name: getattr(runtime, name) for name in runtime.__all__}
         self._implementations: dict[int, str] = {}
         self._functions: list[str] = []
         self._scope: list[Variable] = []
-        self._lazy: set[int] = set()
+        self.loops = False
+        """Whether the function made loops."""
         self.budgeted = False
         """Whether the function made uses its budget."""
 
@@ -131,7 +165,7 @@ class _Emitter:
 
     def _literal(self, node: Literal) -> Code:
         if node.type is UINT and isinstance(node.value, int):
-            return Code(self._constant(_literal_value(node)))
+            return Code(self._constant(literal_value(node)))
         text = ascii(node.value)
         return Code(f"({text})" if text.startswith("-") or isinstance(node.value, (int, float)) else text)
 
@@ -181,8 +215,7 @@ class _Emitter:
 
     def _ident(self, node: Ident) -> Code:
         if node.variable is not None:
-            slot = node.variable.slot
-            return Code(f"demand(v{slot})" if slot in self._lazy else f"v{slot}")
+            return Code(f"v{node.variable.slot}")
         if node.name in self._environment.variables:
             return Code(f"e[{node.name!a}]")
         return Code(self._type_constant(node.name))
@@ -203,7 +236,7 @@ class _Emitter:
             return Code(f"{operand.text}[{name}]", depth)
         if node.optional:
             return Code(f"optional_select({operand.text}, {name})", depth)
-        if kind.kind is Kind.MAP and not self._careful:
+        if kind.kind is Kind.MAP:
             return Code(f"{operand.text}[{name}]", depth)
         return Code(f"select({operand.text}, {name})", depth)
 
@@ -213,9 +246,6 @@ class _Emitter:
             code: Code = yield self._boolean(term)
             terms.append(code)
         depth = max(term.depth for term in terms) + 1
-        if self._careful:
-            decisive = node.function == "_||_"
-            return Code(f"decide({decisive}, ({', '.join(f'lambda: {term.text}' for term in terms)}))", depth)
         joined = (" and " if node.function == "_&&_" else " or ").join(term.text for term in terms)
         return Code(f"({joined})", depth)
 
@@ -239,7 +269,7 @@ class _Emitter:
             return Code(short, depth)
         arguments = ", ".join(code.text for code in codes)
         overloads = [overload for overload in node.overloads if overload.implementation is not None]
-        if len(node.overloads) == 1 and overloads and all(map(_settled, node.overloads[0].params, types)):
+        if len(node.overloads) == 1 and overloads and all(map(settled, node.overloads[0].params, types)):
             folded = _folded(node, overloads[0])
             if folded is not None:
                 return Code(self._constant(folded))
@@ -269,7 +299,7 @@ class _Emitter:
             return f"(not {codes[0].text if _surely_bool(operands[0]) else f'boolean({codes[0].text})'})"
         if function == "_[_]":
             container, key = types
-            if container.kind is Kind.MAP and key is STRING and not self._careful:
+            if container.kind is Kind.MAP and key is STRING:
                 return f"{codes[0].text}[{codes[1].text}]"
             if is_dyn(container) or is_dyn(key) or container.kind is Kind.NULL:
                 return f"index({codes[0].text}, {codes[1].text})"
@@ -282,11 +312,12 @@ class _Emitter:
     def _lookup(self, node: Call, codes: list[Code]) -> str | None:
         """Source for ``x in [literals]``."""
         within = node.args[-1] if node.function == "@in" else None
-        if not isinstance(within, ListNode) or not within.elements:
+        if not isinstance(within, ListNode):
             return None
-        literals = [_undyn(element) for element, optional in within.elements if not optional]
-        values = [_literal_value(literal) for literal in literals if isinstance(literal, Literal)]
-        if len(values) != len(within.elements) or any(value is None or isinstance(value, bytes) for value in values):
+        if not within.elements:
+            return "False"
+        values = literals(within)
+        if not values or any(value is None or isinstance(value, bytes) for value in values):
             return None
         return f"in_constants({codes[0].text}, {self._constant(frozenset(map(map_key, values)))})"
 
@@ -316,7 +347,7 @@ class _Emitter:
         return Code(f"lambda {', '.join(f'v{variable.slot}' for variable in variables)}: {code.text}", code.depth + 1)
 
     def _comprehension(self, node: Comprehension) -> Step[Code]:
-        self.budgeted = True
+        self.loops = self.budgeted = True
         over: Code = yield self._emit(node.range)
         variables = [node.variable] if node.second is None else [node.variable, node.second]
         predicate = node.macro in ("all", "exists", "exists_one", "filter")
@@ -324,9 +355,6 @@ class _Emitter:
         condition = Code("None")
         if node.condition is not None:
             condition = yield self._in_scope(variables, node.condition, boolean=True)
-        if self._careful and node.macro in ("all", "exists"):
-            terms = "each_pair" if node.second is not None else "each"
-            return Code(f"decide({node.macro == 'exists'}, {terms}(b, {over.text}, {body.text}))", max(over.depth, body.depth) + 2)
         name = node.macro + ("_pairs" if node.second is not None else "")
         tail = f", {condition.text}" if node.macro in ("map", "transformList", "transformMap", "transformMapEntry") else ""
         depth = max(over.depth, body.depth, condition.depth) + 1
@@ -334,22 +362,15 @@ class _Emitter:
 
     def _bind(self, node: Bind) -> Step[Code]:
         value: Code = yield self._emit(node.value)
-        if self._careful:
-            self._lazy.add(node.variable.slot)
         body: Code = yield self._in_scope([node.variable], node.body)
         depth = max(value.depth, body.depth) + 1
-        given = f"attempt(lambda: {value.text})" if self._careful else value.text
-        return Code(f"({body.text})({given})", depth + 1)
+        return Code(f"({body.text})({value.text})", depth + 1)
 
     def _optional_map(self, node: OptionalMap) -> Step[Code]:
         target: Code = yield self._emit(node.target)
         body: Code = yield self._in_scope([node.variable], node.body)
         name = "optional_flat_map" if node.flat else "optional_map"
         return Code(f"{name}({target.text}, {body.text})", max(target.depth, body.depth) + 1)
-
-
-def _literal_value(node: Literal) -> Value:
-    return UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
 
 
 def _surely_bool(node: Node) -> bool:
@@ -360,13 +381,6 @@ def _surely_bool(node: Node) -> bool:
     if isinstance(node, Logic | Literal):
         return node.type is BOOL
     return isinstance(node, Call) and bool(node.overloads) and all(overload.result is BOOL for overload in node.overloads)
-
-
-def _undyn(node: Node) -> Node:
-    """What is within ``dyn(…)``."""
-    while isinstance(node, Call) and node.function == "dyn" and len(node.args) == 1:
-        node = node.args[0]
-    return node
 
 
 _FOLDABLE = frozenset(("quantity", "semver", "duration", "timestamp", "ip", "cidr"))
@@ -383,10 +397,3 @@ def _folded(node: Call, overload: Overload) -> Value:
         return overload.implementation(*values)
     except EvaluationError:
         return None
-
-
-def _settled(param: Type, given: Type) -> bool:
-    """Whether a value of the given static type surely fits the parameter."""
-    if param.kind in (Kind.PARAM, Kind.DYN):
-        return True
-    return not is_dyn(given) and given.kind is param.kind and given.name == param.name

@@ -47,10 +47,13 @@ class DerivedAttribute:
 
     def examine(self, device: DeviceInput) -> Examined[DeviceAttribute]:
         """The attribute, or the error that :meth:`evaluate` raises, and the cost."""
+        value, cost = self.program.evaluate_with_cost({"device": device})
+        if isinstance(value, EvaluationError):
+            return Examined(error=value.message, cost=cost)
         try:
-            return Examined(self.evaluate(device))
+            return Examined(_as_attribute(value), cost=cost)
         except EvaluationError as error:
-            return Examined(error=error.message)
+            return Examined(error=error.message, cost=cost)
 
 
 @lru_cache(maxsize=CACHE_SIZE)

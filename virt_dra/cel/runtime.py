@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable
 
 from virt_dra.cel.budget import Budget
-from virt_dra.cel.errors import Aborted, EvaluationError, InternalFault
+from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.lists import sorted_by
 from virt_dra.cel.functions.operators import differs_native, equals_native, index, index_map, optional_index
 from virt_dra.cel.functions.registry import no_such_overload
 from virt_dra.cel.values import NONE, Optional, Value, go_type, key_value, map_key
 
 __all__ = [
-    "attempt",
     "boolean",
-    "decide",
-    "demand",
     "differs_native",
-    "each",
-    "each_pair",
     "equals_native",
     "has",
     "has_key",
@@ -51,7 +44,9 @@ __all__ = [
 
 Body = Callable[..., Value]
 Test = Callable[..., bool]
-_UNFIT = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
+NO_SUCH_OVERLOAD = "no such overload"
+UNFIT = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What library functions may raise besides an EvaluationError: a value's type did not fit."""
 
 
 def boolean(value: Value) -> bool:
@@ -59,63 +54,6 @@ def boolean(value: Value) -> bool:
     if value is True or value is False:
         return value is True
     raise EvaluationError("no such overload")
-
-
-# --- failures as values ---
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    error: EvaluationError
-
-
-def attempt(value: Callable[[], Value]) -> Value:
-    """The value of a binding, or its failure, which matters only where the variable is used."""
-    try:
-        return value()
-    except InternalFault as error:
-        return _Failed(error)
-    except Aborted:
-        raise
-    except EvaluationError as error:
-        return _Failed(error)
-    except _UNFIT:
-        return _Failed(EvaluationError("no such overload"))
-
-
-def demand(value: Value) -> Value:
-    """Use a bound variable."""
-    if isinstance(value, _Failed):
-        raise value.error
-    return value
-
-
-def decide(decisive: bool, terms: Iterable[Callable[[], bool]]) -> bool:
-    """``&&`` and ``all`` (decisive: False), ``||`` and ``exists`` (True): decisive if any term is, else the first failure, else not."""
-    failure: EvaluationError | None = None
-    for term in terms:
-        try:
-            if term() is decisive:
-                return decisive
-        except Aborted:
-            raise
-        except EvaluationError as error:
-            failure = failure or error
-        except _UNFIT:
-            failure = failure or EvaluationError("no such overload")
-    if failure is not None:
-        raise failure
-    return not decisive
-
-
-def each(budget: Budget, over: Value, body: Test) -> Iterator[Callable[[], bool]]:
-    """The terms of a macro with one variable."""
-    return (partial(body, element) for element in _elements(budget, over))
-
-
-def each_pair(budget: Budget, over: Value, body: Test) -> Iterator[Callable[[], bool]]:
-    """The terms of a macro with two variables."""
-    return (partial(body, key, value) for key, value in pairs(budget, over))
 
 
 # --- selection ---
@@ -173,27 +111,39 @@ def make_list(parts: list[tuple[int, Value]]) -> list[Value]:
     """A list literal with optional elements (marked 1)."""
     made: list[Value] = []
     for optional, value in parts:
-        if not optional:
+        if optional:
+            add_element(made, value)
+        else:
             made.append(value)
-        elif not isinstance(value, Optional):
-            raise EvaluationError(f"cannot initialize optional list element from non-optional value {value}")
-        elif value.present:
-            made.append(value.value)
     return made
+
+
+def add_element(made: list[Value], value: Value) -> None:
+    """Add an optional element to a list, if there is one."""
+    if not isinstance(value, Optional):
+        raise EvaluationError(f"cannot initialize optional list element from non-optional value {value}")
+    if value.present:
+        made.append(value.value)
 
 
 def make_map(parts: list[tuple[int, Value, Value]]) -> dict[Value, Value]:
     """A map literal; of equal keys the last wins, as in cel-go."""
     made: dict[Value, Value] = {}
     for optional, key, value in parts:
-        if optional:
-            if not isinstance(value, Optional):
-                raise EvaluationError(f"cannot initialize optional entry '{key}' from non-optional value {value}")
-            if not value.present:
-                continue
-            value = value.value
-        made[map_key(key)] = value
+        add_entry(made, bool(optional), key, value)
     return made
+
+
+def add_entry(made: dict[Value, Value], optional: bool, key: Value, value: Value) -> None:
+    """Add an entry to a map; an optional one that isn't there takes away the one before it, as in cel-go."""
+    if optional:
+        if not isinstance(value, Optional):
+            raise EvaluationError(f"cannot initialize optional entry '{key}' from non-optional value {value}")
+        if not value.present:
+            made.pop(map_key(key), None)
+            return
+        value = value.value
+    made[map_key(key)] = value
 
 
 def in_constants(value: Value, constants: frozenset[Value]) -> bool:
@@ -204,7 +154,8 @@ def in_constants(value: Value, constants: frozenset[Value]) -> bool:
 # --- macros ---
 
 
-def _elements(budget: Budget, over: Value) -> Iterable[Value]:
+def elements(budget: Budget, over: Value) -> Iterable[Value]:
+    """A list's elements, or a map's keys."""
     if isinstance(over, list):
         budget.spend(len(over))
         return over
@@ -226,7 +177,7 @@ def pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
 
 
 def macro_all(budget: Budget, over: Value, body: Test) -> bool:
-    return all(map(body, _elements(budget, over)))
+    return all(map(body, elements(budget, over)))
 
 
 def macro_all_pairs(budget: Budget, over: Value, body: Test) -> bool:
@@ -234,7 +185,7 @@ def macro_all_pairs(budget: Budget, over: Value, body: Test) -> bool:
 
 
 def macro_exists(budget: Budget, over: Value, body: Test) -> bool:
-    return any(map(body, _elements(budget, over)))
+    return any(map(body, elements(budget, over)))
 
 
 def macro_exists_pairs(budget: Budget, over: Value, body: Test) -> bool:
@@ -242,7 +193,7 @@ def macro_exists_pairs(budget: Budget, over: Value, body: Test) -> bool:
 
 
 def macro_exists_one(budget: Budget, over: Value, body: Test) -> bool:
-    return sum(map(body, _elements(budget, over))) == 1
+    return sum(map(body, elements(budget, over))) == 1
 
 
 def macro_exists_one_pairs(budget: Budget, over: Value, body: Test) -> bool:
@@ -250,11 +201,11 @@ def macro_exists_one_pairs(budget: Budget, over: Value, body: Test) -> bool:
 
 
 def macro_filter(budget: Budget, over: Value, body: Test) -> list[Value]:
-    return [element for element in _elements(budget, over) if body(element)]
+    return [element for element in elements(budget, over) if body(element)]
 
 
 def macro_map(budget: Budget, over: Value, body: Body, condition: Test | None) -> list[Value]:
-    return [body(element) for element in _elements(budget, over) if condition is None or condition(element)]
+    return [body(element) for element in elements(budget, over) if condition is None or condition(element)]
 
 
 def macro_transformList_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> list[Value]:
@@ -281,8 +232,8 @@ def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condi
 
 
 def macro_sortBy(budget: Budget, over: Value, body: Body) -> list[Value]:
-    elements = list(_elements(budget, over))
-    return sorted_by(budget, elements, [body(element) for element in elements])
+    values = list(elements(budget, over))
+    return sorted_by(budget, values, [body(value) for value in values])
 
 
 def optional_or(target: Value, other: Callable[[], Value]) -> Value:

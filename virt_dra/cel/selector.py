@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import Final
 
 from virt_dra.cel.compiler import Program
+from virt_dra.cel.cost.meter import Interrupt
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import EvaluationError, enhanced
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.reads import Reads
 from virt_dra.cel.types import BOOL, Type
 from virt_dra.cel.values import Optional, Value, type_name
 
@@ -28,10 +30,18 @@ class Selector:
     expression: str
     program: Program = field(repr=False)
 
-    def matches(self, device: DeviceInput) -> bool:
-        """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7)."""
+    @property
+    def reads(self) -> Reads | None:
+        """What of a device the answer depends on, besides that all its attributes can be converted; None where the text doesn't tell."""
+        return self.program.reads
+
+    def matches(self, device: DeviceInput, interrupt: Interrupt | None = None) -> bool:
+        """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7).
+
+        ``interrupt`` is asked every 100 steps of macros whether to stop, with the error `operation interrupted` (L-4.4).
+        """
         try:
-            value = self.program.evaluate({"device": device})
+            value = self.program.evaluate({"device": device}, interrupt)
         except EvaluationError as error:
             raise EvaluationError(enhanced(error.message)) from None
         return _as_bool(value)
@@ -43,10 +53,13 @@ class Selector:
 
     def examine(self, device: DeviceInput) -> Examined[bool]:
         """Whether the device is selected, or the error that :meth:`matches` raises, and the cost."""
+        value, cost = self.program.evaluate_with_cost({"device": device})
+        if isinstance(value, EvaluationError):
+            return Examined(error=enhanced(value.message), cost=cost)
         try:
-            return Examined(self.matches(device))
+            return Examined(_as_bool(value), cost=cost)
         except EvaluationError as error:
-            return Examined(error=error.message)
+            return Examined(error=error.message, cost=cost)
 
 
 _REFUSALS = MappingProxyType(

@@ -27,6 +27,10 @@ class IP:
     def __str__(self) -> str:
         return str(self.address)
 
+    def size(self) -> int:
+        """Bytes of the address, for costs."""
+        return self.address.max_prefixlen // 8
+
 
 @dataclass(frozen=True, slots=True)
 class CIDR:
@@ -40,6 +44,10 @@ class CIDR:
 
     def __str__(self) -> str:
         return f"{self.address}/{self.length}"
+
+    def size(self) -> int:
+        """Bytes that the prefix takes, for costs."""
+        return -(-self.length // 8)
 
     def network(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         return ipaddress.ip_network((self.address, self.length), strict=False)

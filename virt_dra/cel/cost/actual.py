@@ -1,0 +1,264 @@
+"""What a call costs at run time, given its arguments and its result (L-4.3).
+
+Failures among them count as values of size 1, as upstream. Kubernetes goes by the function's name, cel-go and its libraries by the
+overload; where several overloads fit the static types, none of theirs applies and the call costs 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.semver import SemVer
+from virt_dra.cel.functions.formats import NamedFormat
+from virt_dra.cel.functions.network import CIDR, IP
+from virt_dra.cel.functions.registry import Overload
+from virt_dra.cel.functions.urls import URL
+from virt_dra.cel.types import BYTES, STRING, Kind
+from virt_dra.cel.values import Optional, Value
+
+CallCost: TypeAlias = Callable[[Sequence[Value], Value], int]
+
+STRING_FACTOR: Final = 0.1
+REGEX_FACTOR: Final = 0.25
+LIST_BASE: Final = 10
+MAP_BASE: Final = 30
+
+
+def tenth(size: int) -> int:
+    """The cost of going through a text once."""
+    return math.ceil(size * STRING_FACTOR)
+
+
+def size_of(value: Value) -> int:
+    """The size of a value for the libraries' costs."""
+    if isinstance(value, (str, bytes, list, dict)):
+        return len(value)
+    if isinstance(value, (IP, CIDR)):
+        return value.size()
+    return 1
+
+
+def operand_size(value: Value) -> int:
+    """The size of a value for cel-go's own operators, which look into optionals."""
+    while isinstance(value, Optional) and value.present:
+        value = value.value
+    return size_of(value)
+
+
+def traversal(value: Value) -> int:
+    """The cost of going through a value with all it holds. Texts count by their bytes, rounded down."""
+    total = 0
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            total += int(len(item.encode("utf-8", "surrogatepass")) * STRING_FACTOR)
+        elif isinstance(item, bytes):
+            total += int(len(item) * STRING_FACTOR)
+        elif isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            for key, held in item.items():
+                stack.append(key)
+                stack.append(held)
+        else:
+            total += 1
+    return total
+
+
+# --- one operand, or a fixed part of it ---
+
+
+def _first(arguments: Sequence[Value], result: Value) -> int:
+    return tenth(size_of(arguments[0]))
+
+
+def _first_twice(arguments: Sequence[Value], result: Value) -> int:
+    return math.ceil(size_of(arguments[0]) * 2 * STRING_FACTOR)
+
+
+def _result_twice(arguments: Sequence[Value], result: Value) -> int:
+    return math.ceil(size_of(result) * 2 * STRING_FACTOR)
+
+
+def _walk(arguments: Sequence[Value], result: Value) -> int:
+    return traversal(arguments[0])
+
+
+def _first_operand(arguments: Sequence[Value], result: Value) -> int:
+    return tenth(operand_size(arguments[0]))
+
+
+def _second_operand(arguments: Sequence[Value], result: Value) -> int:
+    return tenth(operand_size(arguments[1]))
+
+
+def _members(arguments: Sequence[Value], result: Value) -> int:
+    return operand_size(arguments[1])
+
+
+# --- two operands ---
+
+
+def _regex(text: int, pattern: int) -> int:
+    return math.ceil((1.0 + text) * STRING_FACTOR) * math.ceil(pattern * REGEX_FACTOR)
+
+
+def _find(arguments: Sequence[Value], result: Value) -> int:
+    return _regex(size_of(arguments[0]), size_of(arguments[1]))
+
+
+def _matches(arguments: Sequence[Value], result: Value) -> int:
+    return _regex(operand_size(arguments[0]), operand_size(arguments[1]))
+
+
+def _contains(arguments: Sequence[Value], result: Value) -> int:
+    return tenth(operand_size(arguments[0])) * tenth(operand_size(arguments[1]))
+
+
+def compared(arguments: Sequence[Value], result: Value) -> int:
+    """Comparisons of texts, and equality of what is not Kubernetes' own."""
+    return tenth(min(operand_size(arguments[0]), operand_size(arguments[1])))
+
+
+_OWN: Final = (Quantity, IP, CIDR, NamedFormat, URL, SemVer)
+
+
+def equality(arguments: Sequence[Value], result: Value) -> int:
+    """``==``."""
+    return 1 if isinstance(arguments[0], _OWN) else compared(arguments, result)
+
+
+def _concatenation(arguments: Sequence[Value], result: Value) -> int:
+    return tenth(operand_size(arguments[0]) + operand_size(arguments[1]))
+
+
+def _contains_ip(arguments: Sequence[Value], result: Value) -> int:
+    return tenth(2 * size_of(arguments[0]))
+
+
+def _contains_ip_text(arguments: Sequence[Value], result: Value) -> int:
+    return _contains_ip(arguments, result) + tenth(size_of(arguments[1]))
+
+
+def _contains_cidr(arguments: Sequence[Value], result: Value) -> int:
+    return tenth(2 * size_of(arguments[0])) + tenth(size_of(arguments[0])) + 1
+
+
+def _contains_cidr_text(arguments: Sequence[Value], result: Value) -> int:
+    return _contains_cidr(arguments, result) + tenth(size_of(arguments[1]))
+
+
+def _validate(arguments: Sequence[Value], result: Value) -> int:
+    given = arguments[0]
+    return _regex(size_of(arguments[1]), given.pattern_size) if isinstance(given, NamedFormat) else 1
+
+
+# --- lists and sets: what a call builds ---
+
+
+def _built(factor: float, size: int) -> int:
+    return min(int(size * (1.0 if factor < 0.0 else factor)), 1 << 63) + 1 + LIST_BASE
+
+
+def _result_list(arguments: Sequence[Value], result: Value) -> int:
+    return _built(1, size_of(result))
+
+
+def _flattened(arguments: Sequence[Value], result: Value) -> int:
+    depth = arguments[1] if len(arguments) == 2 else 1
+    return _built(float(depth) if isinstance(depth, int) else 1.0, size_of(arguments[0]))
+
+
+def _self_compared(values: Value) -> int:
+    """Every element with every other."""
+    if not isinstance(values, list) or not values:
+        return _built(2.0, 0)
+    return _built(2.0 + STRING_FACTOR if isinstance(values[0], (str, bytes)) else 2.0, len(values) ** 2)
+
+
+def _first_self_compared(arguments: Sequence[Value], result: Value) -> int:
+    return _self_compared(arguments[0])
+
+
+def sorted_by_keys(arguments: Sequence[Value], result: Value) -> int:
+    """``sortBy``: arguments are the list and its keys."""
+    return _self_compared(arguments[1])
+
+
+def _both_sizes(arguments: Sequence[Value], result: Value) -> int:
+    return 1 + size_of(arguments[0]) * size_of(arguments[1])
+
+
+def _both_sizes_twice(arguments: Sequence[Value], result: Value) -> int:
+    return 1 + 2 * size_of(arguments[0]) * size_of(arguments[1])
+
+
+_BY_NAME: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
+        **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _first),
+        **dict.fromkeys(("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _first),
+        **dict.fromkeys(("replace", "split", "ip.isCanonical"), _first_twice),
+        **dict.fromkeys(("find", "findAll"), _find),
+        "join": _result_twice,
+        "containsIP": _contains_ip,
+        "containsCIDR": _contains_cidr,
+        "validate": _validate,
+    }
+)
+"""Kubernetes' libraries, whichever overload it is."""
+
+_BY_OVERLOAD: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("slice", "lists.range", "reverse"), _result_list),
+        **dict.fromkeys(("distinct", "sort"), _first_self_compared),
+        **dict.fromkeys(("startsWith", "endsWith"), _second_operand),
+        **dict.fromkeys(("strings.quote", "format"), _first_operand),
+        **dict.fromkeys(("sets.contains", "sets.intersects"), _both_sizes),
+        "sets.equivalent": _both_sizes_twice,
+        "flatten": _flattened,
+        "matches": _matches,
+        "contains": _contains,
+    }
+)
+"""cel-go's functions and its extensions, where one overload alone fits."""
+
+_ORDERINGS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
+_TEXTS: Final = (STRING, BYTES)
+
+
+def call_cost(function: str, overloads: Sequence[Overload]) -> CallCost | None:
+    """How to cost a call of a function with the overloads that fit its static types; None: it costs 1."""
+    single = overloads[0] if len(overloads) == 1 else None
+    if function in ("_==_", "_!=_"):
+        return equality if function == "_==_" else compared
+    if single is not None:
+        found = _BY_OVERLOAD.get(function)
+        if found is not None:
+            return found
+        if function in ("containsIP", "containsCIDR") and single.params[-1] is STRING:
+            return _contains_ip_text if function == "containsIP" else _contains_cidr_text
+        if function == "ip" and single.member:
+            return None
+    named = _BY_NAME.get(function)
+    if named is not None:
+        return named
+    return _by_params(function, single) if single is not None else None
+
+
+def _by_params(function: str, overload: Overload) -> CallCost | None:
+    params = overload.params
+    if function == "@in":
+        return _members if params[1].kind is Kind.LIST else None
+    if function in _ORDERINGS and params[0] in _TEXTS and params[0] is params[1]:
+        return compared
+    if function == "_+_" and params[0] in _TEXTS:
+        return _concatenation
+    if (function == "bytes" and params[0] is STRING) or (function == "string" and params[0] is BYTES):
+        return _first_operand
+    return None

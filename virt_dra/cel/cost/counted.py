@@ -1,0 +1,387 @@
+"""The counted form of an expression: its value or failure, as upstream's evaluator arrives at it, and what that costs (L-4.1, L-4.3).
+
+Failures are values here (:class:`Failed`), because upstream goes on behind many of them: a call evaluates its other operands, a macro its
+other elements, ``&&`` and ``||`` look for a term that decides. Each node becomes one function; they nest as deeply as the expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from virt_dra.cel.cost import macros
+from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE, CallCost, call_cost
+from virt_dra.cel.cost.attributes import Qualifier, Run, chain, local, presence, variable
+from virt_dra.cel.cost.constants import bound, constants, is_lookup, walk
+from virt_dra.cel.cost.meter import Failed, Meter
+from virt_dra.cel.environment import Environment
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.registry import Overload
+from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select
+from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, add_element, add_entry, in_constants
+from virt_dra.cel.steps import Step, run
+from virt_dra.cel.types import UINT, Kind, Type, is_dyn
+from virt_dra.cel.values import TypeValue, UInt, Value, map_key
+
+_UNFIT = Failed(EvaluationError(NO_SUCH_OVERLOAD))
+_SINGLETONS = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches"))
+"""Functions that evaluate both operands in any case; others of several overloads stop at the first that fails, as those of three do."""
+
+
+def count(root: Node, environment: Environment) -> tuple[Run, int]:
+    """The counted form of a checked tree, and how many slots for variables it needs."""
+    builder = _Builder(root, environment)
+    built: Run = run(builder.build(root))
+    return built, builder.slots
+
+
+class _Builder:
+    def __init__(self, root: Node, environment: Environment) -> None:
+        nodes = walk(root)
+        self._environment = environment
+        self._constants = constants(nodes)
+        self._bound: dict[int, Run] = {}
+        """How the variables of cel.bind and of optMap come by their value when they are first used, by slot."""
+        self.slots = 1 + max((variable.slot for node in nodes for variable in bound(node)), default=-1)
+
+    def build(self, node: Node, observed: bool = True) -> Step[Run]:
+        """The function for a node; ``observed``: whether upstream counts the node itself, were it a chain."""
+        built: Run
+        match node:
+            case Literal():
+                return _constant(literal_value(node))
+            case Ident() | Select():
+                built = yield self._chain(node, observed)
+            case Call():
+                built = yield self._chain(node, observed) if node.function in _CHAINED else self._call(node)
+            case Logic():
+                built = yield self._logic(node)
+            case ListNode():
+                built = yield self._list(node)
+            case MapNode():
+                built = yield self._map(node)
+            case Comprehension():
+                built = yield self._comprehension(node)
+            case Bind():
+                built = yield self._bind(node)
+            case OptionalMap():
+                built = yield self._chain(node, observed)
+            case _:
+                raise TypeError(f"{type(node).__name__} can't be counted")
+        return built
+
+    def _many(self, nodes: Sequence[Node]) -> Step[list[Run]]:
+        built: list[Run] = []
+        for node in nodes:
+            one: Run = yield self.build(node)
+            built.append(one)
+        return built
+
+    # --- chains ---
+
+    def _chain(self, node: Node, observed: bool) -> Step[Run]:
+        test: Select | None = node if isinstance(node, Select) and node.test and node.constant is None else None
+        current = test.operand if test is not None else node
+        links: list[tuple[Node | None, str, bool]] = []
+        while True:
+            if isinstance(current, Select) and current.constant is None and not current.test:
+                links.append((None, current.name, current.optional))
+                current = current.operand
+            elif isinstance(current, Call) and current.function in ("_[_]", "_[?_]"):
+                links.append((current.args[1], "", current.function == "_[?_]"))
+                current = current.args[0]
+            else:
+                break
+        qualifiers: list[Qualifier] = []
+        root: Run = yield self._root(current)
+        for key, name, optional in reversed(links):
+            qualifier: Qualifier = yield self._qualifier(key, name, optional)
+            qualifiers.append(qualifier)
+        own = 0 if not observed or _is_condition(current) or (id(current) in self._constants and node is current) else 1
+        if test is not None:
+            return presence(root, qualifiers, test.name, own - 1 if observed else 0)
+        return chain(root, qualifiers, own)
+
+    def _root(self, node: Node) -> Step[Run]:
+        built: Run
+        match node:
+            case Ident() if node.variable is not None:
+                slot = node.variable.slot
+                return self._bound.get(slot) or local(slot)
+            case Ident() if node.name in self._environment.variables:
+                return variable(node.name)
+            case Ident():
+                return _constant(TypeValue(self._environment.type_names[node.name].name))
+            case Select() if node.constant is not None:
+                return _constant(TypeValue(self._environment.type_names[node.constant].name))
+            case Call() if node.function == "_?_:_":
+                built = yield self._conditional(node)
+            case OptionalMap():
+                built = yield self._optional_map(node)
+            case _:
+                built = yield self.build(node)
+        return built
+
+    def _qualifier(self, key: Node | None, name: str, optional: bool) -> Step[Qualifier]:
+        if key is None:
+            return Qualifier(name, None, optional)
+        if isinstance(key, Literal):
+            return Qualifier(literal_value(key), None, optional)
+        computed: Run = yield self.build(key, observed=False)
+        return Qualifier(None, computed, optional)
+
+    def _conditional(self, node: Call) -> Step[Run]:
+        condition: Run = yield self.build(node.args[0])
+        chosen: Run = yield self.build(node.args[1], observed=False)
+        other: Run = yield self.build(node.args[2], observed=False)
+        return macros.conditional(condition, chosen, other)
+
+    def _optional_map(self, node: OptionalMap) -> Step[Run]:
+        """``target.hasValue() ? optional.of(body) : optional.none()``; the body's variable stands for ``target.value()``."""
+        target: Run = yield self.build(node.target)
+        slot = node.variable.slot
+        # two slots: the value, and what computing the target once more costs, due when the variable is first used
+        spare = self.slots
+        self.slots += 1
+        self._bound[slot] = macros.repeated(slot, spare)
+        body: Run = yield self.build(node.body)
+        return macros.optional_map(target, body, slot, spare, flat=node.flat)
+
+    # --- calls ---
+
+    def _call(self, node: Call) -> Step[Run]:
+        if id(node) in self._constants and node.function == "@in":
+            return _constant(False)
+        operands = ([node.target] if node.target is not None else []) + node.args
+        if node.function == "@in" and is_lookup(node, self._constants):
+            needle: Run = yield self.build(operands[0])
+            members: Run = yield self.build(operands[1])
+            return _lookup(needle, members(Meter({}, 0)))
+        runs: list[Run] = yield self._many(operands)
+        if node.function in ("or", "orValue") and node.target is not None and len(node.args) == 1:
+            return macros.either(runs[0], runs[1], whole=node.function == "or")
+        cost = call_cost(node.function, node.overloads)
+        base = 0 if id(node) in self._constants else 1
+        # a search for a constant pattern is compiled once, and then called in another way; format always is
+        compiled = node.function == "format" or (node.function in _SEARCHES and id(operands[1]) in self._constants)
+        pair = node.function in _SINGLETONS or (len(runs) == 2 and len(node.overloads) == 1)
+        if len(runs) < 2 or (pair and not compiled):
+            return self._strict(node, runs, operands, cost, base)
+        return self._stopping(node, runs, operands, cost)
+
+    def _target(self, node: Call, operands: list[Node]) -> Overload | None:
+        """The overload to call without looking at the values' types; None if that takes a look."""
+        if len(node.overloads) != 1 or node.overloads[0].implementation is None or node.function == "!_":
+            return None  # a negated value's type may have been inferred from the negation
+        fits = all(settled(param, operand.type) for param, operand in zip(node.overloads[0].params, operands, strict=True))
+        return node.overloads[0] if fits else None
+
+    def _invocation(self, node: Call, operands: list[Node]) -> _Invoke:
+        overload = self._target(node, operands)
+        dispatch, name, member = self._environment.functions.dispatch, node.function, node.target is not None
+
+        def dispatched(meter: Meter, arguments: list[Value]) -> Value:
+            return dispatch(meter, name, member, tuple(arguments))
+
+        if overload is None or overload.implementation is None:
+            return dispatched
+        implementation = overload.implementation
+
+        def direct(meter: Meter, arguments: list[Value]) -> Value:
+            return implementation(*arguments)
+
+        def budgeted(meter: Meter, arguments: list[Value]) -> Value:
+            return implementation(meter, *arguments)
+
+        return budgeted if overload.budget else direct
+
+    def _strict(self, node: Call, runs: list[Run], operands: list[Node], cost: CallCost | None, base: int) -> Run:
+        """A call that evaluates all its operands and costs the same whether one failed or not."""
+        invoke = self._invocation(node, operands)
+
+        def run(meter: Meter) -> Value:
+            arguments = [operand(meter) for operand in runs]
+            failed = next((argument for argument in arguments if isinstance(argument, Failed)), None)
+            result = macros.caught(invoke, meter, arguments) if failed is None else failed
+            meter.charge(base if cost is None or not base else cost(arguments, result))
+            return result
+
+        return run
+
+    def _stopping(self, node: Call, runs: list[Run], operands: list[Node], cost: CallCost | None) -> Run:
+        """A call that stops at the first operand that fails; it costs nothing itself if others were still to come."""
+        invoke = self._invocation(node, operands)
+
+        def run(meter: Meter) -> Value:
+            arguments: list[Value] = []
+            result: Value = None
+            for operand in runs:
+                result = operand(meter)
+                arguments.append(result)
+                if isinstance(result, Failed):
+                    if len(arguments) < len(runs):
+                        return result
+                    break
+            else:
+                result = macros.caught(invoke, meter, arguments)
+            meter.charge(1 if cost is None else cost(arguments, result))
+            return result
+
+        return run
+
+    def _logic(self, node: Logic) -> Step[Run]:
+        terms: list[Run] = yield self._many(node.terms)
+        decisive = node.function == "_||_"
+
+        def run(meter: Meter) -> Value:
+            failure: Failed | None = None
+            for term in terms:
+                value = term(meter)
+                if value is decisive:
+                    return value
+                if value is not (not decisive):
+                    failure = failure or (value if isinstance(value, Failed) else _UNFIT)
+            return failure or not decisive
+
+        return run
+
+    # --- literals ---
+
+    def _list(self, node: ListNode) -> Step[Run]:
+        runs: list[Run] = yield self._many([item for item, _ in node.elements])
+        parts = [(one, optional) for one, (_, optional) in zip(runs, node.elements, strict=True)]
+        cost = 0 if id(node) in self._constants else LIST_BASE
+
+        def run(meter: Meter) -> Value:
+            made: list[Value] = []
+            failure: Value = None
+            for part, optional in parts:
+                value = part(meter)
+                if isinstance(value, Failed):
+                    failure = value
+                elif optional:
+                    failure = macros.caught(add_element, made, value)
+                else:
+                    made.append(value)
+                    continue
+                if isinstance(failure, Failed):
+                    break
+            meter.charge(cost)
+            return failure or made
+
+        return run
+
+    def _map(self, node: MapNode) -> Step[Run]:
+        parts: list[tuple[Run, Run, bool]] = []
+        for key, value, optional in node.entries:
+            pair: list[Run] = yield self._many([key, value])
+            parts.append((pair[0], pair[1], optional))
+        cost = 0 if id(node) in self._constants else MAP_BASE
+
+        def run(meter: Meter) -> Value:
+            made: dict[Value, Value] = {}
+            failure: Failed | None = None
+            for key_run, value_run, optional in parts:
+                key = key_run(meter)
+                value = key if isinstance(key, Failed) else value_run(meter)
+                added = value if isinstance(value, Failed) else macros.caught(add_entry, made, optional, key, value)
+                if isinstance(added, Failed):
+                    failure = added
+                    break
+            meter.charge(cost)
+            return failure or made
+
+        return run
+
+    # --- macros ---
+
+    def _bind(self, node: Bind) -> Step[Run]:
+        value: Run = yield self.build(node.value)
+        slot = node.variable.slot
+        self._bound[slot] = macros.lazy(slot, value)
+        body: Run = yield self.build(node.body)
+        return macros.bind(slot, body)
+
+    def _comprehension(self, node: Comprehension) -> Step[Run]:
+        over: Run = yield self.build(node.range)
+        slots = [node.variable.slot] + ([node.second.slot] if node.second is not None else [])
+        condition: Run | None = None
+        if node.condition is not None:
+            condition = yield self.build(node.condition)
+        body: Run = yield self.build(node.body)
+        element_cost = 0 if id(node.body) in self._constants else LIST_BASE
+        each = macros.Loop(over, tuple(slots))
+        match node.macro:
+            case "all" | "exists":
+                return macros.quantifier(each, body, decisive=node.macro == "exists")
+            case "exists_one":
+                return macros.exists_one(each, body)
+            case "filter":
+                return macros.collect(each, body, _kept(slots[0]), LIST_BASE)
+            case "map" | "transformList":
+                return macros.collect(each, condition, body, element_cost)
+            case "transformMap":
+                return macros.transform_map(each, condition, body)
+            case "transformMapEntry":
+                return macros.transform_entries(each, condition, body)
+            case _:
+                return macros.sort_by(each, body, element_cost, known=not is_dyn(node.body.type))
+
+
+_CHAINED = frozenset(("_[_]", "_[?_]", "_?_:_"))
+_SEARCHES = frozenset(("matches", "find", "findAll"))
+_Invoke = Callable[[Meter, list[Value]], Value]
+
+
+def _lookup(needle: Run, members: Value) -> Run:
+    """``x in [constants]``."""
+    keys = frozenset(map(map_key, members if isinstance(members, list) else ()))
+
+    def run(meter: Meter) -> Value:
+        value = needle(meter)
+        return value if isinstance(value, Failed) else in_constants(value, keys)
+
+    return run
+
+
+def settled(param: Type, given: Type) -> bool:
+    """Whether a value of the given static type surely fits the parameter."""
+    if param.kind in (Kind.PARAM, Kind.DYN):
+        return True
+    return not is_dyn(given) and given.kind is param.kind and given.name == param.name
+
+
+def _kept(slot: int) -> Run:
+    """The variable of a filter, which it repeats in the list that it adds."""
+
+    def run(meter: Meter) -> Value:
+        meter.charge(1)
+        return meter.slots[slot]
+
+    return run
+
+
+def _constant(value: Value) -> Run:
+    return lambda meter: value
+
+
+def literal_value(node: Literal) -> Value:
+    """The value of a literal."""
+    return UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
+
+
+def literals(node: Node) -> list[Value]:
+    """The values of a list of literals, or of literals within ``dyn(…)``; empty if others are among them."""
+    elements = [undyn(element) for element, optional in node.elements if not optional] if isinstance(node, ListNode) else []
+    values = [literal_value(element) for element in elements if isinstance(element, Literal)]
+    return values if isinstance(node, ListNode) and len(values) == len(node.elements) else []
+
+
+def undyn(node: Node) -> Node:
+    """What is within ``dyn(…)``."""
+    while isinstance(node, Call) and node.function == "dyn" and len(node.args) == 1:
+        node = node.args[0]
+    return node
+
+
+def _is_condition(node: Node) -> bool:
+    return isinstance(node, OptionalMap) or (isinstance(node, Call) and node.function == "_?_:_")

@@ -1,0 +1,348 @@
+"""Macros, counted as the comprehensions, conditions and calls that they stand for.
+
+In upstream's terms: a comprehension reads its accumulator (1) before and in every step and at its end. ``all`` asks before each element
+whether to go on (a call, 1; for ``exists`` of a negation, another 1). A list grows by adding a list of one element (10 + 1). A step that
+fails doesn't end the loop; the accumulator is the failure from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from virt_dra.cel.cost.actual import sorted_by_keys
+from virt_dra.cel.cost.attributes import Run
+from virt_dra.cel.cost.meter import UNSET, Failed, Interrupted, Meter
+from virt_dra.cel.errors import Aborted, EvaluationError
+from virt_dra.cel.functions.lists import sorted_by
+from virt_dra.cel.functions.registry import no_such_overload
+from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, elements, pairs
+from virt_dra.cel.values import NONE, Optional, Value, key_value, map_key
+
+_NO_OVERLOAD = Failed(EvaluationError(NO_SUCH_OVERLOAD))
+_INTERRUPTED = Failed(Interrupted())
+
+
+def caught(action: Callable[..., Value], *arguments: object) -> Value:
+    """What an action gives, or its failure. What aborts the evaluation passes."""
+    try:
+        return action(*arguments)
+    except Aborted:
+        raise
+    except EvaluationError as error:
+        return Failed(error)
+    except UNFIT:
+        return _NO_OVERLOAD
+
+
+# --- conditions and bindings ---
+
+
+def conditional(condition: Run, chosen: Run, other: Run) -> Run:
+    """``condition ? chosen : other``, which costs nothing itself."""
+
+    def run(meter: Meter) -> Value:
+        value = condition(meter)
+        if value is True:
+            return chosen(meter)
+        if value is False:
+            return other(meter)
+        return value if isinstance(value, Failed) else _NO_OVERLOAD
+
+    return run
+
+
+def bind(slot: int, body: Run) -> Run:
+    """``cel.bind``: the value is computed when the variable is first used."""
+
+    def run(meter: Meter) -> Value:
+        meter.slots[slot] = UNSET
+        return body(meter)
+
+    return run
+
+
+def lazy(slot: int, value: Run) -> Run:
+    """A variable of cel.bind."""
+
+    def run(meter: Meter) -> Value:
+        known = meter.slots[slot]
+        if known is UNSET:
+            known = meter.slots[slot] = value(meter)
+        return known
+
+    return run
+
+
+def repeated(slot: int, due: int) -> Run:
+    """A variable of optMap: on its first use the target is computed once more, and its value() called."""
+
+    def run(meter: Meter) -> Value:
+        cost = meter.slots[due]
+        if isinstance(cost, int) and cost:
+            meter.slots[due] = 0
+            meter.charge(cost)
+        return meter.slots[slot]
+
+    return run
+
+
+def optional_map(target: Run, body: Run, slot: int, due: int, *, flat: bool) -> Run:
+    """``target.optMap(variable, body)`` or optFlatMap: hasValue() costs 1, and so does what makes the result, save optFlatMap's body."""
+
+    def run(meter: Meter) -> Value:
+        before = meter.cost
+        value = target(meter)
+        again = meter.cost - before + 1
+        meter.charge(1)
+        if isinstance(value, Failed):
+            return value
+        if not isinstance(value, Optional):
+            return Failed(EvaluationError(no_such_overload("hasValue", value)))
+        if not value.present:
+            meter.charge(1)
+            return NONE
+        meter.slots[slot], meter.slots[due] = value.value, again
+        made = body(meter)
+        if flat:
+            return made
+        meter.charge(1)
+        return made if isinstance(made, Failed) else Optional(True, made)
+
+    return run
+
+
+def either(target: Run, other: Run, *, whole: bool) -> Run:
+    """``target.or(other)`` (``whole``) and ``target.orValue(other)``, which cost nothing themselves."""
+
+    def run(meter: Meter) -> Value:
+        value = target(meter)
+        if isinstance(value, Failed):
+            return value
+        if not isinstance(value, Optional):
+            return _NO_OVERLOAD
+        if value.present:
+            return value if whole else value.value
+        return other(meter)
+
+    return run
+
+
+# --- loops ---
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A range and the slots of the one or two variables bound to its parts."""
+
+    over: Run
+    slots: tuple[int, ...]
+
+    def entries(self, meter: Meter) -> Iterable[tuple[Value, ...]] | Failed:
+        """What the variables are bound to, in turn."""
+        value = self.over(meter)
+        if isinstance(value, Failed):
+            return value
+        return caught(pairs if len(self.slots) == 2 else singles, meter, value)  # type: ignore[return-value]  # `caught` is as general as what it runs
+
+    def enter(self, meter: Meter, entry: tuple[Value, ...]) -> None:
+        """Bind the variables."""
+        slots = meter.slots
+        for slot, value in zip(self.slots, entry, strict=True):
+            slots[slot] = value
+
+
+def singles(meter: Meter, value: Value) -> Iterable[tuple[Value, ...]]:
+    """The parts that one variable is bound to."""
+    return ((one,) for one in elements(meter, value))
+
+
+def quantifier(loop: Loop, body: Run, *, decisive: bool) -> Run:
+    """``all`` (decisive: False) and ``exists`` (True)."""
+    asking = 3 if decisive else 2
+
+    def run(meter: Meter) -> Value:
+        entries = loop.entries(meter)
+        if isinstance(entries, Failed):
+            return entries
+        result: Value = not decisive
+        for entry in entries:
+            loop.enter(meter, entry)
+            meter.charge(asking)
+            if result is decisive:
+                break
+            meter.charge(1)
+            value = body(meter)
+            if value is decisive:
+                result = decisive
+            elif value is not (not decisive) and not isinstance(result, Failed):
+                result = value if isinstance(value, Failed) else _NO_OVERLOAD
+            if meter.stopped():
+                return _INTERRUPTED
+        meter.charge(1)
+        return result
+
+    return run
+
+
+def exists_one(loop: Loop, body: Run) -> Run:
+    """``exists_one``: counts, and compares the count with 1."""
+
+    def run(meter: Meter) -> Value:
+        entries = loop.entries(meter)
+        if isinstance(entries, Failed):
+            return entries
+        result: Value = 0
+        for entry in entries:
+            loop.enter(meter, entry)
+            value = body(meter)
+            if value is True:
+                meter.charge(2)
+                if isinstance(result, int):
+                    result += 1
+            elif value is not False:
+                result = value if isinstance(value, Failed) else _NO_OVERLOAD
+            if meter.stopped():
+                return _INTERRUPTED
+        meter.charge(2)
+        return result if isinstance(result, Failed) else result == 1
+
+    return run
+
+
+def collect(loop: Loop, condition: Run | None, body: Run, element_cost: int) -> Run:
+    """``filter``, ``map``, ``transformList``: a list of the body's values for the entries that meet the condition."""
+
+    def run(meter: Meter) -> Value:
+        entries = loop.entries(meter)
+        if isinstance(entries, Failed):
+            return entries
+        made: list[Value] = []
+        failure: Failed | None = None
+        for entry in entries:
+            loop.enter(meter, entry)
+            wanted = True if condition is None else condition(meter)
+            if wanted is True:
+                meter.charge(1)
+                value = body(meter)
+                meter.charge(element_cost + 1)
+                if not isinstance(value, Failed):
+                    made.append(value)
+                elif failure is None:
+                    failure = value
+            elif wanted is not False:
+                failure = wanted if isinstance(wanted, Failed) else _NO_OVERLOAD
+            if meter.stopped():
+                return _INTERRUPTED
+        meter.charge(1)
+        return failure or made
+
+    return run
+
+
+def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
+    """``transformMap``: a map with the range's keys. Once a step has failed, the others end where they read the accumulator."""
+    key_slot = loop.slots[0]
+
+    def run(meter: Meter) -> Value:
+        entries = loop.entries(meter)
+        if isinstance(entries, Failed):
+            return entries
+        made: dict[Value, Value] = {}
+        failure: Failed | None = None
+        for entry in entries:
+            loop.enter(meter, entry)
+            wanted = True if condition is None else condition(meter)
+            if wanted is True:
+                meter.charge(1)
+                if failure is None:
+                    meter.charge(1)
+                    value = body(meter)
+                    if isinstance(value, Failed):
+                        failure = value
+                    else:
+                        made[map_key(meter.slots[key_slot])] = value
+                    meter.charge(1)
+            elif wanted is not False:
+                failure = wanted if isinstance(wanted, Failed) else _NO_OVERLOAD
+            if meter.stopped():
+                return _INTERRUPTED
+        meter.charge(1)
+        return failure or made
+
+    return run
+
+
+def transform_entries(loop: Loop, condition: Run | None, body: Run) -> Run:
+    """``transformMapEntry``: the body's maps as one."""
+
+    def run(meter: Meter) -> Value:
+        entries = loop.entries(meter)
+        if isinstance(entries, Failed):
+            return entries
+        made: dict[Value, Value] = {}
+        failure: Failed | None = None
+        for entry in entries:
+            loop.enter(meter, entry)
+            wanted = True if condition is None else condition(meter)
+            if wanted is True:
+                meter.charge(1)
+                value = body(meter)
+                if failure is None:
+                    inserted = value if isinstance(value, Failed) else caught(_insert, made, value)
+                    failure = inserted if isinstance(inserted, Failed) else None
+                meter.charge(1)
+            elif wanted is not False:
+                failure = wanted if isinstance(wanted, Failed) else _NO_OVERLOAD
+            if meter.stopped():
+                return _INTERRUPTED
+        meter.charge(1)
+        return failure or made
+
+    return run
+
+
+def _insert(made: dict[Value, Value], entries: Value) -> None:
+    if not isinstance(entries, dict):
+        raise EvaluationError(no_such_overload("cel.@mapInsert", made, entries))
+    for key, value in entries.items():
+        if key in made:
+            raise EvaluationError(f"insert failed: key {key_value(key)} already exists")
+        made[key] = value
+
+
+def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
+    """``sortBy``: a list, and the keys of its elements, sorted by a call; ``known``: whether the keys' type is known before."""
+
+    def run(meter: Meter) -> Value:
+        values = loop.over(meter)
+        # the list is bound to a variable, read as the call's target and as the range of the keys
+        meter.charge(2)
+        if isinstance(values, Failed):
+            meter.charge(1)
+            return values
+        entries = caught(singles, meter, values)
+        keys: list[Value] = []
+        failure = entries if isinstance(entries, Failed) else None
+        if not isinstance(entries, Failed):
+            for entry in entries:  # type: ignore[attr-defined]  # `caught` is as general as what it runs
+                loop.enter(meter, entry)
+                meter.charge(1)
+                key = body(meter)
+                meter.charge(element_cost + 1)
+                if not isinstance(key, Failed):
+                    keys.append(key)
+                elif failure is None:
+                    failure = key
+                if meter.stopped():
+                    return _INTERRUPTED
+            meter.charge(1)
+        result = failure or caught(_sorted, meter, values, keys)
+        meter.charge(sorted_by_keys((values, failure or keys), result) if known else 1)
+        return result
+
+    return run
+
+
+def _sorted(meter: Meter, values: Value, keys: list[Value]) -> Value:
+    return sorted_by(meter, list(elements(meter, values)), keys)

@@ -1,0 +1,76 @@
+"""What one counted evaluation carries along: the cost so far, the variables, and whether it is to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.cel.budget import Budget
+from virt_dra.cel.errors import Aborted, EvaluationError
+from virt_dra.cel.values import Value
+
+COST_LIMIT: Final = 1_000_000
+"""What one evaluation may cost, and the worst case that admission accepts (L-4.1)."""
+
+CHECK_EVERY: Final = 100
+"""Steps of comprehensions between two looks at the deadline (L-4.4)."""
+
+Interrupt = Callable[[], bool]
+"""Whether the evaluation shall end: a deadline has passed, or whoever asked is gone."""
+
+
+class CostExceeded(Aborted):
+    """It cost more than COST_LIMIT."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+class Interrupted(EvaluationError):
+    """The caller's interrupt ended it."""
+
+    def __init__(self) -> None:
+        super().__init__("operation interrupted")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A failure as a value: whether it matters is for the operators around it to say."""
+
+    error: EvaluationError
+
+
+UNSET: Final = object()
+"""In the slot of a bound variable that was not used yet."""
+
+
+class Meter(Budget):
+    """The state of one counted evaluation."""
+
+    __slots__ = ("_interrupt", "_steps", "_stopped", "cost", "slots", "variables")
+
+    def __init__(self, variables: Mapping[str, Value], slots: int, interrupt: Interrupt | None = None) -> None:
+        super().__init__()
+        self.cost = 0
+        self.variables = variables
+        self.slots: list[Value] = [UNSET] * slots
+        """Values of the variables that macros bind, by :attr:`Variable.slot`."""
+        self._interrupt = interrupt
+        self._steps = 0
+        self._stopped = False
+
+    def charge(self, cost: int) -> None:
+        """Add to the cost. Raises CostExceeded."""
+        self.cost += cost
+        if self.cost > COST_LIMIT:
+            raise CostExceeded
+
+    def stopped(self) -> bool:
+        """Count one step of a comprehension; whether the evaluation has been interrupted."""
+        if self._stopped or self._interrupt is None:
+            return self._stopped
+        self._steps += 1
+        if self._steps % CHECK_EVERY == 0:
+            self._stopped = self._interrupt()
+        return self._stopped
