@@ -9,7 +9,7 @@ from __future__ import annotations
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import LANGUAGE, STORED_EXPRESSIONS, new_expressions
 from virt_dra.cel.derived import DerivedAttribute, compile_derived_attribute
-from virt_dra.cel.device import DeviceInput, device_input
+from virt_dra.cel.device import DeviceInput, convertible, device_input
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import CelError, CompileError, EvaluationError
 from virt_dra.cel.examined import Examined
@@ -32,6 +32,7 @@ __all__ = [
     "compile_derived_attribute",
     "compile_expression",
     "compile_selector",
+    "convertible",
     "device_input",
     "new_expressions",
 ]

@@ -48,6 +48,18 @@ def device_input(driver: str, device: Device) -> DeviceInput:
     )
 
 
+def convertible(device: Device) -> bool:
+    """Whether :func:`device_input` would convert the device."""
+    for attribute in device.attributes.values():
+        plain = attribute.string is not None or attribute.int_value is not None or attribute.bool_value is not None
+        if not plain or attribute.versions is not None:  # the rest can't fail
+            try:
+                _attribute_value("", attribute)
+            except EvaluationError:
+                return False
+    return True
+
+
 def _by_domain(driver: str, values: Mapping[str, Value]) -> DomainMap:
     domains: dict[str, NamedValues] = {}
     for qualified in (False, True):

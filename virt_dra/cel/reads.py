@@ -1,0 +1,86 @@
+"""What of a device an expression looks at, as far as its text tells: devices alike in that need be asked once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from virt_dra.cel.cost.constants import children
+from virt_dra.cel.nodes import Call, Ident, Literal, Node, Select
+
+
+class Reads(NamedTuple):
+    """Names are (domain, identifier). The value of an expression depends on nothing but these, and whether they are there."""
+
+    driver: bool
+    allow_multiple_allocations: bool
+    attributes: frozenset[tuple[str, str]]
+    capacity: frozenset[tuple[str, str]]
+
+
+NOTHING = Reads(False, False, frozenset(), frozenset())
+
+
+def together(each: list[Reads | None]) -> Reads | None:
+    """What several expressions look at; None if one of them does so in a way that its text doesn't tell."""
+    known = [one for one in each if one is not None]
+    if len(known) < len(each):
+        return None
+    return Reads(
+        any(one.driver for one in known),
+        any(one.allow_multiple_allocations for one in known),
+        frozenset().union(*(one.attributes for one in known)),
+        frozenset().union(*(one.capacity for one in known)),
+    )
+
+
+def reads(root: Node) -> Reads | None:
+    """None where the whole device is passed on, a map is gone through, or a name is computed."""
+    scalars = {"driver": False, "allowMultipleAllocations": False}
+    maps: dict[str, set[tuple[str, str]]] = {"attributes": set(), "capacity": set()}
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        named = _named(node)
+        if named is not None:
+            field, domain, identifier = named
+            maps[field].add((domain, identifier))
+        elif (field := _field(node)) in scalars:
+            scalars[field] = True
+        elif isinstance(node, Ident) and node.variable is None and node.name == "device":
+            return None
+        else:
+            todo.extend(children(node))
+    return Reads(scalars["driver"], scalars["allowMultipleAllocations"], frozenset(maps["attributes"]), frozenset(maps["capacity"]))
+
+
+def _named(node: Node) -> tuple[str, str, str] | None:
+    """``MAP["domain"].id`` in any form: has() of it, optional, indexed, or ``"id" in MAP["domain"]``."""
+    if isinstance(node, Select):
+        inside, identifier = node.operand, node.name
+    elif isinstance(node, Call) and node.function in ("_[_]", "_[?_]", "@in") and len(node.args) == 2:
+        inside, key = node.args if node.function != "@in" else reversed(node.args)
+        if not isinstance(key, Literal) or not isinstance(key.value, str):
+            return None
+        identifier = key.value
+    else:
+        return None
+    domain = _domain(inside)
+    return None if domain is None else (*domain, identifier)
+
+
+def _domain(node: Node) -> tuple[str, str] | None:
+    """``device.attributes["domain"]`` or ``device.attributes.domain``, which is an empty map if it isn't there (L-3.4)."""
+    if isinstance(node, Select) and not node.optional and not node.test:
+        field, domain = _field(node.operand), node.name
+    elif isinstance(node, Call) and node.function == "_[_]" and isinstance(node.args[1], Literal) and isinstance(node.args[1].value, str):
+        field, domain = _field(node.args[0]), node.args[1].value
+    else:
+        return None
+    return (field, domain) if field in ("attributes", "capacity") else None
+
+
+def _field(node: Node) -> str:
+    """``device.FIELD``; empty for anything else."""
+    if not isinstance(node, Select) or node.optional or node.test or not isinstance(node.operand, Ident):
+        return ""
+    return node.name if node.operand.name == "device" and node.operand.variable is None else ""
