@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from tests.allocator.plain import TooLong
 from tests.upstream.allocator.case import as_case
 from tests.upstream.allocator.defects import blamed
 from tests.upstream.allocator.ours import ours
@@ -66,8 +68,15 @@ def explanation(given: Json, theirs: Json, mine: Json) -> str | None:
         return "our step limit"
     if (mine["error"] or "").startswith("crash: "):
         return None
-    defects = blamed(given, lambda answer: comparable(answer) == comparable(theirs))
+    try:
+        defects = blamed(given, partial(_equal, mine), partial(_equal, theirs))
+    except TooLong:
+        return "too long for the plain allocator"
     return None if defects is None else " ".join(defects)
+
+
+def _equal(one: Json, other: Json) -> bool:
+    return comparable(one) == comparable(other)
 
 
 @dataclass
