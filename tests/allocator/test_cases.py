@@ -43,6 +43,8 @@ def _got(case: dict[str, Any], want: dict[str, Any]) -> dict[str, Any]:
     wires = [result.to_wire() for result in found.results]
     if "devices" in want:
         got["devices"] = [[f"{r['request']} {r['driver']}/{r['pool']}/{r['device']}" for r in wire["devices"]["results"]] for wire in wires]
+    if "shares" in want:
+        got["shares"] = [[_share(result) for result in wire["devices"]["results"]] for wire in wires]
     if "results" in want:
         got["results"] = wires
     if "config" in want:
@@ -56,6 +58,12 @@ def _got(case: dict[str, Any], want: dict[str, Any]) -> dict[str, Any]:
     if "node_selector" in want:
         got["node_selector"] = [wire.get("nodeSelector") for wire in wires]
     return got if len(got) > ("at" in want) else got | {"devices": wires}
+
+
+def _share(result: dict[str, Any]) -> str:
+    """Request, device, and what the share takes of it."""
+    consumed = [f"{name}={amount}" for name, amount in result.get("consumedCapacity", {}).items()]
+    return " ".join([result["request"], result["device"], *(consumed if "shareID" in result else ["exclusive"])])
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
