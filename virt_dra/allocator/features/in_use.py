@@ -92,7 +92,7 @@ class InUse:
         return frozenset(held.items()) or None
 
     def explain(self, request: Request, device: Device) -> Rejection:
-        holder = self._taken.get(device) or self._of_claim.get((request.claim_index, device))
+        holder = self._of_claim.get((request.claim_index, device)) if request.admin_access else self._taken.get(device)
         if holder is not None:
             detail = f"already chosen for claim {holder.claim.key}, request {holder.full_name}"
             return Rejection(TAKEN, "too few devices", device.id, detail)
