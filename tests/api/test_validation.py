@@ -4,13 +4,14 @@ A file has a ``base`` object that is valid, and cases that change it: ``set`` ma
 values. A value ``{absent: true}`` removes, ``{text, times}`` is a long text, ``{entry, times}`` a list and ``{keys, value, times}`` a
 map of numbered entries. ``errors`` is everything validation then says, in order, as an API server writes it;
 ``<<name>>`` stands for one of the long texts below. ``old`` (changed by ``old-set``) makes it an update, ``status: true`` one of
-status.
+status. Every gate is on but what ``gates`` turns off.
 """
 
 from __future__ import annotations
 
 import copy
 import re
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,6 +23,7 @@ from hypothesis import given, settings
 from tests.api import test_names as texts
 from tests.api.random_objects import RANDOMS, random_object
 from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.scheme import KINDS, read_object
 from virt_dra.api.validation import (
@@ -40,6 +42,7 @@ from virt_dra.api.validation.field_errors import duplicate, invalid, not_found, 
 from virt_dra.api.validation.formats import shortened
 from virt_dra.api.wire import Json
 
+EVERY_GATE = Rules(gates=FeatureGates.all())
 CASES = Path(__file__).parent / "cases" / "validation"
 TEXTS = {
     "label": texts.LABEL,
@@ -114,7 +117,7 @@ def compiler(expression: str) -> str | None:
 
 
 def verdict(base: Json, case: Json) -> tuple[FieldError, ...]:
-    rules = Rules(check_selector=compiler, check_derived_attribute=compiler, **case.get("rules", {}))
+    rules = Rules(check_selector=compiler, check_derived_attribute=compiler, gates=replace(FeatureGates.all(), **case.get("gates", {})))
     new = read_object(changed(base, case.get("set", {})))
     if "old-set" not in case and not case.get("status"):
         return validate_create(new, rules)
@@ -135,7 +138,7 @@ def test_verdict(base: Json, case: Json) -> None:
 def test_every_base_is_valid() -> None:
     refused = {}
     for path in CASES.glob("*.yaml"):
-        errors = validate_create(read_object(yaml.safe_load(path.read_text())["base"]))
+        errors = validate_create(read_object(yaml.safe_load(path.read_text())["base"]), EVERY_GATE)
         if errors:
             refused[path.name] = [str(error) for error in errors]
     assert refused == {}

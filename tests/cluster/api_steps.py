@@ -2,7 +2,8 @@
 
 A step is ``{"verb": "create" | "update" | "updateStatus" | "patch" | "get" | "list" | "delete", …}``: with ``object``, or with ``base``
 (the number of the step whose answer is changed) and ``change`` (a merge patch); or with ``kind``, ``name``, ``namespace`` and what the
-verb takes. An answer is ``{"code", "object" | "names"}`` or ``{"code", "reason", "message", "causes"}``.
+verb takes; ``verb: none`` if the step it builds on was refused. An answer is ``{"code", "object" | "names"}`` or
+``{"code", "reason", "message", "causes"}``.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _CREATED_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-
 
 
 def prepared(step: Json, answers: Sequence[Json]) -> Json:
-    """The step with ``base`` and ``${…}`` resolved by the raw answers so far."""
+    """The step with ``base`` and ``${…}`` resolved by the raw answers so far. ``verb: none``: its base was refused."""
     if "base" in step:
         found = answers[step["base"]].get("object")
         if found is None:
-            raise ValueError(f"step {step['base']} was answered without an object: {answers[step['base']]}")
+            return {"verb": "none"}
         step = {"verb": step["verb"], "object": merged(found, step["change"])}
 
     def resolve(value: Any) -> Any:

@@ -161,6 +161,18 @@ class Quantity:
         number = float(self._nano // 10 ** (9 + self._scale))
         return number * float(f"1e{self._scale}") if self._scale else number
 
+    def decimal_text(self) -> str:
+        """Upstream's ``AsDec().String()``: plain decimals with as many places as were spelled: ``0.5``, but ``0.500`` for ``500m``.
+
+        Of the decimal form (see :meth:`as_int64`) the places were not kept; there it has no more than the value needs.
+        """
+        places = 9 if self._scale is None else max(0, -self._scale)
+        sign, digits = "-" if self._nano < 0 else "", str(abs(self._nano) // 10 ** (9 - places)).zfill(places + 1)
+        if not places:
+            return sign + digits
+        decimals = digits[-places:] if self._scale is not None else digits[-places:].rstrip("0")
+        return f"{sign}{digits[:-places]}.{decimals}" if decimals else sign + digits[:-places]
+
     def sign(self) -> int:
         """-1, 0 or 1."""
         return (self._nano > 0) - (self._nano < 0)

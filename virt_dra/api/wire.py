@@ -88,6 +88,22 @@ class Wire(BaseModel):
         """A copy in which the given fields (Python names) have new values. Values are not validated."""
         return self.model_copy(update=changes)
 
+    def without(self, *fields: str) -> Self:
+        """A copy in which the given fields (Python names, or wire names of what no type knows) are absent; itself if they are."""
+        extra = self.model_extra or {}
+        there = [field for field in fields if field in self.model_fields_set or field in extra]
+        if not there:
+            return self
+        bare = self.model_copy()
+        for field in there:
+            info = type(self).model_fields.get(field)
+            if info is not None:
+                bare.__dict__[field] = info.get_default(call_default_factory=True)
+            elif bare.model_extra is not None:
+                bare.model_extra.pop(field, None)
+            bare.model_fields_set.discard(field)
+        return bare
+
     def given(self, field: str) -> bool:
         """Whether the key of this field (Python name) was present, whatever its value."""
         return field in self.model_fields_set

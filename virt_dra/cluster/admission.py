@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.meta import TypedObject
@@ -16,12 +16,20 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.cluster.port import Cause
 
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
 
 class Admission(Protocol):
     """The rules of the kinds. Faults are returned, all at once; none means admitted."""
 
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         """The object with what it implies filled in. ``now`` is RFC 3339."""
+
+    def permitted(self, new: O, old: O | None) -> O:
+        """The object without the fields of disabled gates that ``old``, if it is an update, doesn't use already (C-13.4)."""
+
+    def permitted_status(self, new: O, old: O) -> O:
+        """The same for the fields of its status."""
 
     def on_create(self, obj: TypedObject) -> Sequence[Cause]: ...
 
@@ -35,6 +43,12 @@ class AdmitAll:
 
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         return obj
+
+    def permitted(self, new: O, old: O | None) -> O:
+        return new
+
+    def permitted_status(self, new: O, old: O) -> O:
+        return new
 
     def on_create(self, obj: TypedObject) -> Sequence[Cause]:
         return ()

@@ -90,7 +90,7 @@ class MemoryCluster:
         namespace = (obj.metadata.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
         generated = not obj.metadata.name and bool(obj.metadata.generate_name)
         self._check_namespace(resource, namespace, obj.metadata.name)
-        prepared = strategies.for_create(resource, self._defaulted(resource, obj))
+        prepared = self._admission.permitted(strategies.for_create(resource, self._defaulted(resource, obj)), None)
         place = self._new_place(resource, namespace, obj.metadata)
         new = prepared.with_(metadata=self._new_metadata(place, prepared.metadata))
         causes = (*admin_access_on_create(new, self._namespace(namespace)), *self._admission.on_create(new))
@@ -232,12 +232,12 @@ class MemoryCluster:
 
     def _update(self, obj: O) -> O:
         resource, stored = self._based_on(obj)
-        new = strategies.for_update(resource, self._defaulted(resource, obj), stored, self._now())
+        new = strategies.for_update(resource, self._defaulted(resource, obj), stored, self._now(), self._admission.permitted)
         return self._replace(resource, stored, new, self._admission.on_update(new, stored))
 
     def _update_status(self, obj: O) -> O:
         resource, stored = self._based_on(obj)
-        new = strategies.for_status_update(self._defaulted(resource, obj), stored)
+        new = strategies.for_status_update(self._defaulted(resource, obj), stored, self._admission.permitted_status)
         namespace = self._namespace(stored.metadata.namespace)
         causes = (*admin_access_on_status(new, stored, namespace), *self._admission.on_status_update(new, stored))
         return self._replace(resource, stored, new, causes)
@@ -371,7 +371,7 @@ class MemoryCluster:
 
     def _new_metadata(self, place: Place, meta: ObjectMeta) -> ObjectMeta:
         for field in ("self_link", "deletion_timestamp", "deletion_grace_period_seconds", "generation", "resource_version", "namespace"):
-            meta = strategies.without(meta, field)
+            meta = meta.without(field)
         scope = {"namespace": place.key.namespace} if place.key.namespace else {}
         counted = {"generation": 1} if place.resource.generation == "content" else {}
         return meta.with_(name=place.key.name, uid=self._uids(), creation_timestamp=self._now(), **scope, **counted)
@@ -392,4 +392,4 @@ class MemoryCluster:
         if meta.resource_version and not refusals.is_version(meta.resource_version):
             missing["resource_version"] = ""
         filled = meta.with_(**missing) if missing else meta
-        return filled if place.key.namespace else strategies.without(filled, "namespace")
+        return filled if place.key.namespace else filled.without("namespace")

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.feature_gates import FeatureGates
+from virt_dra.api.field_dropping import without_disabled_fields, without_disabled_status
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.validation import FieldError, Rules, validate_create, validate_status_update, validate_update
-from virt_dra.cel import CompileError, compile_selector
+from virt_dra.cel import CompileError, Environment, compile_selector, new_expressions
 from virt_dra.cluster.port import Cause
 
 
-def selector_fault(expression: str) -> str | None:
+def selector_fault(environment: Environment, expression: str) -> str | None:
     """What keeps a selector from compiling, in the API server's words (C-14.1)."""
     try:
-        compile_selector(expression)
+        compile_selector(expression, environment)
     except CompileError as error:
         return str(error)
     return None
 
 
-COMPILED = Rules(check_selector=selector_fault)
+def compiled_rules(gates: FeatureGates) -> Rules:
+    """Validation with expressions compiled in the environment that the gates make."""
+    environment = new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
+    return Rules(check_selector=partial(selector_fault, environment), gates=gates)
+
+
+EMBEDDED_GATES = replace(FeatureGates.all(), fractional_capacity_range=False)
+"""No field is lost (decision 0007). The one gate that drops none is as in a plain 1.37, and as the allocator has it."""
+COMPILED = compiled_rules(EMBEDDED_GATES)
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class KindRules:
-    """Implements :class:`virt_dra.cluster.admission.Admission` (C-2.5, C-14).
+    """Implements :class:`virt_dra.cluster.admission.Admission` (C-2.5, C-13.4, C-14).
 
     ``rules`` tell what lies above validation: compilers of expressions, feature gates.
     """
@@ -34,6 +49,12 @@ class KindRules:
 
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         return apply_defaults(obj, now)
+
+    def permitted(self, new: O, old: O | None) -> O:
+        return without_disabled_fields(new, old, self._rules.gates)
+
+    def permitted_status(self, new: O, old: O) -> O:
+        return without_disabled_status(new, old, self._rules.gates)
 
     def on_create(self, obj: TypedObject) -> Sequence[Cause]:
         return _causes(validate_create(obj, self._rules))

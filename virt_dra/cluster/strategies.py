@@ -5,13 +5,13 @@ Pure functions of the submitted and the stored object. Defaults and validation a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from virt_dra.api.core_v1 import Namespace, Pod, PodStatus
 from virt_dra.api.defaults import retimed_taint
 from virt_dra.api.meta import ObjectMeta, TypedObject
-from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim
+from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json, Wire
 from virt_dra.cluster.kinds import Resource
 
@@ -24,16 +24,19 @@ def for_create(resource: Resource, obj: O) -> O:
     obj = obj.with_(metadata=_each_owner_once(obj.metadata))
     if resource.keeps_status_on_create:
         return obj
-    bare = without(obj, "status")
+    bare = obj.without("status")
     if isinstance(bare, Pod):
         return bare.with_(status=PodStatus(phase="Pending"))
     return bare.with_(status={"phase": "Active"}) if isinstance(bare, Namespace) else bare
 
 
-def for_update(resource: Resource, submitted: O, stored: O, now: str) -> O:
-    """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3)."""
+def for_update(resource: Resource, submitted: O, stored: O, now: str, permitted: Callable[[O, O], O]) -> O:
+    """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3).
+
+    ``permitted`` takes away the fields of disabled gates (C-13.4). A slice's generation counts a change of such a field, too.
+    """
     kept = as_in(submitted, stored, "status") if resource.has_status else submitted
-    meta = _each_owner_once(without(submitted.metadata, "self_link"))
+    meta = _each_owner_once(submitted.metadata.without("self_link"))
     owned_fields = ["generation", "creation_timestamp"]
     if meta.deletion_grace_period_seconds is None:
         owned_fields.append("deletion_grace_period_seconds")
@@ -44,18 +47,20 @@ def for_update(resource: Resource, submitted: O, stored: O, now: str) -> O:
         deletion_timestamp=stored.metadata.deletion_timestamp or meta.deletion_timestamp,
     )
     if owned.deletion_timestamp is None:
-        owned = without(owned, "deletion_timestamp")
+        owned = owned.without("deletion_timestamp")
     updated = kept.with_(metadata=owned)
     if isinstance(updated, DeviceTaintRule) and isinstance(stored, DeviceTaintRule):
         updated = updated.with_(spec=retimed_taint(updated, stored, now).spec)
-    if resource.generation == "content" and content(resource, updated) != content(resource, stored):
+    asked, updated = updated, permitted(updated, stored)
+    counted = asked if isinstance(asked, ResourceSlice) else updated
+    if resource.generation == "content" and content(resource, counted) != content(resource, stored):
         updated = updated.with_(metadata=next_generation(updated.metadata))
     return updated
 
 
-def for_status_update(submitted: O, stored: O) -> O:
-    """Only status from the request (C-13.1, C-13.5)."""
-    updated = as_in(stored, submitted, "status")
+def for_status_update(submitted: O, stored: O, permitted: Callable[[O, O], O]) -> O:
+    """Only status from the request (C-13.1, C-13.5); ``permitted`` takes away the fields of disabled gates (C-13.4)."""
+    updated = permitted(as_in(stored, submitted, "status"), stored)
     if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim):
         return updated.with_(status=_without_stale_devices(updated, stored).status) if updated.status.devices else updated
     return updated
@@ -108,26 +113,12 @@ def as_in(obj: W, source: W, *fields: str) -> W:
     """A copy of ``obj`` whose fields (Python names) are as in ``source``, absence included."""
     for field in fields:
         if field in type(obj).model_fields:
-            obj = obj.with_(**{field: getattr(source, field)}) if source.given(field) else without(obj, field)
+            obj = obj.with_(**{field: getattr(source, field)}) if source.given(field) else obj.without(field)
         elif field in (extra := source.model_extra or {}):
             obj = obj.with_(**{field: extra[field]})
         else:
-            obj = without(obj, field)
+            obj = obj.without(field)
     return obj
-
-
-def without(obj: W, field: str) -> W:
-    """A copy in which the field (Python name) is absent."""
-    if not obj.given(field) and field not in (obj.model_extra or {}):
-        return obj
-    bare = obj.model_copy()
-    info = type(obj).model_fields.get(field)
-    if info is not None:
-        bare.__dict__[field] = info.get_default(call_default_factory=True)
-    elif bare.model_extra is not None:
-        bare.model_extra.pop(field, None)
-    bare.model_fields_set.discard(field)
-    return bare
 
 
 def _each_owner_once(meta: ObjectMeta) -> ObjectMeta:

@@ -38,6 +38,8 @@ class Server:
         return response.status, json.loads(response.read())
 
     def answer(self, step: Json) -> Json:
+        if step["verb"] == "none":
+            return {"code": 0}
         method, path, body, content = request_of(step)
         code, reply = self.ask(method, path, body, content)
         if code >= 400:
@@ -82,7 +84,7 @@ def request_of(step: Json) -> tuple[str, str, Any, str]:
     verb, obj = step["verb"], step.get("object", {})
     kind = next(kind for kind in KINDS if (obj.get("kind") or step.get("kind")) == kind.KIND)
     resource = resource_of(kind)
-    version = obj.get("apiVersion") or resource.api_version
+    version = obj.get("apiVersion") or step.get("apiVersion") or resource.api_version
     meta = obj.get("metadata") if isinstance(obj.get("metadata"), dict) else {}
     namespace = (meta.get("namespace") or step.get("namespace", "") or ("" if verb == "list" else "default")) if resource.namespaced else ""
     name = meta.get("name") or step.get("name", "")
@@ -109,21 +111,22 @@ def request_of(step: Json) -> tuple[str, str, Any, str]:
             return "GET", path(name), None, "application/json"
 
 
-def record(server: Server, scenario: Scenario) -> list[Json]:
+def record(server: Server, scenario: Scenario, others: dict[str, Server]) -> list[Json]:
+    """``others`` are asked where a step says so; they share what ``server`` stores."""
     raw: list[Json] = []
     for step in scenario[1]:
-        raw.append(server.answer(prepared(step, raw)))
+        raw.append(others.get(step.get("server", ""), server).answer(prepared(step, raw)))
     server.forget()
     return normalized(raw)
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--port", type=int, default=16443, help="of the server with plain gates; the next one is that with all gates")
+    options.add_argument("--port", type=int, default=16443, help="of the server with plain gates; see servers.sh")
     options.add_argument("--only", default="", help="record only scenarios whose name contains this, and print them")
     chosen = options.parse_args()
-    plain, every = Server(chosen.port), Server(chosen.port + 1)
-    for server in (plain, every):
+    plain, every, off = Server(chosen.port), Server(chosen.port + 1), Server(chosen.port + 4)
+    for server in (plain, every, off):
         server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "admin", "labels": {"resource.kubernetes.io/admin-access": "true"}}})
         server.forget()
     found: dict[str, list[str]] = {}
@@ -131,10 +134,13 @@ def main() -> None:
         name = scenario[0]
         if chosen.only not in name:
             continue
-        line: Json = {"id": name, "answers": record(every, scenario)}
-        without_gates = record(plain, scenario)
-        if without_gates != line["answers"]:
-            line["plain"] = without_gates
+        line: Json = {"id": name, "answers": record(every, scenario, {"off": off})}
+        if not any("server" in step for step in scenario[1]):
+            without_alpha, without_any = record(plain, scenario, {}), record(off, scenario, {})
+            if without_alpha != line["answers"]:
+                line["plain"] = without_alpha
+            if without_any != without_alpha:
+                line["off"] = without_any
         found.setdefault(name.partition("/")[0], []).append(json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
     if chosen.only:
         sys.stdout.writelines(f"{line}\n" for lines in found.values() for line in lines)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds etcd and kube-apiserver 1.37.1 from Go modules and runs two API servers on loopback: plain gates on PORT, every DRA gate
-# on PORT+1. Usage: servers.sh FOLDER [PORT]; the folder (any, outside of the repository) keeps the binaries. Ends with this shell.
+# Builds etcd and kube-apiserver 1.37.1 from Go modules and runs three API servers on loopback: plain gates on PORT, every DRA gate
+# on PORT+1, every DRA gate that can be switched off on PORT+4; the last two share what they store. Usage: servers.sh FOLDER [PORT]; the folder (any, outside of the repository) keeps the binaries. Ends with this shell.
 set -eu
 version=1.37.1 staging=0.37.1
 folder=$1 port=${2:-16443}
@@ -29,7 +29,7 @@ if [ ! -x "$folder/bin/kube-apiserver" ]; then
 fi
 
 cd "$folder/run"
-rm -rf data && mkdir -p data certs-plain certs-all
+rm -rf data && mkdir -p data certs-plain certs-all certs-off
 openssl genrsa -out sa.key 2048 2> /dev/null
 echo 'witness,admin,admin,system:masters' > tokens.csv
 started=
@@ -38,15 +38,17 @@ trap 'kill -9 $started 2> /dev/null; exit' EXIT INT TERM
     --advertise-client-urls "http://127.0.0.1:$((port + 2))" --listen-peer-urls "http://127.0.0.1:$((port + 3))" --log-level error > etcd.log 2>&1 &
 started=$!
 
-serve() { # name, port, feature gates
-    "$folder/bin/kube-apiserver" --etcd-servers "http://127.0.0.1:$((port + 2))" --etcd-prefix "/$1" --bind-address 127.0.0.1 --secure-port "$2" \
+serve() { # name, port, feature gates, where to store
+    "$folder/bin/kube-apiserver" --etcd-servers "http://127.0.0.1:$((port + 2))" --etcd-prefix "/$4" --bind-address 127.0.0.1 --secure-port "$2" \
         --cert-dir "certs-$1" --service-account-key-file sa.key --service-account-signing-key-file sa.key --service-account-issuer https://witness \
         --token-auth-file tokens.csv --authorization-mode RBAC --disable-admission-plugins ServiceAccount --service-cluster-ip-range 10.0.0.0/24 \
         --runtime-config api/all=true --feature-gates "$3" > "$1.log" 2>&1 &
     started="$! $started"
 }
-serve plain "$port" ""
+serve plain "$port" "" plain
 serve all "$((port + 1))" "DRAListTypeAttributes=true,DRANodeAllocatableResources=true,DRAResourcePoolStatus=true,DRADerivedAttributes=true,\
 DRADeviceCompatibilityGroups=true,DRAOptionalNodeOperations=true,NodeDeclaredFeatures=true,DRAPartitionableDevicesType=true,\
-DRAFractionalCapacityRange=true"
+DRAFractionalCapacityRange=true" all
+serve off "$((port + 4))" "DRADeviceTaints=false,DRADeviceTaintRules=false,DRAConsumableCapacity=false,DRADeviceBindingConditions=false,\
+DRAPartitionableDevices=false" all
 wait

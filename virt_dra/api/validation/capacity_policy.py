@@ -44,10 +44,11 @@ def _valid_values(policy: CapacityRequestPolicy, default: Quantity, total: Quant
         if option > total:
             yield invalid(at, option, f"option is larger than capacity value: {total}")
 
-    def key(option: Quantity) -> Quantity | int:
-        return option if rules.fractional_capacity else option.value()
+    def key(option: Quantity) -> str:
+        """As Kubernetes compares: spelled decimals, in which 0.5 and 500m are two values (C-14.5)."""
+        return option.decimal_text() if rules.gates.fractional_capacity_range else str(option.value())
 
-    yield from unique_items(values, path, value, key, VALID_VALUES_MAX, shown=_shown)
+    yield from unique_items(values, path, value, key, VALID_VALUES_MAX)
     # A list that is too long is not looked at, and so the default isn't found in it either.
     if len(values) > VALID_VALUES_MAX or default not in values:
         yield invalid(path, default, "default value is not valid according to the requestPolicy")
@@ -71,7 +72,7 @@ def _valid_range(bounds: CapacityRequestPolicyRange, default: Quantity, total: Q
             yield invalid(f"{path}.default", default, f"default is more than max: {most}")
 
     named = [(name, bound) for name, bound in (("default", default), ("min", least), ("max", most), ("step", step)) if bound is not None]
-    in_milli = rules.fractional_capacity and not all(bound.is_integer() for _, bound in named)
+    in_milli = rules.gates.fractional_capacity_range and not all(bound.is_integer() for _, bound in named)
     if in_milli:
         inexact = [(name, bound) for name, bound in named if not _is_milli(bound)]
         for name, bound in inexact:
@@ -109,7 +110,3 @@ def _on_grid(value: Quantity, least: Quantity, step: Quantity, in_milli: bool) -
     if in_milli:
         return (value.as_fraction() - least.as_fraction()) % step.as_fraction() == 0
     return (value.value() - least.value()) % step.value() == 0
-
-
-def _shown(option: Quantity) -> str:
-    return str(option.value() if option.is_integer() else option)

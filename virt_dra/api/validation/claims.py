@@ -87,7 +87,7 @@ def device_claim(devices: DeviceClaim, path: str, rules: Rules) -> Errors:
         REQUESTS_MAX,
         versioned,
     )
-    yield from items(devices.constraints, f"{path}.constraints", lambda entry, at: _constraint(entry, at, names), CONSTRAINTS_MAX)
+    yield from items(devices.constraints, f"{path}.constraints", lambda entry, at: _constraint(entry, at, names, rules), CONSTRAINTS_MAX)
     yield from items(devices.config, f"{path}.config", lambda entry, at: _configuration(entry, at, names), CONFIGURATIONS_MAX)
 
 
@@ -170,17 +170,24 @@ def _constrained_attributes(constraints: tuple[DeviceConstraint, ...]) -> Mappin
     return found
 
 
-def _constraint(constraint: DeviceConstraint, path: str, names: RequestNames) -> Errors:
+_ONE_KIND = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+
+
+def _constraint(constraint: DeviceConstraint, path: str, names: RequestNames, rules: Rules) -> Errors:
     yield from request_references(constraint.requests, f"{path}.requests", names)
     match, distinct = constraint.match_attribute, constraint.distinct_attribute
-    # Both kinds in one constraint are accepted (C-14.1, AC-5).
+    if match is not None and distinct is not None:
+        # Kubernetes accepts it and heeds only one of them (AC-5).
+        yield invalid(path, "{matchAttribute, distinctAttribute}", _ONE_KIND)
     if match is not None:
         yield from fully_qualified_name(match, f"{path}.matchAttribute")
     if distinct is not None:
         yield from fully_qualified_name(distinct, f"{path}.distinctAttribute")
     if match is None and distinct is None:
-        # The wording is Kubernetes', although nothing is set here.
-        yield required(path, 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set')
+        if rules.gates.consumable_capacity:
+            yield required(path, _ONE_KIND)  # The wording is Kubernetes', although nothing is set here.
+        else:
+            yield required(f"{path}.matchAttribute")
 
 
 def _configuration(entry: DeviceClaimConfiguration, path: str, names: RequestNames) -> Errors:

@@ -20,7 +20,7 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.api.validation.capacity_policy import capacity
-from virt_dra.api.validation.device_operations import binding_conditions
+from virt_dra.api.validation.device_operations import BINDING_CONDITIONS_MAX, binding_conditions
 from virt_dra.api.validation.field_errors import Errors, invalid, not_found, required, too_long, too_many
 from virt_dra.api.validation.formats import (
     QUALIFIED_MAX,
@@ -75,13 +75,28 @@ def device(value: Device, path: str, *, old: Device | None, places_itself: bool,
 
         yield from map_entries(value.capacity, f"{path}.capacity", qualified_name, one_capacity, QUALIFIED_MAX)
     yield from _consumptions(value.consumes_counters, f"{path}.consumesCounters")
-    yield from _place(value, path, places_itself)
+    yield from _place(value, old, path, places_itself)
     if value.taints and (old is None or old.taints != value.taints):
         yield from _taints(value.taints, f"{path}.taints")
     if value.binding_conditions or value.binding_failure_conditions:
         yield from binding_conditions(value, path)
     for resource, entry in value.node_allocatable_resources.items():
         yield from _node_allocatable(resource, entry, value.capacity, f"{path}.nodeAllocatableResources[{resource}]")
+
+
+def declared_faults(value: Device, path: str) -> Errors:
+    """What is left to tell of a device in a list that is too long: faults by rules declared on the types, which don't know the limit."""
+    for name, attribute in value.attributes.items():
+        yield from _union(attribute, f"{path}.attributes[{name}]")
+    yield from _consumptions(value.consumes_counters, f"{path}.consumesCounters", counters_max=None)
+    yield from items(value.taints, f"{path}.taints", lambda taint, at: taint_effect(taint.effect, at))
+    conditions, failures = value.binding_conditions, value.binding_failure_conditions
+    for field, names in (("bindingConditions", conditions), ("bindingFailureConditions", failures)):
+        if len(names) > BINDING_CONDITIONS_MAX:
+            yield too_many(f"{path}.{field}", len(names), BINDING_CONDITIONS_MAX)
+    for resource, entry in value.node_allocatable_resources.items():
+        if entry.mapping is not None:
+            yield from _mapping_union(entry.mapping, f"{path}.nodeAllocatableResources[{resource}].mapping")
 
 
 def _taints(values: tuple[DeviceTaint, ...], path: str) -> Errors:
@@ -134,18 +149,30 @@ def _attribute(attribute: DeviceAttribute, path: str, declared_path: str) -> Err
         if texts is not None and not texts:
             yield invalid(f"{path}.{field}", texts, "must not be empty if specified")
         yield from items(texts or (), f"{path}.{field}", check)
-    values = {
+    yield from _union(attribute, declared_path)
+    given, members = sum(value is not None for value in _values(attribute).values()), _members(attribute)  # empty lists are given, too
+    if given != 1 and (len(members) == 1 or path != declared_path):
+        yield invalid(path, internal(attribute) if given else "", "exactly one value must be specified")
+
+
+def _values(attribute: DeviceAttribute) -> Mapping[str, object]:
+    return {
         "int": attribute.int_value, "bool": attribute.bool_value, "string": attribute.string, "version": attribute.version,
         "ints": attribute.ints, "bools": attribute.bools, "strings": attribute.strings, "versions": attribute.versions,
     }  # fmt: skip
-    members = [name for name, value in values.items() if value is not None and value != ()]
+
+
+def _members(attribute: DeviceAttribute) -> list[str]:
+    return [name for name, value in _values(attribute).items() if value is not None and value != ()]
+
+
+def _union(attribute: DeviceAttribute, path: str) -> Errors:
+    """The declared rule: exactly one value, where an empty list is none."""
+    members = _members(attribute)
     if not members:
-        yield invalid(declared_path, "", f"must specify one of: {_MEMBERS}")
+        yield invalid(path, "", f"must specify one of: {_MEMBERS}")
     elif len(members) > 1:
-        yield invalid(declared_path, f"{{{', '.join(members)}}}", f"must specify exactly one of: {_MEMBERS}")
-    given = sum(value is not None for value in values.values())  # empty lists included
-    if given != 1 and (len(members) == 1 or path != declared_path):
-        yield invalid(path, internal(attribute) if given else "", "exactly one value must be specified")
+        yield invalid(path, f"{{{', '.join(members)}}}", f"must specify exactly one of: {_MEMBERS}")
 
 
 def _text(text: str, path: str) -> Errors:
@@ -171,12 +198,12 @@ def counter_set(value: CounterSet, path: str) -> Errors:
     yield from _counters(value.counters, f"{path}.counters")
 
 
-def _counters(counters: Mapping[str, Counter], path: str) -> Errors:
-    """Any quantity is a legal counter value, even a negative one (A-22.12)."""
+def _counters(counters: Mapping[str, Counter], path: str, limit: int | None = COUNTERS_MAX) -> Errors:
+    """Any quantity is a legal counter value, even a negative one: the allocator has its opinion on it (A-22.12, AC-3)."""
     if not counters:
         yield required(path)
     else:
-        yield from map_entries(counters, path, declared_label, _any_counter, LABEL_MAX, COUNTERS_MAX)
+        yield from map_entries(counters, path, declared_label, _any_counter, LABEL_MAX, limit)
 
 
 def _required_label(name: str, path: str) -> Errors:
@@ -187,12 +214,12 @@ def _any_counter(counter: Counter, path: str) -> Errors:
     yield from ()
 
 
-def _consumptions(consumptions: tuple[DeviceCounterConsumption, ...], path: str) -> Errors:
+def _consumptions(consumptions: tuple[DeviceCounterConsumption, ...], path: str, counters_max: int | None = COUNTERS_MAX) -> Errors:
     """Whether a counter exists is not known here: the set may be in another slice. The allocator looks."""
 
     def consumption(entry: DeviceCounterConsumption, at: str) -> Errors:
         yield from _required_label(entry.counter_set, f"{at}.counterSet")
-        yield from _counters(entry.counters, f"{at}.counters")
+        yield from _counters(entry.counters, f"{at}.counters", counters_max)
         groups = entry.compatibility_groups
         yield from unique_items(groups, f"{at}.compatibilityGroups", declared_label, lambda group: group, COMPATIBILITY_GROUPS_MAX)
 
@@ -202,7 +229,7 @@ def _consumptions(consumptions: tuple[DeviceCounterConsumption, ...], path: str)
 # --- where the device is ------------------------------------------------------------------------------------------
 
 
-def _place(value: Device, path: str, places_itself: bool) -> Errors:
+def _place(value: Device, old: Device | None, path: str, places_itself: bool) -> Errors:
     if not places_itself:
         if value.node_name is not None or value.node_selector is not None or value.all_nodes is not None:
             yield invalid(path, None, _NO_PLACE)
@@ -216,6 +243,10 @@ def _place(value: Device, path: str, places_itself: bool) -> Errors:
     if value.node_selector is not None:
         places.append("`nodeSelector`")
         yield from node_selector(value.node_selector, f"{path}.nodeSelector")
+        terms = value.node_selector.node_selector_terms
+        if len(terms) > 1 and (old is None or old.node_selector != value.node_selector):
+            # Kubernetes asks this only of the slice's selector, and then can't merge the device's (AC-21a).
+            yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", internal(terms), "must have exactly one node selector term")
     if value.all_nodes:
         places.append("`allNodes`")
     elif value.all_nodes is not None:
@@ -241,12 +272,8 @@ def _node_allocatable(resource: str, entry: NodeAllocatableResource, capacities:
 
 
 def _mapping(mapping: NodeAllocatableMapping, capacities: Mapping[str, object], path: str) -> Errors:
-    """By a capacity or by the device, not both (declarative union in the Go types)."""
     key, multiplier = mapping.capacity_key, mapping.capacity_multiplier
-    if key is None and mapping.device_multiplier is None:
-        yield invalid(path, "", "must specify one of: `capacityKey`, `deviceMultiplier`")
-    elif key is not None and mapping.device_multiplier is not None:
-        yield invalid(path, "{capacityKey, deviceMultiplier}", "must specify exactly one of: `capacityKey`, `deviceMultiplier`")
+    yield from _mapping_union(mapping, path)
     if key is None and multiplier is not None:
         yield required(f"{path}.capacityKey", "capacityKey is required when capacityMultiplier is set")
     elif key == "":
@@ -258,6 +285,14 @@ def _mapping(mapping: NodeAllocatableMapping, capacities: Mapping[str, object], 
     if key is not None:
         yield from _positive(multiplier, f"{path}.capacityMultiplier")
     yield from _positive(mapping.device_multiplier, f"{path}.deviceMultiplier")
+
+
+def _mapping_union(mapping: NodeAllocatableMapping, path: str) -> Errors:
+    """By a capacity or by the device, not both (declared)."""
+    if mapping.capacity_key is None and mapping.device_multiplier is None:
+        yield invalid(path, "", "must specify one of: `capacityKey`, `deviceMultiplier`")
+    elif mapping.capacity_key is not None and mapping.device_multiplier is not None:
+        yield invalid(path, "{capacityKey, deviceMultiplier}", "must specify exactly one of: `capacityKey`, `deviceMultiplier`")
 
 
 def _positive(quantity: Quantity | None, path: str) -> Errors:

@@ -56,10 +56,17 @@ def versioned(value: object) -> object:
             {
                 info.alias or name: None if found == () else versioned(found)
                 for name, info, found in fields
-                if name in written or (found is not None and found not in ((), {}, "", 0))
+                if name in written or _is_written(found, is_pointer=info.default is None)
             }
         )
     return _entries(value, versioned)
+
+
+def _is_written(found: object, *, is_pointer: bool) -> bool:
+    """Whether Go writes it despite ``omitempty``: a pointer that is set, whatever it points to, and everything not empty."""
+    if found is None or found in ((), {}):
+        return False
+    return is_pointer or found not in ("", 0)
 
 
 def internal(value: object) -> object:

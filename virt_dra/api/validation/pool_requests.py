@@ -41,7 +41,7 @@ def pool_request(obj: ResourcePoolStatusRequest, rules: Rules) -> Errors:
     attribute = spec.default_partition_type_attribute
     if attribute is not None:
         path = "spec.defaultPartitionTypeAttribute"
-        if rules.partition_types:
+        if rules.gates.partitionable_devices_type:
             yield from fully_qualified_name(attribute, path)
         else:
             yield forbidden(path, "may not be set while the feature gate DRAPartitionableDevicesType is disabled")

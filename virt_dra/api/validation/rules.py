@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
+
 ExpressionCheck = Callable[[str], str | None]
 """The text of an expression -> what is wrong with it, or None. :data:`TOO_COMPLEX` says that its cost is over the limit."""
 
@@ -18,15 +20,13 @@ class Rules:
     Attributes:
         check_selector: for ``selectors[].cel.expression``.
         check_derived_attribute: for ``derivedAttributes[].expression``.
-        fractional_capacity: DRAFractionalCapacityRange: ranges may have fractional bounds (C-14.5). Off in a plain 1.37, which is
-            compatible with 1.36; on here, because we implement it.
-        partition_types: DRAPartitionableDevicesType. Off in Kubernetes by default; on here, because we implement it.
+        gates: Which features the cluster has; without a word those of a plain 1.37. An object is validated as it would be stored:
+            fields of a gate that is off are dropped before (:mod:`virt_dra.api.field_dropping`).
     """
 
     check_selector: ExpressionCheck | None = None
     check_derived_attribute: ExpressionCheck | None = None
-    fractional_capacity: bool = True
-    partition_types: bool = True
+    gates: FeatureGates = PLAIN
 
 
 DEFAULT_RULES = Rules()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from virt_dra.api.resource_v1 import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
 from virt_dra.api.validation.device_operations import skipped_operations
-from virt_dra.api.validation.devices import counter_set, device
+from virt_dra.api.validation.devices import counter_set, declared_faults, device
 from virt_dra.api.validation.field_errors import Errors, forbidden, immutable, invalid, required
-from virt_dra.api.validation.formats import driver, fully_qualified_name, is_qualified_name, pool, subdomain, unique_items
+from virt_dra.api.validation.formats import driver, fully_qualified_name, is_qualified_name, items, pool, subdomain, unique_items
 from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.api.validation.rules import Rules
@@ -46,10 +46,13 @@ def resource_slice(obj: ResourceSlice, old: ResourceSlice | None, rules: Rules) 
 
     limit = ADVANCED_DEVICES_MAX if any(map(_is_advanced, spec.devices)) else DEVICES_MAX
     yield from unique_items(spec.devices, f"{path}.devices", one_device, lambda entry: entry.name, limit)
+    if len(spec.devices) > limit and not (old is not None and spec.devices == old.spec.devices):
+        yield from items(spec.devices, f"{path}.devices", declared_faults)
     sets = spec.shared_counters
     yield from unique_items(sets, f"{path}.sharedCounters", counter_set, lambda entry: entry.name, COUNTER_SETS_MAX, versioned)
     if spec.partition_type_attribute is not None:
-        yield from _partition_type(spec, spec.partition_type_attribute, path, rules)
+        unchanged = old is not None and spec.partition_type_attribute == old.spec.partition_type_attribute
+        yield from _partition_type(spec, spec.partition_type_attribute, path, rules, unchanged=unchanged)
     yield from skipped_operations(spec.skip_node_operations, f"{path}.skipNodeOperations")
 
 
@@ -96,13 +99,17 @@ def _is_advanced(value: Device) -> bool:
     )
 
 
-def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules) -> Errors:
-    """Every counter-consuming device says, as a string, which type of partition it is. The full name wins over the bare one."""
+def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules, *, unchanged: bool) -> Errors:
+    """Every counter-consuming device says, as a string, which type of partition it is. The full name wins over the bare one.
+
+    ``unchanged``: the stored name is kept, also while its gate is off.
+    """
     field = f"{path}.partitionTypeAttribute"
-    if not rules.partition_types:
-        yield forbidden(field, "may not be set while the feature gate DRAPartitionableDevicesType is disabled")
-        return
-    yield from fully_qualified_name(name, field)
+    if not unchanged:
+        if not rules.gates.partitionable_devices_type:
+            yield forbidden(field, "may not be set while the feature gate DRAPartitionableDevicesType is disabled")
+            return
+        yield from fully_qualified_name(name, field)
     if not any(entry.consumes_counters for entry in spec.devices):
         yield invalid(field, name, "may only be set on a slice which declares devices that consume counters")
         return

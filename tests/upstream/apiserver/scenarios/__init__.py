@@ -13,12 +13,13 @@ from tests.upstream.apiserver.scenarios.building import Scenario
 from tests.upstream.apiserver.scenarios.claim_statuses import claim_statuses
 from tests.upstream.apiserver.scenarios.claims import claims, templates
 from tests.upstream.apiserver.scenarios.cluster_scoped import classes, pool_requests, taint_rules
+from tests.upstream.apiserver.scenarios.gates import gates
 from tests.upstream.apiserver.scenarios.pods import pods
 from tests.upstream.apiserver.scenarios.protocol import metadata, protocol, shapes
 from tests.upstream.apiserver.scenarios.slices import slices
 from tests.upstream.apiserver.scenarios.versions import versions
 
-GROUPS = (claims, templates, claim_statuses, slices, classes, taint_rules, pool_requests, pods, metadata, protocol, shapes, versions)
+GROUPS = (claims, templates, claim_statuses, slices, classes, taint_rules, pool_requests, pods, metadata, protocol, shapes, versions, gates)
 
 
 def scenarios() -> Iterator[Scenario]:

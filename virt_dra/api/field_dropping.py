@@ -1,0 +1,248 @@
+"""What an API server forgets: fields of a gate that is off, unless the stored object uses the feature already (A-2.5, C-13.4).
+
+    without_disabled_fields(new, old, gates)    for what is created (``old`` None) or updated: everything but status
+    without_disabled_status(new, old, gates)    for an update of status
+
+Pure. Dropping never refuses; what is left is validated as if it had been written so. "Uses" is asked of the whole object: where
+one device has a taint, taints of the others are kept, too. Each feature is one function here: the fields it owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from virt_dra.api.feature_gates import FeatureGates
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import (
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from virt_dra.api.wire import Wire
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the cluster's port
+W = TypeVar("W", bound=Wire)
+
+_LISTS = ("ints", "bools", "strings", "versions")
+_CONDITIONS = ("binding_conditions", "binding_failure_conditions")
+_OWN_PLACE = ("node_name", "node_selector", "all_nodes")
+
+
+def without_disabled_fields(new: O, old: O | None, gates: FeatureGates) -> O:
+    """``new`` without the fields outside of status that belong to a gate that is off; the same object if there are none."""
+    changed: TypedObject = new
+    if isinstance(new, ResourceClaim):
+        devices = old.spec.devices if isinstance(old, ResourceClaim) else None
+        spec = _with(new.spec, devices=_claim_without(new.spec.devices, devices, gates))
+        changed = _with(new, spec=spec)
+    elif isinstance(new, ResourceClaimTemplate):
+        devices = old.spec.spec.devices if isinstance(old, ResourceClaimTemplate) else None
+        inner = _with(new.spec.spec, devices=_claim_without(new.spec.spec.devices, devices, gates))
+        changed = _with(new, spec=_with(new.spec, spec=inner))
+    elif isinstance(new, ResourceSlice):
+        changed = _with(new, spec=_slice_without(new.spec, old.spec if isinstance(old, ResourceSlice) else None, gates))
+    elif isinstance(new, DeviceClass):
+        used = isinstance(old, DeviceClass) and old.spec.extended_resource_name is not None
+        if not gates.extended_resource and not used:
+            changed = _with(new, spec=new.spec.without("extended_resource_name"))
+    elif isinstance(new, ResourcePoolStatusRequest):
+        used = isinstance(old, ResourcePoolStatusRequest) and old.spec.default_partition_type_attribute is not None
+        if not gates.partitionable_devices_type and not used:
+            changed = _with(new, spec=new.spec.without("default_partition_type_attribute"))
+    return changed  # type: ignore[return-value]  # each branch keeps the class of new, which mypy can't tell
+
+
+def without_disabled_status(new: O, old: O, gates: FeatureGates) -> O:
+    """``new`` without the fields of its status that belong to a gate that is off. Only claims have such fields."""
+    if not isinstance(new, ResourceClaim) or not isinstance(old, ResourceClaim):
+        return new
+    status, before = new.status, _results(old.status)
+    if not gates.device_status and not old.status.devices:
+        status = status.without("devices")
+    if not gates.admin_access and not _admin_in_use(old):
+        status = _each_result(status, lambda result: result.without("admin_access"))
+    if not gates.consumable_capacity and not _shares_in_use(old):
+        status = _each_result(status, lambda result: result.without("share_id", "consumed_capacity"))
+        status = _with(status, devices=_each(status.devices, lambda device: device.without("share_id")))
+    # Here the gate of device status has no say, other than for slices.
+    if not gates.device_binding_conditions and not any(_any(result, *_CONDITIONS) for result in before):
+        status = _each_result(status, lambda result: result.without(*_CONDITIONS))
+    if not gates.optional_node_operations and not any(result.skip_node_operations for result in before):
+        status = _each_result(status, lambda result: result.without("skip_node_operations"))
+    return _with(new, status=status)
+
+
+# --- claims -------------------------------------------------------------------------------------------------------
+
+
+def _claim_without(new: DeviceClaim, old: DeviceClaim | None, gates: FeatureGates) -> DeviceClaim:
+    before = tuple(_wants(old)) if old is not None else ()
+    if not gates.prioritized_list and not any(isinstance(want, DeviceSubRequest) for want in before):
+        new = _with(new, requests=_each(new.requests, lambda request: request.without("first_available")))
+    if not gates.device_taints and not any(want.tolerations for want in before):
+        new = _each_want(new, "tolerations")
+    if not gates.admin_access and not _asks_admin(old):
+        new = _each_want(new, "admin_access")
+    if not gates.consumable_capacity and not _asks_capacity(old):
+        new = _with(new, constraints=_each(new.constraints, lambda constraint: constraint.without("distinct_attribute")))
+        new = _each_want(new, "capacity")
+    if not gates.derived_attributes and not any(want.derived_attributes for want in before):
+        new = _each_want(new, "derived_attributes")
+    return new
+
+
+def _wants(claim: DeviceClaim) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
+    for request in claim.requests:
+        if request.exactly is not None:
+            yield request.exactly
+        yield from request.first_available
+
+
+def _each_want(claim: DeviceClaim, field: str) -> DeviceClaim:
+    """The claim without a field in its exact requests and alternatives."""
+
+    def bare(request: DeviceRequest) -> DeviceRequest:
+        exactly = None if request.exactly is None else request.exactly.without(field)
+        return _with(request, exactly=exactly, first_available=_each(request.first_available, lambda sub: sub.without(field)))
+
+    return _with(claim, requests=_each(claim.requests, bare))
+
+
+def _asks_admin(claim: DeviceClaim | None) -> bool:
+    return claim is not None and any(want.admin_access is not None for want in _wants(claim) if isinstance(want, ExactDeviceRequest))
+
+
+def _asks_capacity(claim: DeviceClaim | None) -> bool:
+    if claim is None:
+        return False
+    return any(entry.distinct_attribute is not None for entry in claim.constraints) or any(
+        want.capacity is not None for want in _wants(claim)
+    )
+
+
+# --- the status of claims -----------------------------------------------------------------------------------------
+
+
+def _results(status: ResourceClaimStatus) -> tuple[DeviceRequestAllocationResult, ...]:
+    return () if status.allocation is None else status.allocation.devices.results
+
+
+def _each_result(
+    status: ResourceClaimStatus, change: Callable[[DeviceRequestAllocationResult], DeviceRequestAllocationResult]
+) -> ResourceClaimStatus:
+    if status.allocation is None:
+        return status
+    devices = status.allocation.devices
+    return _with(status, allocation=_with(status.allocation, devices=_with(devices, results=_each(devices.results, change))))
+
+
+def _admin_in_use(claim: ResourceClaim) -> bool:
+    return _asks_admin(claim.spec.devices) or any(result.admin_access is not None for result in _results(claim.status))
+
+
+def _shares_in_use(claim: ResourceClaim) -> bool:
+    return (
+        _asks_capacity(claim.spec.devices)
+        or any(result.share_id is not None or result.consumed_capacity for result in _results(claim.status))
+        or any(device.share_id is not None for device in claim.status.devices)
+    )
+
+
+# --- slices -------------------------------------------------------------------------------------------------------
+
+
+def _slice_without(new: ResourceSliceSpec, old: ResourceSliceSpec | None, gates: FeatureGates) -> ResourceSliceSpec:
+    before = old.devices if old is not None else ()
+    if not gates.device_taints and not any(device.taints for device in before):
+        new = _each_device(new, lambda device: device.without("taints"))
+    if not gates.partitionable_devices and not _partitioned(old):
+        new = new.without("shared_counters", "per_device_node_selection")
+        new = _each_device(new, lambda device: device.without("consumes_counters", *_OWN_PLACE))
+    binding = gates.device_binding_conditions and gates.device_status
+    if not binding and not any(_any(device, *_CONDITIONS) or device.binds_to_node is not None for device in before):
+        new = _each_device(new, lambda device: device.without("binds_to_node", *_CONDITIONS))
+    if not gates.consumable_capacity and not any(map(_shareable, before)):
+        new = _each_device(new, _unshared)
+    if not gates.device_compatibility_groups and not any(use.compatibility_groups for device in before for use in device.consumes_counters):
+        new = _each_device(new, _ungrouped)
+    if not gates.node_allocatable_resources and not any(device.node_allocatable_resources for device in before):
+        new = _each_device(new, lambda device: device.without("node_allocatable_resources"))
+    if not gates.list_type_attributes and not any(_is_list(value) for device in before for value in device.attributes.values()):
+        new = _each_device(new, lambda device: _with(device, attributes=_values(device.attributes, _scalar)))
+    if not gates.partitionable_devices_type and (old is None or old.partition_type_attribute is None):
+        new = new.without("partition_type_attribute")
+    if not gates.optional_node_operations and (old is None or not old.skip_node_operations):
+        new = new.without("skip_node_operations")
+    return new
+
+
+def _each_device(spec: ResourceSliceSpec, change: Callable[[Device], Device]) -> ResourceSliceSpec:
+    return _with(spec, devices=_each(spec.devices, change))
+
+
+def _partitioned(spec: ResourceSliceSpec | None) -> bool:
+    if spec is None:
+        return False
+    if spec.shared_counters or spec.per_device_node_selection is not None:
+        return True
+    return any(device.consumes_counters or _any(device, *_OWN_PLACE) for device in spec.devices)
+
+
+def _shareable(device: Device) -> bool:
+    return device.allow_multiple_allocations is not None or any(entry.request_policy is not None for entry in device.capacity.values())
+
+
+def _unshared(device: Device) -> Device:
+    def plain(entry: DeviceCapacity) -> DeviceCapacity:
+        return entry.without("request_policy")
+
+    return _with(device.without("allow_multiple_allocations"), capacity=_values(device.capacity, plain))
+
+
+def _ungrouped(device: Device) -> Device:
+    return _with(device, consumes_counters=_each(device.consumes_counters, lambda use: use.without("compatibility_groups")))
+
+
+def _is_list(attribute: DeviceAttribute) -> bool:
+    return any(getattr(attribute, field) is not None for field in _LISTS)
+
+
+def _scalar(attribute: DeviceAttribute) -> DeviceAttribute:
+    return attribute.without(*_LISTS)
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def _any(owner: Wire, *fields: str) -> bool:
+    """Whether one of these fields is there; of a list, whether it has entries."""
+    return any(getattr(owner, field) not in (None, ()) for field in fields)
+
+
+def _with(value: W, **fields: object) -> W:
+    """A copy with the fields that are other objects, or the very same value."""
+    changes = {name: new for name, new in fields.items() if getattr(value, name) is not new}
+    return value.with_(**changes) if changes else value
+
+
+def _each(items: tuple[W, ...], change: Callable[[W], W]) -> tuple[W, ...]:
+    changed = tuple(change(item) for item in items)
+    return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed
+
+
+def _values(entries: dict[str, W], change: Callable[[W], W]) -> dict[str, W]:
+    changed = {name: change(entry) for name, entry in entries.items()}
+    return entries if all(changed[name] is entry for name, entry in entries.items()) else changed
