@@ -37,6 +37,10 @@ def check(root: Node, environment: Environment) -> list[Issue]:
     return checker.issues
 
 
+_MOST_REPEATED = 10 * MAX_ISSUES
+"""What occurs twice within what occurs twice … is repeated up to here."""
+
+
 class _Checker:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -49,6 +53,8 @@ class _Checker:
         """How many calls of format() are around: mixed lists are allowed in them."""
         self.visited: list[Node] = []
         """Every node, parents before their children."""
+        self._judged: list[Node] = []
+        """As often as each occurs in the expression that the macros stand for."""
         self.issues: list[Issue] = []
 
     def settle(self) -> None:
@@ -60,18 +66,16 @@ class _Checker:
 
     def validate(self) -> None:
         """What may only be judged once all types are known: literal arguments (L-2.5) and mixed aggregates (L-2.3)."""
-        for node in self.visited:
-            if isinstance(node, Call):
-                self._check_literals(node)
-                malformed = format_issue(node)
-                if malformed is not None:
-                    self.issues.append(malformed)
+        calls = [node for node in self._judged if isinstance(node, Call)]
+        for call in calls:
+            self._check_literals(call)
         for aggregate in self._aggregates:
             if isinstance(aggregate, ListNode):
                 self._alike(aggregate.elements)
             else:
                 self._alike([(key, False) for key, _, _ in aggregate.entries])
                 self._alike([(value, optional) for _, value, optional in aggregate.entries])
+        self.issues += filter(None, map(format_issue, calls))
 
     def _alike(self, parts: list[tuple[Node, bool]]) -> None:
         first: Type | None = None
@@ -115,6 +119,7 @@ class _Checker:
     def visit(self, node: Node) -> Step[Type]:
         """Check one node and what is below it; the result is also stored in ``node.type``."""
         self.visited.append(node)
+        self._judged.append(node)
         match node:
             case Literal():
                 pass
@@ -399,10 +404,13 @@ class _Checker:
         return body
 
     def _optional_map(self, node: OptionalMap) -> Step[Type]:
-        found = len(self.issues)
+        issues, judged, aggregates = len(self.issues), len(self._judged), len(self._aggregates)
         target: Type = yield self.visit(node.target)
-        if len(self.issues) <= MAX_ISSUES:
-            self.issues += self.issues[found:]  # the macro stands for an expression in which the target occurs twice
+        if max(len(self.issues), len(self._judged)) <= _MOST_REPEATED:
+            # the macro stands for an expression in which the target occurs twice
+            self.issues += self.issues[issues:]
+            self._judged += self._judged[judged:]
+            self._aggregates += self._aggregates[aggregates:]
         inside = self._unifier.fresh()
         if not self._unifier.assignable(self._types.optional_of(inside), target):
             for step in ("hasValue", "value"):

@@ -42,7 +42,7 @@ _UNUSED = Budget(0)
 """For programs that take no steps worth counting; spending any of it is a defect that shows at once."""
 
 _NATIVE = frozenset((BOOL, INT, UINT, DOUBLE, STRING, BYTES))
-_ORDERED = _NATIVE | {TIMESTAMP, DURATION}
+_ORDERED = (_NATIVE | {TIMESTAMP, DURATION}) - {DOUBLE}  # not-a-number has no order, which Python doesn't mind
 _COMPARISONS = {"_==_": "==", "_!=_": "!=", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 
 

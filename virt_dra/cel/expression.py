@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -22,13 +23,19 @@ ResultRule = Callable[[Type], str | None]
 """The static type of an expression -> why it is refused, or None."""
 
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+"""JSON can smuggle it in; Kubernetes' reader puts the replacement character in its place."""
+
+
 def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS, result_rule: ResultRule | None = None) -> Program:
     """Parse, check and compile an expression; without a ``result_rule`` its value may be of any type. Raises CompileError."""
+    if not text.isascii():
+        text = _LONE_SURROGATE.sub("\ufffd", text)
     try:
         root = parse(text)
         issues = check(root, environment)
     except SyntaxFault as fault:
-        raise compile_error(text, [fault.issue]) from None
+        raise compile_error(text, list(fault.issues)) from None
     except TypeTooLarge as error:
         raise compile_error(text, [Issue(None, f"the expression is too complex: {error}")]) from None
     if issues:

@@ -25,7 +25,7 @@ from virt_dra.cel.nodes import (
     Select,
     Variable,
 )
-from virt_dra.cel.types import UINT, Kind, is_dyn
+from virt_dra.cel.types import ANY, UINT, Kind, is_dyn
 from virt_dra.cel.values import UInt, Value, type_name
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
@@ -188,7 +188,7 @@ def _unfit_element(clause: Clause, element: Node) -> Issue | None:
     stack = [element]
     while stack:
         node = stack.pop()
-        complaint = "" if is_dyn(node.type) else unfit(clause, node.type.name)
+        complaint = "" if is_dyn(node.type) and node.type is not ANY else unfit(clause, node.type.name)
         if complaint:
             return Issue(node.offset, complaint)
         if isinstance(node, ListNode):

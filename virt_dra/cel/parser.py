@@ -17,6 +17,7 @@ most MAX_DEPTH deep, and a chain of operators, selections or indexes is at most 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from virt_dra.cel.errors import Issue
@@ -37,7 +38,7 @@ from virt_dra.cel.nodes import (
 )
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.tokens import SyntaxFault, Token, bytes_value, string_value, tokenize
-from virt_dra.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
+from virt_dra.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, Type
 
 MAX_DEPTH = 250
 MAX_LENGTH = 10 * 1024
@@ -77,7 +78,14 @@ def parse(text: str) -> Node:
     """The syntax tree. Raises SyntaxFault."""
     if len(text) > MAX_LENGTH:
         raise SyntaxFault(Issue(None, f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}"))
-    return run(_Parser(tokenize(text)).whole())
+    parser = _Parser(tokenize(text))
+    try:
+        root = run(parser.whole())
+    except SyntaxFault as fault:
+        raise SyntaxFault(*parser.issues, *fault.issues) from None
+    if parser.issues:
+        raise SyntaxFault(*parser.issues)
+    return root
 
 
 class _Parser:
@@ -86,6 +94,8 @@ class _Parser:
         self._position = 0
         self._token = tokens[0]
         self._depth = 0
+        self.issues: list[Issue] = []
+        """What is wrong but did not keep the parser from going on."""
 
     # --- tokens ---
 
@@ -109,6 +119,11 @@ class _Parser:
 
     def _fail(self, message: str, offset: int | None = None) -> NoReturn:
         raise SyntaxFault(Issue(self._token.offset if offset is None else offset, message))
+
+    def _instead(self, offset: int, message: str) -> Node:
+        """Note a fault that the grammar is not concerned with; the value stands for what is wrong, and no macro takes it for a name."""
+        self.issues.append(Issue(offset, message))
+        return Literal(offset, None)
 
     def _peek(self, ahead: int = 1) -> str:
         place = self._position + ahead
@@ -207,7 +222,11 @@ class _Parser:
                 if self._token.kind == "(" and not optional and name.kind == "IDENT":
                     offset = self._token.offset
                     arguments: list[Node] = yield self._arguments()
-                    node = self._chained(_receiver_call(offset, name.text, node, arguments), node, *arguments)
+                    try:
+                        call = _receiver_call(offset, name.text, node, arguments)
+                    except _MacroFault as fault:
+                        call = self._instead(fault.offset, fault.message)
+                    node = self._chained(call, node, *arguments)
                 else:
                     node = self._chained(Select(token.offset, node, name.text.strip("`"), optional), node)
             elif token.kind == "[":
@@ -291,12 +310,20 @@ class _Parser:
             return node
         token = self._next()
         if token.text in _RESERVED:
-            self._fail(f"reserved identifier: {token.text}", token.offset)
+            reserved = self._instead(token.offset, f"reserved identifier: {token.text}")
+            if self._token.kind == "(":
+                told = len(self.issues)
+                yield self._arguments()
+                del self.issues[told:]
+            return reserved
         if self._token.kind == "(":
             offset = self._token.offset
             arguments: list[Node] = yield self._arguments()
             height = max((argument.height for argument in arguments), default=0)
-            call = _global_call(offset, leading + token.text, arguments)
+            try:
+                call = _global_call(offset, leading + token.text, arguments)
+            except _MacroFault as fault:
+                call = self._instead(fault.offset, fault.message)
             call.height = height
             return call
         return Ident(token.offset, leading + token.text)
@@ -338,30 +365,37 @@ class _Parser:
             self._next()
             value = sign * _number(token.text)
             if not -_INT_MAX - 1 <= value <= _INT_MAX:
-                self._fail("invalid int literal", offset)
+                return self._instead(offset, "invalid int literal")
             return Literal(offset, value, type=INT)
         if token.kind == "UINT":
             self._next()
             value = _number(token.text[:-1])
             if value > _UINT_MAX:
-                self._fail("invalid uint literal", offset)
+                return self._instead(offset, "invalid uint literal")
             return Literal(offset, value, type=UINT)
         if token.kind == "FLOAT":
             self._next()
             number = sign * float(token.text)
             if number in (float("inf"), float("-inf")):
-                self._fail("invalid double literal", offset)
+                return self._instead(offset, "invalid double literal")
             return Literal(offset, number, type=DOUBLE)
         if token.kind == "STRING":
-            return Literal(offset, string_value(self._next()), type=STRING)
+            return self._text(string_value, STRING)
         if token.kind == "BYTES":
-            return Literal(offset, bytes_value(self._next()), type=BYTES)
+            return self._text(bytes_value, BYTES)
         if token.kind in ("true", "false"):
             return Literal(offset, self._next().kind == "true", type=BOOL)
         if token.kind == "null":
             self._next()
             return Literal(offset, None, type=NULL)
         raise SyntaxFault(Issue(token.offset, f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}"))
+
+    def _text(self, value: Callable[[Token], str | bytes], kind: Type) -> Node:
+        token = self._next()
+        try:
+            return Literal(token.offset, value(token), type=kind)
+        except SyntaxFault as fault:
+            return self._instead(token.offset, fault.issues[0].message)
 
 
 def _number(text: str) -> int:
@@ -380,6 +414,16 @@ def _logic(function: str, terms: list[Node], offset: int | None) -> Node:
 
 # --- macros ---
 
+
+class _MacroFault(Exception):
+    """A macro's arguments are not what it wants."""
+
+    def __init__(self, offset: int, message: str) -> None:
+        self.offset = offset
+        self.message = message
+        super().__init__(message)
+
+
 _ONE_VARIABLE = {("all", 2), ("exists", 2), ("exists_one", 2), ("map", 2), ("map", 3), ("filter", 2)}
 _TWO_VARIABLES = {
     ("all", 3), ("exists", 3), ("exists_one", 3), ("existsOne", 3), ("transformList", 3), ("transformList", 4),
@@ -389,9 +433,9 @@ _TWO_VARIABLES = {
 
 def _variable(argument: Node, complaint: str) -> Variable:
     if not isinstance(argument, Ident) or argument.name.startswith("."):
-        raise SyntaxFault(Issue(argument.offset, complaint))
+        raise _MacroFault(argument.offset, complaint)
     if argument.name in _ACCUMULATORS:
-        raise SyntaxFault(Issue(argument.offset, "iteration variable overwrites accumulator variable"))
+        raise _MacroFault(argument.offset, "iteration variable overwrites accumulator variable")
     return Variable(argument.name)
 
 
@@ -399,7 +443,7 @@ def _global_call(offset: int, name: str, arguments: list[Node]) -> Node:
     if name == "has" and len(arguments) == 1:
         argument = arguments[0]
         if not isinstance(argument, Select) or argument.optional:
-            raise SyntaxFault(Issue(argument.offset, "invalid argument to has() macro"))
+            raise _MacroFault(argument.offset, "invalid argument to has() macro")
         argument.test = True
         argument.offset = offset
         return argument
@@ -417,14 +461,12 @@ def _receiver_call(offset: int, name: str, target: Node, arguments: list[Node]) 
         first = _variable(arguments[0], "argument must be a simple name")
         second = _variable(arguments[1], "argument must be a simple name")
         if first.name == second.name:
-            raise SyntaxFault(Issue(arguments[1].offset, f"duplicate variable name: {first.name}"))
+            raise _MacroFault(arguments[1].offset, f"duplicate variable name: {first.name}")
         macro = "exists_one" if name == "existsOne" else name
         return Comprehension(offset, macro, target, first, second, arguments[2] if len(arguments) == 4 else None, arguments[-1])
     if shape == ("sortBy", 2):
         if not isinstance(target, (ListNode, Ident, Comprehension, Call, Select, Bind, OptionalMap)):
-            raise SyntaxFault(
-                Issue(target.offset, "sortBy can only be applied to a list, identifier, comprehension, call or select expression")
-            )
+            raise _MacroFault(target.offset, "sortBy can only be applied to a list, identifier, comprehension, call or select expression")
         return Comprehension(offset, name, target, _variable(arguments[0], "argument is not an identifier"), None, None, arguments[1])
     if shape == ("optMap", 2) or shape == ("optFlatMap", 2):
         variable = _variable(arguments[0], f"{name}() variable name must be a simple identifier")

@@ -16,11 +16,11 @@ from virt_dra.cel.errors import Issue
 
 
 class SyntaxFault(Exception):
-    """A fault in the text; caught where the expression is compiled and rendered with its location."""
+    """Faults in the text; caught where the expression is compiled and rendered with their locations."""
 
-    def __init__(self, issue: Issue) -> None:
-        self.issue = issue
-        super().__init__(issue.message)
+    def __init__(self, *issues: Issue) -> None:
+        self.issues = issues
+        super().__init__("; ".join(issue.message for issue in issues))
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,28 +239,31 @@ def compare(left: Value, right: Value) -> int | None:
     raise EvaluationError("no such overload")
 
 
+def _order(left: Value, right: Value) -> int:
+    order = compare(left, right)
+    if order is None:
+        raise EvaluationError("NaN values cannot be ordered")
+    return order
+
+
 @library.function(*_declarations("_<_"))
 def less(left: Value, right: Value) -> bool:
-    order = compare(left, right)
-    return order is not None and order < 0
+    return _order(left, right) < 0
 
 
 @library.function(*_declarations("_<=_"))
 def less_or_equal(left: Value, right: Value) -> bool:
-    order = compare(left, right)
-    return order is not None and order <= 0
+    return _order(left, right) <= 0
 
 
 @library.function(*_declarations("_>_"))
 def greater(left: Value, right: Value) -> bool:
-    order = compare(left, right)
-    return order is not None and order > 0
+    return _order(left, right) > 0
 
 
 @library.function(*_declarations("_>=_"))
 def greater_or_equal(left: Value, right: Value) -> bool:
-    order = compare(left, right)
-    return order is not None and order >= 0
+    return _order(left, right) >= 0
 
 
 @library.function("_==_(<A>, <A>) -> bool", budget=True)
