@@ -133,19 +133,24 @@ def _rounded(wanted: Quantity, range_: CapacityRequestPolicyRange, least: Quanti
     if in_milli(range_, fractional=fractional):
         amount = _exact_milli(wanted)
         if amount is None:
-            raise _Broken(f"{unrepresentable}: request {wanted} is not a representable milli value")
+            raise _Broken(f"{unrepresentable}: request {_shown(wanted)} is not a representable milli value")
         rounded = _next_step(amount, least.milli_value(), step.milli_value())
         if rounded > _MAX_INT64:
-            raise _Broken(f"{unrepresentable}: rounding request {wanted} up to the next step passes the milli-value range")
+            raise _Broken(f"{unrepresentable}: rounding request {_shown(wanted)} up to the next step passes the milli-value range")
         return Quantity.milli(rounded, step.format) if rounded % 1000 else Quantity.of(rounded // 1000, step.format)
     if wanted.nano > _MAX_INT64 * _UNIT:
-        raise _Broken(f"{unrepresentable}: request {wanted} exceeds MaxInt64")
+        raise _Broken(f"{unrepresentable}: request {_shown(wanted)} exceeds MaxInt64")
     if step.nano <= 0:
         raise _not_positive(step)
     rounded = _next_step(wanted.value(), least.value(), step.value())
     if rounded > _MAX_INT64:
-        raise _Broken(f"{unrepresentable}: rounding request {wanted} up to the next step passes MaxInt64")
+        raise _Broken(f"{unrepresentable}: rounding request {_shown(wanted)} up to the next step passes MaxInt64")
     return Quantity.of(rounded, step.format)
+
+
+def _shown(wanted: Quantity) -> str:
+    """As the reference prints it, which repeats some spellings."""
+    return wanted.spelling.kept or str(wanted)
 
 
 def _not_positive(step: Quantity) -> _Broken:
