@@ -5,24 +5,57 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cel.rendering import render
-from virt_dra.cel import STORED_EXPRESSIONS, CompileError, Environment, EvaluationError, compile_expression, new_expressions
+from virt_dra.api.resource_v1 import Device
+from virt_dra.cel import (
+    STORED_EXPRESSIONS,
+    CompileError,
+    Environment,
+    EvaluationError,
+    compile_derived_attribute,
+    compile_expression,
+    compile_selector,
+    device_input,
+    new_expressions,
+)
+from virt_dra.cel.values import Value
 from virt_dra.cli.cel import answer as answer_request
 
 Question = dict[str, Any]
 """A request of ``virt-dra cel --jsonl``; or, with the ``mode`` "language", an expression to be evaluated without a device."""
 
 Answer = dict[str, Any]
-"""The members that have a value of ``compile_error``, ``type``, ``cost_estimate``, ``result``, ``error`` and ``cost``."""
+"""The members that have a value: ``compile_error``, ``type``, ``cost_estimate``, ``result``, ``error``, ``cost``. For ``plain`` see
+:func:`answer`."""
 
 
 def answer(question: Question) -> Answer:
-    """Compile and evaluate."""
+    """Compile and evaluate, in both forms that a program has: the fast one must say what the counted one says."""
     if question.get("mode") == "language":
         return _language(question)
     told = {key: value for key, value in answer_request(question).items() if value is not None}
     if "compile_error" not in told:
         told["type"] = str(compile_expression(question["expression"], environment_of(question)).type)
+        _agree(told, _plainly(question))
     return told
+
+
+def _agree(counted: Answer, plain: Answer) -> None:
+    """Add what the fast form says if it is something else."""
+    if any(counted.get(key) != plain.get(key) for key in ("result", "error")):
+        counted["plain"] = plain
+
+
+def _plainly(question: Question) -> Answer:
+    given = question.get("device", {})
+    device = Device.from_wire({key: value for key, value in given.items() if key != "driver"})
+    expression, environment = question["expression"], environment_of(question)
+    try:
+        made = device_input(given.get("driver", ""), device)
+        if question.get("derived"):
+            return {"result": compile_derived_attribute(expression, environment).evaluate(made).to_wire()}
+        return {"result": compile_selector(expression, environment).matches(made)}
+    except EvaluationError as error:
+        return {"error": error.message}
 
 
 def environment_of(question: Question) -> Environment:
@@ -38,7 +71,15 @@ def _language(question: Question) -> Answer:
         program = compile_expression(question["expression"], environment_of(question))
     except CompileError as error:
         return {"compile_error": error.message}
+    value, cost = program.evaluate_with_cost({})
+    told = _outcome(value)
     try:
-        return {"type": str(program.type), "result": render(program.evaluate({}))}
+        plain = _outcome(program.evaluate({}))
     except EvaluationError as error:
-        return {"type": str(program.type), "error": error.message}
+        plain = _outcome(error)
+    _agree(told, plain)
+    return {"type": str(program.type), **told, "cost": cost}
+
+
+def _outcome(value: Value | EvaluationError) -> Answer:
+    return {"error": value.message} if isinstance(value, EvaluationError) else {"result": render(value)}

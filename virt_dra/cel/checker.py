@@ -411,11 +411,11 @@ class _Checker:
             self.issues += self.issues[issues:]
             self._judged += self._judged[judged:]
             self._aggregates += self._aggregates[aggregates:]
-        inside = self._unifier.fresh()
+        inside, present = self._unifier.fresh(), BOOL
         if not self._unifier.assignable(self._types.optional_of(inside), target):
             for step in ("hasValue", "value"):
                 self._issue(node.offset, f"found no matching overload for '{step}' applied to '{self._shown(target)}.()'")
-            inside = ERROR
+            inside = present = ERROR
         self._enter(node.variable, self._unifier.resolve(inside))
         body: Type = yield self.visit(node.body)
         self._leave(node.variable)
@@ -423,7 +423,8 @@ class _Checker:
             return self._types.optional_of(body)
         flat = self._types.optional_of(self._unifier.fresh())
         if not self._unifier.assignable(flat, body):
-            self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '(bool, {self._shown(body)}, optional_type(dyn))'")
+            applied = f"({present}, {self._shown(body)}, optional_type(dyn))"
+            self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '{applied}'")
             return ERROR
         body = self._unifier.resolve(body)
         return body if body.kind in (Kind.NULL, Kind.ERROR) else most_general(body, self._unifier.resolve(flat))

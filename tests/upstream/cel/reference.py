@@ -30,7 +30,7 @@ class Reference:
         ran = subprocess.run([self.binary], input=lines, capture_output=True, text=True, check=True)
         answers: list[Answer] = [json.loads(line) for line in ran.stdout.split("\n") if line]
         for one in answers:
-            one.pop("cost", None), one.pop("cost_estimate", None)
+            one.pop("cost_estimate", None)
         if [answer.pop("id") for answer in answers] != list(range(len(questions))):
             raise RuntimeError("the reference left out an answer")
         return answers
