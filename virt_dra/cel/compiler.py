@@ -20,6 +20,8 @@ from virt_dra.cel import runtime
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.cost.attributes import Run
 from virt_dra.cel.cost.counted import count, literal_value, literals, settled
+from virt_dra.cel.cost.declared import VARIABLES, Declared
+from virt_dra.cel.cost.estimate import estimate_cost
 from virt_dra.cel.cost.meter import Failed, Interrupt, Meter
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError
@@ -106,6 +108,10 @@ class Program:
         except RecursionError:
             return EvaluationError(_TOO_DEEP), meter.cost
         return (value.error if isinstance(value, Failed) else value), meter.cost
+
+    def estimate_cost(self, declared: Mapping[str, Declared] = VARIABLES) -> int:
+        """The most that an evaluation may cost, from the text and the ``declared`` sizes of the variables (L-4.2); at most 2**64 - 1."""
+        return estimate_cost(self._root, declared)
 
     def _is_bounded(self) -> bool:
         """Whether no evaluation can exceed the limit, so that counting is needless."""

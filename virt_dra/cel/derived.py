@@ -41,9 +41,9 @@ class DerivedAttribute:
         return _as_attribute(self.program.evaluate({"device": device}))
 
     @property
-    def cost_estimate(self) -> int | None:
-        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2)."""
-        return None
+    def cost_estimate(self) -> int:
+        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds it."""
+        return self.program.estimate_cost()
 
     def examine(self, device: DeviceInput) -> Examined[DeviceAttribute]:
         """The attribute, or the error that :meth:`evaluate` raises, and the cost."""

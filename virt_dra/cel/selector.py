@@ -47,9 +47,9 @@ class Selector:
         return _as_bool(value)
 
     @property
-    def cost_estimate(self) -> int | None:
-        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2)."""
-        return None
+    def cost_estimate(self) -> int:
+        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds it."""
+        return self.program.estimate_cost()
 
     def examine(self, device: DeviceInput) -> Examined[bool]:
         """Whether the device is selected, or the error that :meth:`matches` raises, and the cost."""

@@ -1,0 +1,352 @@
+"""What a call costs at worst, and how large its result may be, from the sizes of its operands (L-4.2, L-4.3).
+
+Kubernetes' libraries come first (save where an extension's own estimate does), then cel-go's operators; anything else costs 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from virt_dra.cel.cost.actual import LIST_BASE, REGEX_FACTOR, STRING_FACTOR
+from virt_dra.cel.cost.expansion import Constant, Expr
+from virt_dra.cel.cost.sizes import MAXIMUM, ONE, UNKNOWN, Path, Size, add, multiply, scale, whole, wrapped
+from virt_dra.cel.functions.lists import SORT_BY
+from virt_dra.cel.types import BYTES, INT, STRING, Kind, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand with what is known of it."""
+
+    expr: Expr
+    path: Path | None
+    computed: Size | None
+    declared: Callable[[Path], Size | None]
+
+    @property
+    def type(self) -> Type:
+        return self.expr.type
+
+    @property
+    def size(self) -> Size:
+        """Its size, as far as it is known."""
+        if self.computed is not None:
+            return self.computed
+        return self._at(self.path)
+
+    def _at(self, path: Path | None) -> Size:
+        found = self.declared(path) if path is not None else None
+        return UNKNOWN if found is None else found
+
+    def element_size(self) -> Size:
+        """The size of an element, for a list; of what it is a list of, nothing else is asked."""
+        return self._at(Path.of_steps([*self.path.steps(), "@items"]) if self.path is not None else None)
+
+
+class Call(NamedTuple):
+    """A call by one of its overloads, whose parameters (with the receiver's type) are ``params``."""
+
+    function: str
+    params: tuple[Type, ...]
+    target: Operand | None
+    args: Sequence[Operand]
+
+    @property
+    def operands(self) -> list[Operand]:
+        return [*([self.target] if self.target is not None else []), *self.args]
+
+
+class Estimate(NamedTuple):
+    """The cost without the operands', and the size of the result, if the function says it."""
+
+    cost: int
+    size: Size | None = None
+
+
+Estimator: TypeAlias = Callable[[Call], Estimate | None]
+_NOMINAL: Final = Estimate(1)
+
+
+def _text(size: Size) -> int:
+    return scale(size.most, STRING_FACTOR)
+
+
+def _regex(text: Size, pattern: Size) -> int:
+    return multiply(scale(add(text.most, 1), STRING_FACTOR), scale(pattern.most, REGEX_FACTOR))
+
+
+# --- lists and sets ---
+
+
+def _built(factor: float, size: Size) -> Estimate:
+    return Estimate(add(scale(size.most, factor), 1 + LIST_BASE), size)
+
+
+def _integer(operand: Operand, default: int) -> int:
+    """A literal's value, 0 if negative; the default for what is no literal."""
+    if not isinstance(operand.expr, Constant) or operand.type is not INT or not isinstance(operand.expr.value, int):
+        return default
+    return max(operand.expr.value, 0)
+
+
+def _slice(call: Call) -> Estimate:
+    whole_list, start, end = call.operands
+    length = wrapped(_integer(end, whole_list.size.most) - _integer(start, 0))
+    return _built(1, Size(length, length))
+
+
+def _range(call: Call) -> Estimate:
+    length = _integer(call.args[0], MAXIMUM)
+    return _built(1, Size(length, length))
+
+
+def _reverse(call: Call) -> Estimate:
+    return _built(1, call.operands[0].size)
+
+
+def _flatten(call: Call) -> Estimate:
+    depth = _integer(call.args[0], MAXIMUM) if call.args else 1
+    return _built(float(depth), call.operands[0].size)
+
+
+def _squared(size: Size, element: Type) -> Estimate:
+    return _built(2.0 + (STRING_FACTOR if element in (STRING, BYTES) else 0.0), size.times(size))
+
+
+def _distinct(call: Call) -> Estimate:
+    return _squared(call.operands[0].size, INT)
+
+
+def _sort(call: Call) -> Estimate:
+    return _squared(call.operands[0].size, call.params[0].params[0])
+
+
+def _sort_by(call: Call) -> Estimate:
+    return _squared(call.args[0].size, call.params[1])
+
+
+def _sets(factor: float) -> Estimator:
+    def estimate(call: Call) -> Estimate:
+        return Estimate(add(scale(call.args[0].size.times(call.args[1].size).most, factor), 1))
+
+    return estimate
+
+
+def _walk(call: Call) -> Estimate | None:
+    """``sum``, ``min``, ``indexOf`` …: every element once, with its text if that is what it is."""
+    if call.target is None:
+        return None
+    size, target = call.target.size, call.target
+    if target.type.params:
+        each = 1
+        if target.type.params[0] in (STRING, BYTES):
+            each = add(each, _text(target.element_size()))
+        return Estimate(multiply(size.most, each))
+    return Estimate(size.most if call.function == "includes" else _text(size))
+
+
+# --- texts ---
+
+
+def _scan(call: Call) -> Estimate:
+    size = call.operands[0].size
+    return Estimate(_text(size), size)
+
+
+def _parse(call: Call) -> Estimate:
+    return Estimate(_text(call.args[0].size)) if call.args else _NOMINAL
+
+
+def _canonical(call: Call) -> Estimate:
+    return Estimate(scale(call.args[0].size.most, 2 * STRING_FACTOR))
+
+
+def _replace(call: Call) -> Estimate:
+    text, old, new = (operand.size for operand in call.operands[:3])
+    most = kept_most = least = kept_least = 0
+    if old.least == 0:
+        most, kept_most = add(text.most, 1), text.most
+    elif new.most <= old.least:
+        kept_most = text.most
+    else:
+        most = whole(math.ceil(float(text.most) / float(old.least)))
+    if old.most == 0:
+        least, kept_least = add(text.least, 1), text.least
+    elif old.most <= new.least:
+        kept_least = text.least
+    else:
+        least = whole(math.ceil(float(text.least) / float(old.most)))
+    result = Size(least, most).times(new).plus(Size(kept_least, kept_most))
+    return Estimate(scale(text.most, 2 * STRING_FACTOR), result)
+
+
+def _split(call: Call) -> Estimate:
+    text = call.operands[0].size
+    most = text.most
+    if len(call.args) > 1:
+        limit = call.args[1].expr
+        if isinstance(limit, Constant) and isinstance(limit.value, int) and limit.type is INT:
+            most = wrapped(limit.value)
+    return Estimate(scale(text.most, 2 * STRING_FACTOR), Size(0, most))
+
+
+def _join(call: Call) -> Estimate:
+    parts = call.operands[0]
+    count, total = parts.size, Size(0, 0)
+    if parts.type.params:
+        total = count.times(parts.element_size())
+    if call.args:
+        total = total.plus(call.args[0].size.times(Size(max(count.least - 1, 0), max(count.most - 1, 0))))
+    return Estimate(_text(total), total)
+
+
+def _find(call: Call) -> Estimate:
+    text = call.operands[0].size
+    return Estimate(_regex(text, call.args[0].size), Size(0, text.most))
+
+
+def _matches(call: Call) -> Estimate:
+    text, pattern = call.operands
+    return Estimate(_regex(text.size, pattern.size))
+
+
+def _contains(call: Call) -> Estimate:
+    text, part = call.operands
+    return Estimate(multiply(_text(text.size), _text(part.size)))
+
+
+def _affix(call: Call) -> Estimate:
+    return Estimate(_text(call.args[0].size))
+
+
+def _format(call: Call) -> Estimate:
+    return Estimate(_text(call.operands[0].size))
+
+
+def _quote(call: Call) -> Estimate:
+    size = call.args[0].size
+    return Estimate(_text(size), Size(wrapped(size.least + 2), wrapped(size.most * 2 + 2)))
+
+
+def _convert(call: Call) -> Estimate:
+    """``bytes(string)`` and ``string(bytes)``: a character takes up to four bytes."""
+    size = call.args[0].size
+    if call.function == "bytes" and call.params[0] is STRING:
+        return Estimate(_text(size), Size(size.least, wrapped(size.most * 4)))
+    if call.function == "string" and call.params[0] is BYTES:
+        return Estimate(_text(size), Size(size.least // 4, size.most))
+    return _NOMINAL
+
+
+# --- addresses and formats ---
+
+_ADDRESS: Final = scale(32, STRING_FACTOR)
+_PREFIX: Final = _ADDRESS + scale(16, STRING_FACTOR) + 1
+_PATTERN: Final = 128 * REGEX_FACTOR
+
+
+def _ip(call: Call) -> Estimate:
+    return _parse(call)
+
+
+def _within(call: Call) -> Estimate:
+    base = _ADDRESS if call.function == "containsIP" else _PREFIX
+    return Estimate(add(base, _text(call.args[0].size)) if call.params[-1] is STRING else base)
+
+
+def _validate(call: Call) -> Estimate:
+    return Estimate(scale(_text(call.args[0].size), _PATTERN))
+
+
+# --- operators ---
+
+
+def _add(call: Call) -> Estimate:
+    """Lists are concatenated without copying."""
+    if call.params[0] in (STRING, BYTES):
+        size = call.args[0].size.plus(call.args[1].size)
+        return Estimate(_text(size), size)
+    if call.params[0].kind is Kind.LIST:
+        return Estimate(1, call.args[0].size.plus(call.args[1].size))
+    return _NOMINAL
+
+
+def _member(call: Call) -> Estimate:
+    return Estimate(call.args[1].size.most) if call.params[1].kind is Kind.LIST else _NOMINAL
+
+
+def _compared(call: Call) -> Estimate:
+    return Estimate(scale(min(call.args[0].size.most, call.args[1].size.most), STRING_FACTOR))
+
+
+def _ordered(call: Call) -> Estimate:
+    texts = call.params[0] in (STRING, BYTES) and call.params[0] is call.params[1]
+    return _compared(call) if texts else _NOMINAL
+
+
+_UNIT: Final = frozenset(("net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver"))
+
+
+def _equal(call: Call) -> Estimate:
+    left, right = call.args
+    if left.type is right.type:
+        name = left.type.name
+        if name in _UNIT:
+            return _NOMINAL
+        if name == "kubernetes.NamedFormat":
+            return Estimate(scale(64, STRING_FACTOR))
+        if name == "kubernetes.URL":
+            return Estimate(_text(right.computed or ONE))
+    return _compared(call)
+
+
+def _choice(call: Call) -> Estimate:
+    """The cost is that of the operands (see the estimate); this says how large the result is."""
+    return Estimate(0, call.args[1].size.union(call.args[2].size))
+
+
+_ESTIMATORS: Final = MappingProxyType[str, Estimator](
+    {
+        **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
+        **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _scan),
+        **dict.fromkeys(("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _parse),
+        **dict.fromkeys(("find", "findAll"), _find),
+        **dict.fromkeys(("containsIP", "containsCIDR"), _within),
+        **dict.fromkeys(("sets.contains", "sets.intersects"), _sets(1)),
+        **dict.fromkeys(("startsWith", "endsWith"), _affix),
+        **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _ordered),
+        **dict.fromkeys(("bytes", "string"), _convert),
+        "sets.equivalent": _sets(2),
+        "ip.isCanonical": _canonical,
+        "replace": _replace,
+        "split": _split,
+        "join": _join,
+        "validate": _validate,
+        "slice": _slice,
+        "lists.range": _range,
+        "reverse": _reverse,
+        "flatten": _flatten,
+        "distinct": _distinct,
+        "sort": _sort,
+        SORT_BY: _sort_by,
+        "matches": _matches,
+        "contains": _contains,
+        "format": _format,
+        "strings.quote": _quote,
+        "@in": _member,
+        "_+_": _add,
+        "_==_": _equal,
+        "_!=_": _compared,
+        "_?_:_": _choice,
+    }
+)
+
+
+def estimate_call(call: Call) -> Estimate:
+    """The estimate for one overload."""
+    found = _ESTIMATORS.get(call.function)
+    return (found(call) if found is not None else None) or _NOMINAL

@@ -1,0 +1,264 @@
+"""The worst case that an expression may cost, from its text and the declared sizes of its input (L-4.1, L-4.2).
+
+It follows upstream's estimator step by step, since its figures depend on what it knows when: sizes and the paths of values are remembered
+by expression, and bound variables carry those of what they are bound to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE
+from virt_dra.cel.cost.call_estimate import Call, Operand, estimate_call
+from virt_dra.cel.cost.declared import Declared, declared_size
+from virt_dra.cel.cost.expansion import Apply, Constant, Elements, Entries, Expr, Field, Fold, Let, Name, expand
+from virt_dra.cel.cost.sizes import ONE, UNKNOWN, Entry, Path, Size, add, multiply
+from virt_dra.cel.nodes import Node, Variable
+from virt_dra.cel.steps import Step, run
+from virt_dra.cel.types import BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT, Kind, Type
+
+_SCALARS = (BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT)
+
+
+def estimate_cost(root: Node, variables: Mapping[str, Declared]) -> int:
+    """The most that evaluating a checked tree may cost; 2**64 - 1 where nothing bounds it. ``variables``: what is declared of them."""
+    return _Estimator(variables).estimate(expand(root))
+
+
+@dataclass(slots=True)
+class _Bound:
+    """What is known of a bound variable."""
+
+    path: Path | None
+    size: Size | None
+    entry: Entry | None = None
+
+
+class _Estimator:
+    def __init__(self, variables: Mapping[str, Declared]) -> None:
+        self._variables = variables
+        self._bound: dict[Variable, _Bound] = {}
+        self._paths: dict[Expr, Path | None] = {}
+        self._sizes: dict[Expr, Size] = {}
+        self._entries: dict[Expr, Entry] = {}
+        self._costs: dict[Expr, int] = {}
+        """Of expressions that occur twice (a macro's repeated target)."""
+
+    def estimate(self, root: Expr) -> int:
+        cost: int = run(self._cost(root))
+        return cost
+
+    # --- what is known of an expression ---
+
+    def _declared(self, path: Path) -> Size | None:
+        return declared_size(self._variables, path)
+
+    def _path(self, expr: Expr) -> Path | None:
+        if isinstance(expr, Name) and expr.variable is not None:
+            return self._bound[expr.variable].path
+        return self._paths.get(expr)
+
+    def _extended(self, expr: Expr, name: str) -> Path:
+        path = self._path(expr)
+        return Path.of(name) if path is None else path.extended(name)
+
+    def _size(self, expr: Expr) -> Size | None:
+        known = self._sizes.get(expr)
+        if known is not None:
+            return known
+        written = _written_size(expr)
+        if written is not None:
+            return written
+        path = self._path(expr)
+        declared = self._declared(path) if path is not None else None
+        if declared is not None:
+            self._sizes[expr] = declared
+            return declared
+        if _is_scalar(expr.type):
+            return ONE
+        return self._bound[expr.variable].size if isinstance(expr, Name) and expr.variable is not None else None
+
+    def _entry(self, expr: Expr) -> Entry | None:
+        known = self._entries.get(expr)
+        if known is None and isinstance(expr, Name) and expr.variable is not None:
+            return self._bound[expr.variable].entry
+        return known
+
+    def _operand(self, expr: Expr) -> Operand:
+        return Operand(expr, self._path(expr), self._size(expr), self._declared)
+
+    def _set_size(self, expr: Expr, size: Size | None) -> None:
+        if size is not None:
+            self._sizes[expr] = size
+
+    def _set_entry(self, expr: Expr, entry: Entry | None) -> None:
+        if entry is not None:
+            self._entries[expr] = entry
+
+    # --- costs ---
+
+    def _cost(self, expr: Expr) -> Step[int]:
+        known = self._costs.get(expr)
+        if known is not None:
+            return known
+        cost: int
+        match expr:
+            case Constant():
+                return 0
+            case Name():
+                self._paths[expr] = self._bound[expr.variable].path if expr.variable is not None else Path.of(expr.name)
+                return 1
+            case Field():
+                cost = yield self._field(expr)
+            case Apply():
+                cost = yield self._apply(expr)
+            case Elements():
+                cost = yield self._elements(expr)
+            case Entries():
+                cost = yield self._map(expr)
+            case Let():
+                cost = yield self._let(expr)
+            case Fold():
+                cost = yield self._fold(expr)
+            case _:
+                raise TypeError(f"{type(expr).__name__} has no estimate")
+        self._costs[expr] = cost
+        return cost
+
+    def _field(self, expr: Field) -> Step[int]:
+        cost: int = yield self._cost(expr.operand)
+        if expr.test:
+            return cost
+        self._paths[expr] = self._extended(expr.operand, expr.name)
+        return add(cost, 1) if expr.operand.type.kind in (Kind.MAP, Kind.OBJECT) else cost
+
+    def _elements(self, expr: Elements) -> Step[int]:
+        total = LIST_BASE
+        item_size: Size | None = None
+        for item in expr.items:
+            cost: int = yield self._cost(item)
+            total = add(total, cost)
+            size = self._size(item) or UNKNOWN
+            item_size = size if item_size is None else item_size.union(size)
+        self._entries[expr] = Entry(True, ONE, item_size or Size(0, 0))
+        return total
+
+    def _map(self, expr: Entries) -> Step[int]:
+        total = MAP_BASE
+        sizes: tuple[Size, Size] | None = None
+        for key, value in expr.items:
+            key_cost: int = yield self._cost(key)
+            value_cost: int = yield self._cost(value)
+            total = add(total, add(key_cost, value_cost))
+            found = (self._size(key) or UNKNOWN, self._size(value) or UNKNOWN)
+            sizes = found if sizes is None else (sizes[0].union(found[0]), sizes[1].union(found[1]))
+        self._entries[expr] = Entry(False, *(sizes or (Size(0, 0), Size(0, 0))))
+        return total
+
+    def _apply(self, expr: Apply) -> Step[int]:
+        costs: list[int] = []
+        args: list[Operand] = []
+        for argument in expr.args:
+            cost: int = yield self._cost(argument)
+            costs.append(cost)
+            args.append(self._operand(argument))
+        if expr.function == "dyn":
+            self._set_size(expr, self._size(expr.args[0]))
+            self._set_entry(expr, self._entry(expr.args[0]))
+            return add(costs[0], 1)
+        target: Operand | None = None
+        own = 0
+        if expr.target is not None:
+            own = yield self._cost(expr.target)
+            target = self._operand(expr.target)
+        worst = 0
+        size: Size | None = None
+        for params in _ordered(expr):
+            estimate = self._overload(expr, Call(expr.function, params, target, args))
+            worst = max(worst, estimate[0])
+            if estimate[1] is not None:
+                size = estimate[1] if size is None else size.union(estimate[1])
+            if expr.function == "_[_]" and params[0].kind in (Kind.LIST, Kind.MAP):
+                entry = self._entry(expr.args[0])
+                size = entry.value if entry is not None else None
+                self._paths[expr] = self._extended(expr.args[0], "@items" if params[0].kind is Kind.LIST else "@values")
+            if size is None:
+                size = self._size(expr)
+        self._set_size(expr, size)
+        operands = costs[0] if expr.function == "_?_:_" else 0
+        for cost in [max(costs[1:])] if expr.function == "_?_:_" else costs:
+            operands = add(operands, cost)
+        return add(own, add(worst, operands))
+
+    def _overload(self, expr: Apply, call: Call) -> tuple[int, Size | None]:
+        if expr.function in ("_&&_", "_||_"):
+            return 0, None
+        merged = expr.args[1:] if expr.function == "_?_:_" else expr.args
+        if expr.function == "_?_:_" or (expr.function == "_+_" and (call.params[0].kind is Kind.LIST or call.params[0].name in _TEXTS)):
+            one = self._entry(merged[0])
+            self._set_entry(expr, one.union(self._entry(merged[1])) if one is not None else None)
+        return estimate_call(call)
+
+    # --- variables ---
+
+    def _let(self, expr: Let) -> Step[int]:
+        cost: int = yield self._cost(expr.value)
+        self._bound[expr.variable] = _Bound(self._path(expr.value), self._size(expr.value), self._entry(expr.value))
+        body: int = yield self._cost(expr.body)
+        self._set_size(expr, self._size(expr.body))
+        self._set_entry(expr, self._entry(expr.body))
+        return add(LIST_BASE, add(cost, body))
+
+    def _fold(self, expr: Fold) -> Step[int]:
+        over: int = yield self._cost(expr.over)
+        initial: int = yield self._cost(expr.initial)
+        self._bound[expr.accumulator] = _Bound(self._path(expr.initial), self._size(expr.initial), self._entry(expr.initial))
+        self._bind(expr)
+        going: int = yield self._cost(expr.condition)
+        step: int = yield self._cost(expr.step)
+        result: int = yield self._cost(expr.result)
+        count = self._size(expr.over) or UNKNOWN
+        if isinstance(expr.initial, Constant):
+            self._set_size(expr, self._size(expr.initial))
+        else:
+            self._set_size(expr, count)
+            self._set_entry(expr, self._entry(expr.step))
+        return add(add(over, initial), add(result, multiply(count.most, add(step, going))))
+
+    def _bind(self, expr: Fold) -> None:
+        """A fold's variables: of two a key or index and a value, of one a list's element or a map's key."""
+        entry = self._entry(expr.over)
+        is_list = entry.is_list if entry is not None else expr.over.type.kind is Kind.LIST
+        key = ("@indices" if is_list else "@keys", entry.key if entry is not None else None)
+        value = ("@items" if is_list else "@values", entry.value if entry is not None else None)
+        parts = [key, value] if len(expr.variables) == 2 else [value if is_list else key]
+        for variable, (name, size) in zip(expr.variables, parts, strict=True):
+            self._bound[variable] = _Bound(self._extended(expr.over, name), size)
+
+
+_TEXTS = frozenset(("string", "bytes"))
+
+
+def _ordered(expr: Apply) -> list[tuple[Type, ...]]:
+    """The overloads in upstream's order, where the last one's path counts."""
+    if expr.function != "_[_]":
+        return expr.overloads
+    return sorted(expr.overloads, key=lambda params: (Kind.LIST, Kind.MAP, Kind.OPAQUE).index(params[0].kind))
+
+
+def _written_size(expr: Expr) -> Size | None:
+    match expr:
+        case Constant():
+            size = len(expr.value) if isinstance(expr.value, (str, bytes)) else 1
+        case Elements() | Entries():
+            size = len(expr.items)
+        case _:
+            return None
+    return Size(size, size)
+
+
+def _is_scalar(candidate: Type) -> bool:
+    while candidate.name == "optional_type" and candidate.params:
+        candidate = candidate.params[0]
+    return candidate in _SCALARS

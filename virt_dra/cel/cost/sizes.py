@@ -1,0 +1,97 @@
+"""Ranges of sizes and the arithmetic of estimates: unsigned 64-bit numbers that stop at their maximum, as upstream's."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+MAXIMUM: Final = 2**64 - 1
+_BEYOND: Final = 2.0**64
+
+
+def add(left: int, right: int) -> int:
+    return min(left + right, MAXIMUM)
+
+
+def multiply(left: int, right: int) -> int:
+    return min(left * right, MAXIMUM)
+
+
+def scale(size: int, factor: float) -> int:
+    """Size times factor, rounded up."""
+    scaled = math.ceil(float(size) * factor) if float(size) * factor < _BEYOND else MAXIMUM
+    return min(scaled, MAXIMUM)
+
+
+def wrapped(number: int) -> int:
+    """What is left of a number in 64 bits, where upstream's arithmetic overflows."""
+    return number & MAXIMUM
+
+
+def whole(number: float) -> int:
+    """A float as unsigned number; upstream's machine makes 2**63 of what doesn't fit."""
+    return int(number) if number < _BEYOND else 1 << 63
+
+
+class Size(NamedTuple):
+    """How many characters, bytes, elements or entries a value may have."""
+
+    least: int
+    most: int
+
+    def plus(self, other: Size) -> Size:
+        return Size(add(self.least, other.least), add(self.most, other.most))
+
+    def times(self, other: Size) -> Size:
+        return Size(multiply(self.least, other.least), multiply(self.most, other.most))
+
+    def union(self, other: Size) -> Size:
+        return Size(min(self.least, other.least), max(self.most, other.most))
+
+
+UNKNOWN: Final = Size(0, MAXIMUM)
+ONE: Final = Size(1, 1)
+
+
+class Entry(NamedTuple):
+    """The sizes of what a list or map contains."""
+
+    is_list: bool
+    key: Size
+    value: Size
+
+    def union(self, other: Entry | None) -> Entry | None:
+        return None if other is None else Entry(self.is_list, self.key.union(other.key), self.value.union(other.value))
+
+
+class Path:
+    """Where in a variable a value comes from: ``device``, ``attributes``, ``@values``.
+
+    Extending one writes into memory that is shared with its other extensions where there is room, as upstream's slices do: of the key and
+    the value of one range, both then have the value's path. Some of upstream's estimates depend on it.
+    """
+
+    __slots__ = ("_memory", "length")
+
+    def __init__(self, memory: list[str], length: int) -> None:
+        self._memory = memory
+        self.length = length
+
+    @classmethod
+    def of(cls, name: str) -> Path:
+        return cls([name], 1)
+
+    @classmethod
+    def of_steps(cls, steps: list[str]) -> Path:
+        return cls(steps, len(steps))
+
+    def extended(self, name: str) -> Path:
+        if self.length == len(self._memory):
+            grown = self._memory[: self.length] + [""] * max(1, self.length)
+            grown[self.length] = name
+            return Path(grown, self.length + 1)
+        self._memory[self.length] = name
+        return Path(self._memory, self.length + 1)
+
+    def steps(self) -> list[str]:
+        return self._memory[: self.length]
