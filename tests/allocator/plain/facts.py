@@ -96,5 +96,3 @@ class Facts:
 
 def _id(entry: Json) -> Id:
     return entry["driver"], entry["pool"], entry["device"]
-
-

@@ -83,11 +83,10 @@ def _entry(facts: Facts, pools: list[Pool], index: int, claim: ResourceClaim, re
     if subs and not facts.on("PrioritizedList"):
         raise Fatal(f"claim {claim.key}, request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled")
     if not facts.on("ConsumableCapacity"):
-        if request.exactly is not None and request.exactly.capacity is not None:
-            raise Fatal(f"claim {claim.key}, request {request.name}: has capacity requests, but the DRAConsumableCapacity feature is disabled")
-        for sub in subs:
-            if sub.capacity is not None:
-                raise Fatal(f"claim {claim.key}, subrequest {sub.name}: has capacity requests, but the DRAConsumableCapacity feature is disabled")
+        wanting = [("request", request.name, request.exactly.capacity)] if request.exactly is not None else []
+        for word, name, capacity in (*wanting, *(("subrequest", sub.name, sub.capacity) for sub in subs)):
+            if capacity is not None:
+                raise Fatal(f"claim {claim.key}, {word} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled")
     if subs:
         return Entry(request.name, True, [_wanted(facts, pools, index, claim, sub.name, request.name, sub) for sub in subs])
     if request.exactly is None:
@@ -166,9 +165,9 @@ def _selectable(facts: Facts, wanted: Wanted, candidate: Candidate) -> bool:
     if not candidate.slice.spec.per_device_node_selection:
         return True
     device = candidate.device
-    if facts.fixed("AC-21a") and not device.node_name and not device.all_nodes and device.node_selector is not None:
-        if len(device.node_selector.node_selector_terms) > 1:
-            return False
+    terms = () if device.node_selector is None or device.node_name or device.all_nodes else device.node_selector.node_selector_terms
+    if len(terms) > 1 and facts.fixed("AC-21a"):
+        return False
     return selects_device(facts, device)
 
 
@@ -189,7 +188,15 @@ def _taken(facts: Facts, wanted: Wanted, candidate: Candidate) -> Consumption | 
     found = consumption.resolve(driver, candidate.device.capacity, wish, fractional=facts.on("FractionalCapacityRange"))
     if isinstance(found, Fault):
         if found.text.endswith(", but no min") and not facts.fixed("AC-23"):
-            raise Fatal(NULL)
+            _without_min(facts, wish.get(found.text.split('"')[1]))
+            return None
         shown = candidate.device.name if wanted.of.allocation_mode == "All" else candidate.shown
         raise Fatal(f"{wanted.subject}: checking capacity for device {shown}: {found.text}")
     return found if isinstance(found, Consumption) else None
+
+
+def _without_min(facts: Facts, amount: Quantity | None) -> None:
+    """AC-23 not corrected: kills the reference, unless it can't write the amount in thousandths, which looks like a violation to it."""
+    exact = amount is None or (amount.nano % 10**6 == 0 and amount.nano // 10**6 < 2**63)
+    if exact or not facts.on("FractionalCapacityRange"):
+        raise Fatal(NULL)

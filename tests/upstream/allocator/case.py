@@ -20,9 +20,8 @@ def as_case(problem: Json, answer: Json) -> str:
     if node != {"name": "n1", "labels": {}}:
         given["node"] = {key: value for key, value in node.items() if value}
     given["classes"] = [_class(each) for each in problem["classes"]]
-    used = [
-        _used(each) for claim in problem["allocated"] for each in claim.get("status", {}).get("allocation", {})["devices"].get("results", ())
-    ]
+    claims = [each["status"]["allocation"]["devices"] for each in problem["allocated"] if "allocation" in each.get("status", {})]
+    used = [_used(result) for devices in claims for result in devices.get("results", ())]
     if used:
         given["used"] = used
     if problem.get("allocated_state"):

@@ -7,17 +7,23 @@ all corrections and the reference's with none; it is blamed on those corrections
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from tests.allocator.plain import CORRECTIONS, plain_answer
+from tests.allocator.plain import CORRECTIONS, TooLong, plain_answer
 from tests.upstream.allocator.problems import Json
+
+_STEPS = 2_000_000
+_FEW_STEPS = 200_000
+"""To leave a correction out; where that takes longer it is blamed too."""
 
 
 def blamed(problem: Json, is_ours: Callable[[Json], bool], is_theirs: Callable[[Json], bool]) -> tuple[str, ...] | None:
     """The corrections that explain the two answers; None if none do. Raises TooLong for a problem too big to tell."""
-    if not is_ours(plain_answer(problem)) or not is_theirs(plain_answer(problem, ())):
+    if not is_ours(plain_answer(problem, step_limit=_STEPS)) or not is_theirs(plain_answer(problem, (), step_limit=_STEPS)):
         return None
     corrected: set[str] = set()
     for name in CORRECTIONS:
-        if is_theirs(plain_answer(problem, corrected | {name})):
-            corrected.add(name)
+        with suppress(TooLong):
+            if is_theirs(plain_answer(problem, corrected | {name}, step_limit=_FEW_STEPS)):
+                corrected.add(name)
     return tuple(name for name in CORRECTIONS if name not in corrected)

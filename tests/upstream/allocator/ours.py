@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.upstream.allocator.problems import FEATURES, Json
 from virt_dra.allocator import Allocated, AllocationError, Features, NodeError, Snapshot, UnsupportedFeature, allocate
-from virt_dra.allocator.snapshot import Use
+from virt_dra.allocator.usage import Use
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice

@@ -8,12 +8,15 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from tests.upstream.allocator.problems import Json
+from tests.upstream.allocator.problems import FEATURES, Json
+from tests.upstream.allocator.problems.mix import BASE
 
 _NAMES = re.compile(r"claim \S+|request \S+|device \S+|pool \S+|class \S+|slice \S+|#\d+|\d+|\"[^\"]*\"")
 _KEPT = frozenset(
-    "metadata name spec driver pool generation resourceSliceCount node slices classes claims allocated deviceClassName counterSet value "
-    "request device status allocation devices".split()
+    (
+        *("metadata", "name", "spec", "driver", "pool", "generation", "resourceSliceCount", "node", "slices", "classes", "claims"),
+        *("allocated", "deviceClassName", "counterSet", "value", "request", "device", "status", "allocation", "devices"),
+    )
 )
 """Without these an object isn't one."""
 
@@ -77,8 +80,12 @@ def _edits(problem: Json) -> Iterator[Edit]:
         if isinstance(path[-1], int):
             yield partial(_drop, path)
     for path in paths:
-        if isinstance(path[-1], str) and path[-1] not in _KEPT:
+        if isinstance(path[-1], str) and path[-1] not in _KEPT and path[0] != "features":
             yield partial(_drop, path)
+    features = dict.fromkeys(FEATURES, True) | problem.get("features", {})
+    for name in FEATURES:
+        if features[name] != (name in BASE):
+            yield partial(_replace, ("features",), features | {name: name in BASE})
     for path in paths:
         for simpler in _simpler(_at(problem, path), path[-1]):
             yield partial(_replace, path, simpler)

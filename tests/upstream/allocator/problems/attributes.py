@@ -68,9 +68,7 @@ def published(mix: Mix) -> Json:
     for name in PUBLISHED:
         if mix.chance(0.8):
             found[name] = _list(mix) if lists and mix.chance(0.6) else _value(mix)
-    if "kind" in found and "string" in found["kind"]:
-        found["kind"] = {"string": mix.choice("xxxy")}
-    elif "kind" in found and mix.chance(0.9):
+    if "kind" in found and ("string" in found["kind"] or mix.chance(0.9)):
         found["kind"] = {"string": mix.choice("xxxy")}
     if "numa" in found and "a.example.com/numa" in found and mix.chance(0.97):
         del found["numa"]  # both forms in a selector: AC-17

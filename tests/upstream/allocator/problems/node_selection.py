@@ -20,7 +20,9 @@ _EXPRESSIONS: tuple[Json, ...] = (
 def node(mix: Mix) -> Json:
     found: Json = {"metadata": {"name": mix.pick({"n1": 9, "n2": 1}), "labels": {"zone": mix.pick({"z1": 5, "z2": 1}), "rank": "5"}}}
     if mix.has("node_operations", 0.6, 0.3):
-        found["status"] = {"declaredFeatures": mix.choice((["DRAOptionalNodeOperations"], ["Other", "DRAOptionalNodeOperations"], ["Other"]))}
+        found["status"] = {
+            "declaredFeatures": mix.choice((["DRAOptionalNodeOperations"], ["Other", "DRAOptionalNodeOperations"], ["Other"]))
+        }
     return found
 
 
