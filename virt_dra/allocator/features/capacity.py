@@ -18,7 +18,7 @@ from uuid import UUID, uuid5
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, resolve
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Upcoming
 from virt_dra.api.quantity import Format, Quantity
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
 
@@ -175,6 +175,14 @@ class SharedCapacity:
             return _EXCLUSIVE
         return _SHARED if request.admin_access else self._resolver.of(request, device)
 
+    def has_room(self, request: Request, device: Device) -> bool:
+        """Whether `add` would take the device."""
+        if not device.published.allow_multiple_allocations or request.admin_access:
+            return True
+        consumption = self._resolver.consumption(request, device)
+        shares = self._left.get(device)
+        return _fits(consumption.amounts, shares[-1] if shares else self._unused_of(device, consumption))
+
     def add(self, request: Request, device: Device) -> bool:
         if not device.published.allow_multiple_allocations or request.admin_access:
             return True
@@ -233,6 +241,37 @@ class SharedCapacity:
                 known = tuple([limit - (0 if each is None else each.nano) for limit, each in zip(known, used, strict=True)])
             self._unused[device] = known
         return known
+
+
+class RoomFirst(Check):
+    """Before constraints that can be errors (derived attributes): a device without room is passed over and never evaluated (A-7.2).
+
+    Not for mode All, where constraints come first (A-9.4). What is held is known to SharedCapacity, which is asked last all the same.
+    """
+
+    def __init__(self, shared: SharedCapacity) -> None:
+        self._shared = shared
+
+    def constrains(self, request: Request) -> bool:
+        return False
+
+    def add(self, request: Request, device: Device) -> bool:
+        return request.mode == ALL or self._shared.has_room(request, device)
+
+    def remove(self, request: Request, device: Device) -> None:
+        """Holds nothing."""
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        return True
+
+    def fact(self, request: Request, device: Device) -> Hashable:
+        return True
+
+    def state(self, upcoming: Upcoming) -> Hashable:
+        return None
+
+    def explain(self, request: Request, device: Device) -> Rejection:
+        return self._shared.explain(request, device)
 
 
 _EXCLUSIVE = "exclusive"
