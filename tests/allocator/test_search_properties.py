@@ -178,7 +178,7 @@ def _hard_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
 def test_what_is_left_out_changes_neither_the_answer_nor_the_error(random: Random) -> None:
     given, claims = _hard_problem(random)
     got = _outcome(given, claims, explain=False)
-    with patch("virt_dra.allocator.Search", Plain):
+    with patch("virt_dra.allocator.attempt.Search", Plain):
         assert _outcome(given, claims, explain=False) == got
 
 

@@ -23,6 +23,10 @@ class Toy:
             if term not in ("true", "false") and not _DRIVER.fullmatch(term) and not _ATTRIBUTE.fullmatch(term):
                 raise SelectorError(f"compilation failed: {term}", compile=True)
 
+    @property
+    def reads(self) -> None:
+        """On anything: these selectors are never taken to be alike."""
+
     def matches(self, device: Device) -> bool:
         Toy.evaluations += 1
         return all(self._term(term, device) for term in self._terms)

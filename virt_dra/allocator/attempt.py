@@ -10,14 +10,13 @@ from virt_dra.allocator.demand import Demand, Solution, choices, solution_of
 from virt_dra.allocator.errors import AllocationError, NodeError
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
-from virt_dra.allocator.features.capacity import Shares
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import ClaimPlan, Device, Request
 from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pools import INVALID, Reachable
 from virt_dra.allocator.requests import plan_claims
-from virt_dra.allocator.result import assemble
+from virt_dra.allocator.result import Results
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Search
 from virt_dra.allocator.shapes import state
 from virt_dra.allocator.snapshot import Snapshot
@@ -57,7 +56,6 @@ class Allocator:
         self._step_limit = step_limit
         self._pools = snapshot.inventory.pools(features)
         self._selectors = SelectorFilter(snapshot.inventory.selectors)
-        self._shares = Shares(snapshot.inventory.capacities, features)
         self.demand = snapshot.inventory.demands(features).of(claims)
         """What the claims have in common with those of equal pods; None where they break a rule."""
 
@@ -67,7 +65,7 @@ class Allocator:
         if known is None:
             self._may_be_refused(reachable)
             return Unsatisfiable(node.name, self.explain(node) if explain else None, steps)
-        return Allocated(self._assemble(known, plans, node, reachable), steps)
+        return Allocated(self._write(known, plans, node, reachable), steps)
 
     def fits(self, node: Node) -> bool:
         """Whether `allocate` would find something on the node; raises what it would raise."""
@@ -112,7 +110,7 @@ class Allocator:
         search = self._search(node, reachable, plans)
         if search.solved:
             solution = solution_of(search.chosen, search.selected, plans, reachable)
-            self._assemble(solution, plans, node, reachable)  # a result that can't be written is an error here, and not kept
+            self._write(solution, plans, node, reachable)  # a result that can't be written is an error here, and not kept
             return solution, search.steps
         if search.refused_constraint is not None:  # AC-8
             request, device = search.refused_constraint
@@ -122,14 +120,14 @@ class Allocator:
             )
         return None, search.steps
 
-    def _assemble(self, solution: Solution, plans: tuple[ClaimPlan, ...], node: Node, reachable: Reachable) -> tuple[AllocationResult, ...]:
-        chosen = choices(solution, plans, reachable)
-        return tuple(
-            [
-                assemble(claim, plan, each, selected, node.name, self._features, self._shares)
-                for claim, plan, each, selected in zip(self._claims, plans, chosen, solution.selected, strict=True)
-            ]
+    def _write(self, solution: Solution, plans: tuple[ClaimPlan, ...], node: Node, reachable: Reachable) -> tuple[AllocationResult, ...]:
+        demand = self.demand
+        results = (
+            demand.results
+            if demand is not None and plans is demand.plans
+            else Results(plans, self._features, self._snapshot.inventory.capacities)
         )
+        return results.of(self._claims, choices(solution, plans, reachable), solution.selected, node.name)
 
     @staticmethod
     def _may_be_refused(reachable: Reachable) -> None:

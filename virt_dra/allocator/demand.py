@@ -13,11 +13,13 @@ from typing import NamedTuple, TypeVar
 
 from virt_dra.allocator.errors import AllocationError
 from virt_dra.allocator.features.attributes import applies
+from virt_dra.allocator.features.capacity import Capacities
 from virt_dra.allocator.features.prioritized_list import alternatives
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Choice, ClaimPlan, Device, Request
 from virt_dra.allocator.pools import Pools, Reachable
 from virt_dra.allocator.requests import plan_claims
+from virt_dra.allocator.result import Results
 from virt_dra.allocator.shapes import Shapes
 from virt_dra.api.resource_v1 import DeviceClass, DeviceSubRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec
 
@@ -47,8 +49,9 @@ class Solution:
 class Demand:
     """The claims of equal pods. ``plans`` are those of the first pod seen: good for anything but names and for mode All."""
 
-    def __init__(self, plans: tuple[ClaimPlan, ...], shapes: Shapes) -> None:
+    def __init__(self, plans: tuple[ClaimPlan, ...], shapes: Shapes, results: Results) -> None:
         self.plans = plans
+        self.results = results
         self.outcomes: dict[tuple[int, Hashable], Solution | None] = {}
         """By shape and state of a node: the solution, or None where there is none."""
         self.shapes = shapes
@@ -64,8 +67,9 @@ class Demand:
 class Demands:
     """All demands met so far, for one set of slices, classes and features."""
 
-    def __init__(self, pools: Pools, classes: Mapping[str, DeviceClass], features: Features) -> None:
+    def __init__(self, pools: Pools, classes: Mapping[str, DeviceClass], capacities: Capacities, features: Features) -> None:
         self._pools = pools
+        self._capacities = capacities
         self._classes = classes
         self._features = features
         self._by_identity: dict[tuple[int, ...], tuple[tuple[ResourceClaimSpec, ...], Demand]] = {}
@@ -92,7 +96,7 @@ class Demands:
         return known[1]
 
     def _read(self, claims: Sequence[ResourceClaim]) -> Demand:
-        nothing = Reachable("", (), ())
+        nothing = Reachable("", (), (), ())
         plans = plan_claims(claims, self._classes, nothing, self._features, _never)
         viewers: dict[str, Request] = {}
         for plan in plans:
@@ -104,7 +108,7 @@ class Demands:
         if shapes is None:
             _forget_oldest(self._shapes)
             shapes = self._shapes[key] = Shapes(self._pools, tuple(viewers[each] for each in key))
-        return Demand(plans, shapes)
+        return Demand(plans, shapes, Results(plans, self._features, self._capacities))
 
 
 _K = TypeVar("_K")

@@ -42,6 +42,10 @@ class Device:
     published: resource_v1.Device
     slice_name: str
     slice: ResourceSliceSpec
+    alike: int
+    """Equal for devices that publish the same apart from their names and attributes, in slices and pools that say the same of them."""
+    convertible: bool
+    """Whether every attribute has a value that can be one; another is an error to every expression, needed or not (A-21.2)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,8 +143,7 @@ class Upcoming:
     kind: Callable[[Device], Kind]
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """Values that are only compared with other devices' values of the same ``space`` (e.g. one constraint's attribute)."""
 
     space: Hashable

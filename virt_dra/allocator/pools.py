@@ -6,7 +6,7 @@ same for every node and made once; only reachability depends on the node.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, de
 from virt_dra.api import resource_v1
 from virt_dra.api.core_v1 import Node, NodeSelector
 from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.cel import convertible
 
 INCOMPLETE = "PoolIncomplete"
 """The highest generation does not have exactly `resourceSliceCount` slices (A-5.2, AC-4, AC-15)."""
@@ -81,6 +82,7 @@ class Reachable:
     One object per node, as long as its labels and declared features stay: identity compares."""
 
     node: str
+    declared_features: tuple[str, ...]
     pools: tuple[ReachablePool, ...]
     devices: tuple[Device, ...]
 
@@ -159,7 +161,7 @@ class Pools:
             pool = ReachablePool(key, tuple(device for part in in_order for device in part.devices), None)
             (last if any(part.has_binding_conditions for part in in_order) else first).append(pool)
         pools = (*first, *last)
-        return Reachable(node.name, pools, tuple(device for pool in pools for device in pool.devices))
+        return Reachable(node.name, node.status.declared_features, pools, tuple(device for pool in pools for device in pool.devices))
 
     def _selects(self, slice_: ResourceSlice, node: Node) -> bool:
         spec = slice_.spec
@@ -217,14 +219,16 @@ def _gather(slices: list[ResourceSlice], features: Features) -> dict[PoolId, Poo
     by_pool: dict[PoolId, list[ResourceSlice]] = {}
     for slice_ in slices:
         by_pool.setdefault(PoolId(slice_.spec.driver, slice_.spec.pool.name), []).append(slice_)
-    return {key: _pool(key, members, features) for key, members in by_pool.items()}
+    alike = _Alike()
+    return {key: _pool(key, members, features, alike) for key, members in by_pool.items()}
 
 
-def _pool(key: PoolId, slices: list[ResourceSlice], features: Features) -> Pool:
+def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, alike: _Alike) -> Pool:
     newest = max(slice_.spec.pool.generation for slice_ in slices)
     current = [slice_ for slice_ in slices if slice_.spec.pool.generation == newest]
     counted = current if features.compatibility_groups else [slice_ for slice_ in current if not _has_groups(slice_)]
-    parts = tuple(_part(key, slice_, features) for slice_ in counted)
+    counters = [slice_.spec.model_dump_json(include={"shared_counters"}) for slice_ in counted if slice_.spec.shared_counters]
+    parts = tuple(_part(key, slice_, features, counters, alike) for slice_ in counted)
     wanted = sorted({slice_.spec.pool.resource_slice_count for slice_ in current})
     if len(wanted) > 1:
         detail = f"slices of generation {newest} disagree about their number: {', '.join(map(str, wanted))}"
@@ -235,10 +239,33 @@ def _pool(key: PoolId, slices: list[ResourceSlice], features: Features) -> Pool:
     return Pool(key, parts, PoolProblem(key, INVALID, fault) if fault else None)
 
 
-def _part(key: PoolId, slice_: ResourceSlice, features: Features) -> PoolSlice:
+class _Alike:
+    """Numbers devices that publish the same apart from their names and attributes, in slices and pools that say the same of them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    def number(self, device: resource_v1.Device, around: str) -> int:
+        """``around``: the facts of its slice and pool."""
+        own = device.model_dump_json(exclude={"name", "attributes"}, exclude_unset=True)
+        return self._numbers.setdefault((around, own), len(self._numbers))
+
+
+def _around(slice_: ResourceSlice, counters: Sequence[str]) -> str:
+    spec = slice_.spec.model_dump_json(exclude={"devices", "pool", "node_name", "shared_counters"}, exclude_unset=True)
+    return f"{spec} {' '.join(counters)}"
+
+
+def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequence[str], alike: _Alike) -> PoolSlice:
     spec = slice_.spec
     published = () if features.partitionable_devices and spec.shared_counters else spec.devices
-    devices = tuple(Device(DeviceId(key.driver, key.pool, device.name), key, device, slice_.name, spec) for device in published)
+    around = _around(slice_, counters)
+    devices = tuple(
+        Device(
+            DeviceId(key.driver, key.pool, device.name), key, device, slice_.name, spec, alike.number(device, around), convertible(device)
+        )
+        for device in published
+    )
     return PoolSlice(slice_, key, devices, any(device.given("binding_conditions") for device in published))
 
 

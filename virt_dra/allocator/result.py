@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 from virt_dra.allocator.errors import FatalError
-from virt_dra.allocator.features import Writer, writers
-from virt_dra.allocator.features.capacity import Share, Shares
+from virt_dra.allocator.features import writers
+from virt_dra.allocator.features.capacity import Capacities, Shares
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Choice, ClaimPlan, Request
+from virt_dra.allocator.model import Choice, ClaimPlan
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from virt_dra.api.resource_v1 import (
     AllocationResult,
@@ -25,50 +27,57 @@ CONFIG_LIMIT = 64
 """Configuration entries that the API server accepts in an allocation (A-22)."""
 
 
-def assemble(
-    claim: ResourceClaim,
-    plan: ClaimPlan,
-    chosen: Sequence[Choice],
-    selected: Mapping[int, int],
-    node: str,
-    features: Features,
-    shares: Shares,
-) -> AllocationResult:
-    """The result for one claim. ``plan`` is its own or that of an equal claim. ``selected``: request index -> index of the alternative.
+class Results:
+    """Writes the results of claims that differ in nothing but their names."""
 
-    Raises :class:`FatalError` for more configuration than can be stored (AC-14) and for a node selector with several terms (E22).
-    """
-    requests = tuple(entry.alternatives[selected.get(i, 0)].request for i, entry in enumerate(plan.requests))
-    config = _config(plan, requests)
-    if len(config) > CONFIG_LIMIT:
-        raise FatalError(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
-    selector = _node_selector(claim.name, chosen, node)
-    extras = writers(features)
-    devices = DeviceAllocationResult(
-        results=tuple([_result(choice, extras, shares.of(claim, choice.request, choice.device)) for choice in chosen])
-    )
-    result = AllocationResult(devices=devices.with_(config=tuple(config)) if config else devices)
-    return result if selector is None else result.with_(node_selector=selector)
+    def __init__(self, plans: Sequence[ClaimPlan], features: Features, capacities: Capacities) -> None:
+        self._plans = plans
+        self._writers = writers(features)
+        self._shares = Shares(capacities, features)
+        self._configs: dict[tuple[int, tuple[tuple[int, int], ...]], tuple[DeviceAllocationConfiguration, ...]] = {}
+
+    def of(
+        self, claims: Sequence[ResourceClaim], chosen: Sequence[Sequence[Choice]], selected: Sequence[Mapping[int, int]], node: str
+    ) -> tuple[AllocationResult, ...]:
+        """One result per claim. ``chosen``: the devices of each claim; ``selected``: per claim, index of a request -> of its alternative.
+
+        Raises :class:`FatalError` for more configuration than can be stored (AC-14) and for a node selector with several terms (E22).
+        """
+        return tuple([self._of(number, claim, chosen[number], selected[number], node) for number, claim in enumerate(claims)])
+
+    def _of(self, number: int, claim: ResourceClaim, chosen: Sequence[Choice], selected: Mapping[int, int], node: str) -> AllocationResult:
+        key = (number, tuple(selected.items()))
+        config = self._configs.get(key)
+        if config is None:
+            config = self._configs[key] = _config(self._plans[number], selected)
+        if len(config) > CONFIG_LIMIT:
+            raise FatalError(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
+        selector = _node_selector(claim.name, chosen, node)
+        results = tuple([self._result(claim, choice) for choice in chosen])
+        devices = DeviceAllocationResult(results=results, config=config) if config else DeviceAllocationResult(results=results)
+        return AllocationResult(devices=devices) if selector is None else AllocationResult(devices=devices, node_selector=selector)
+
+    def _result(self, claim: ResourceClaim, choice: Choice) -> DeviceRequestAllocationResult:
+        request, device = choice.request, choice.device
+        driver, pool, name = device.id
+        fields: dict[str, Any] = {"request": request.full_name, "driver": driver, "pool": pool, "device": name}
+        if request.admin_access:
+            fields["admin_access"] = True
+        if request.tolerations:
+            fields["tolerations"] = request.tolerations
+        for write in self._writers:
+            write(fields, choice)
+        share = self._shares.of(claim, request, device)
+        if share is not None:
+            fields["share_id"] = share.id
+            if share.consumed:
+                fields["consumed_capacity"] = share.consumed
+        return DeviceRequestAllocationResult(**fields)
 
 
-def _result(choice: Choice, extras: Sequence[Writer], share: Share | None) -> DeviceRequestAllocationResult:
-    request, device = choice.request, choice.device
-    result = DeviceRequestAllocationResult(request=request.full_name, driver=device.id.driver, pool=device.id.pool, device=device.id.device)
-    if request.admin_access:
-        result = result.with_(admin_access=True)
-    if request.tolerations:
-        result = result.with_(tolerations=request.tolerations)
-    for write in extras:
-        result = write(result, choice)
-    if share is not None:
-        result = result.with_(share_id=share.id)
-        if share.consumed:
-            result = result.with_(consumed_capacity=share.consumed)
-    return result
-
-
-def _config(plan: ClaimPlan, requests: Sequence[Request]) -> list[DeviceAllocationConfiguration]:
-    """A-18.2 to A-18.4. ``requests``: per entry of the claim the request itself or its selected alternative."""
+def _config(plan: ClaimPlan, selected: Mapping[int, int]) -> tuple[DeviceAllocationConfiguration, ...]:
+    """A-18.2 to A-18.4."""
+    requests = [entry.alternatives[selected.get(i, 0)].request for i, entry in enumerate(plan.requests)]
     entries: list[tuple[str, list[str], OpaqueDeviceConfiguration | None]] = []
     by_class: dict[str, range] = {}
     for request in requests:
@@ -85,7 +94,7 @@ def _config(plan: ClaimPlan, requests: Sequence[Request]) -> list[DeviceAllocati
         listed = list(claim_config.requests)
         if not listed or any(base in listed or full in listed for base, full in names):
             entries.append((FROM_CLAIM, listed, claim_config.opaque))
-    return [_entry(source, () if _covers_all(listed, names) else tuple(listed), opaque) for source, listed, opaque in entries]
+    return tuple([_entry(source, () if _covers_all(listed, names) else tuple(listed), opaque) for source, listed, opaque in entries])
 
 
 def _covers_all(listed: Sequence[str], names: Sequence[tuple[str, str]]) -> bool:
@@ -107,8 +116,7 @@ def _node_selector(claim: str, chosen: Sequence[Choice], node: str) -> NodeSelec
     for device in (choice.device for choice in chosen):
         source = device.published if device.slice.per_device_node_selection else device.slice
         if source.node_name is not None or device.published.binds_to_node:
-            only = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
-            return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(only,)),))
+            return _only(node)
         terms = source.node_selector.node_selector_terms if source.node_selector is not None else ()
         if len(terms) > 1:
             raise FatalError(f"create NodeSelector for claim {claim}: unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
@@ -123,6 +131,13 @@ def _node_selector(claim: str, chosen: Sequence[Choice], node: str) -> NodeSelec
     if fields:
         merged = merged.with_(match_fields=tuple(fields))
     return NodeSelector(node_selector_terms=(merged,))
+
+
+@lru_cache(maxsize=16384)
+def _only(node: str) -> NodeSelector:
+    """Immutable and the same for all results on a node, so it is made once."""
+    only = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(only,)),))
 
 
 def _merge(requirements: Sequence[NodeSelectorRequirement], into: list[NodeSelectorRequirement]) -> None:

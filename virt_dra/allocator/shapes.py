@@ -8,7 +8,7 @@ devices, by position. Shapes are computed once per node and kind of request, sta
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.model import Check, Device, Filter, Label, PoolId, Request
@@ -24,7 +24,11 @@ class Looks(Protocol):
     """The features of a node, as far as published facts go."""
 
     @property
-    def filters(self) -> Sequence[Filter]: ...
+    def selectors(self) -> Filter: ...
+
+    @property
+    def filters(self) -> Sequence[Filter]:
+        """With the selectors."""
 
     def checks(self, claim: ResourceClaim) -> Sequence[Check]: ...
 
@@ -37,6 +41,7 @@ class Shapes:
         self._requests = requests
         self._numbers: dict[Hashable, int] = {}
         self._known: dict[Reachable, int] = {}
+        self._alike: dict[Hashable, Hashable] = {}
 
     def of(self, reachable: Reachable, looks: Callable[[], Looks]) -> int:
         """The number of the node's shape. The node's features are asked for only where it isn't known."""
@@ -48,13 +53,31 @@ class Shapes:
 
     def _shape(self, reachable: Reachable, looks: Looks) -> Hashable:
         rename = _Renaming()
-        views = [_View(request, looks.filters, looks.checks(request.claim)) for request in self._requests]
-        facts = tuple([tuple([rename.fact(_fact(view, device)) for view in views]) for device in reachable.devices])
+        views = [
+            _View(number, request, looks.selectors, looks.filters, looks.checks(request.claim))
+            for number, request in enumerate(self._requests)
+        ]
+        declared = reachable.declared_features
+        facts = tuple([tuple([self._fact(view, device, declared, rename) for view in views]) for device in reachable.devices])
         pools = tuple(
             (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each, reachable.node))
             for each in reachable.pools
         )
         return pools, facts
+
+    def _fact(self, view: _View, device: Device, declared: tuple[str, ...], rename: _Renaming) -> Hashable:
+        selected = view.selected(device)
+        if selected is not True:
+            return selected
+        if device.slice.per_device_node_selection:  # that depends on the node
+            rest = view.rest(device)
+        else:
+            key = (view.number, device.alike, declared)
+            known = self._alike.get(key)
+            rest = self._alike[key] = view.rest(device) if known is None else known
+        if not view.constraints:
+            return rest
+        return rest, tuple([rename.fact(each.fact(view.request, device)) for each in view.constraints])
 
     def _identity(self, seen: ReachablePool, node: str) -> Hashable:
         """A pool that other nodes see too is like no other, and which of its devices the node sees matters to what is in use."""
@@ -62,19 +85,31 @@ class Shapes:
         return None if pool.local_node == node else (pool.id, tuple([pool.positions[device.id.device] for device in seen.devices]))
 
 
-class _View(NamedTuple):
-    request: Request
-    filters: Sequence[Filter]
-    checks: Sequence[Check]
+class _View:
+    """How one request looks at the devices of a node: what it reads of attributes, and the rest."""
 
+    def __init__(self, number: int, request: Request, selectors: Filter, filters: Sequence[Filter], checks: Sequence[Check]) -> None:
+        self.number = number
+        self.request = request
+        self.constraints = [each for each in checks if each.constrains(request)]
+        self._selectors = selectors
+        self._filters = [each for each in filters if each is not selectors]
+        self._checks = [each for each in checks if not each.constrains(request)]
 
-def _fact(view: _View, device: Device) -> tuple[Hashable, ...]:
-    try:
-        if not all(each.admits(view.request, device) for each in view.filters):
-            return ()
-    except FatalError:
-        return (_BROKEN,)
-    return tuple([each.fact(view.request, device) for each in view.checks])
+    def selected(self, device: Device) -> bool | str:
+        try:
+            return self._selectors.admits(self.request, device)
+        except FatalError:
+            return _BROKEN
+
+    def rest(self, device: Device) -> Hashable:
+        """All but the selectors and constraints: the same for devices that are alike."""
+        try:
+            if not all(each.admits(self.request, device) for each in self._filters):
+                return False
+        except FatalError:
+            return _BROKEN
+        return tuple([each.fact(self.request, device) for each in self._checks])
 
 
 class _Renaming:
@@ -83,12 +118,15 @@ class _Renaming:
     def __init__(self) -> None:
         self._spaces: dict[Hashable, dict[Hashable, int]] = {}
 
-    def fact(self, facts: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        return tuple([self._label(each) if type(each) is Label else each for each in facts])
-
-    def _label(self, label: Label) -> Hashable:
-        numbers = self._spaces.setdefault(label.space, {})
-        return Label, tuple([numbers.setdefault(value, len(numbers)) for value in label.values])
+    def fact(self, fact: Hashable) -> Hashable:
+        if not isinstance(fact, Label):
+            return fact
+        numbers = self._spaces.get(fact.space)
+        if numbers is None:
+            numbers = self._spaces[fact.space] = {}
+        if len(fact.values) == 1:
+            return numbers.setdefault(fact.values[0], len(numbers))
+        return tuple([numbers.setdefault(value, len(numbers)) for value in fact.values])
 
 
 def state(reachable: Reachable, used: Mapping[PoolId, PoolUse], pools: Pools) -> Hashable:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
-from virt_dra.allocator.cel_engine import CelEngine
+from virt_dra.allocator import cel_engine
 from virt_dra.allocator.demand import Demands
 from virt_dra.allocator.features.attributes import Attributes
 from virt_dra.allocator.features.capacity import Capacities
@@ -53,7 +53,7 @@ class Inventory:
     def demands(self, features: Features) -> Demands:
         found = self._demands.get(features)
         if found is None:
-            found = self._demands[features] = Demands(self.pools(features), self.classes, features)
+            found = self._demands[features] = Demands(self.pools(features), self.classes, self.capacities, features)
         return found
 
 
@@ -82,12 +82,11 @@ class Snapshot:
         and ``compile_derived`` replace the CEL engine. Never fails: nothing is validated before a node is tried (A-1.1).
         """
         tainted = tuple(with_rules(slices, taint_rules))
-        engine = CelEngine()
         inventory = Inventory(
             tainted,
             {each.name: each for each in classes},
-            compile_selector or engine.compile_selector,
-            compile_derived or engine.compile_derived,
+            compile_selector or cel_engine.compile_selector,
+            compile_derived or cel_engine.compile_derived,
         )
         return cls(inventory).with_allocation(*(claim.status.allocation for claim in claims if claim.status.allocation is not None))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from virt_dra.allocator.pools import Pool
 from virt_dra.api.quantity import Quantity
@@ -46,8 +47,7 @@ class PoolUse:
 NOTHING_USED = PoolUse()
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """One device in use: a result of an allocation, or a line of a state that no claims produce (A-3.1).
 
     Without ``share_id`` and ``consumed`` it is exclusive. ``consumed`` without a share counts as capacity only.

@@ -107,15 +107,12 @@ class Walk:
     def _first(self, allocator: Allocator, verdicts: _Verdicts) -> int | None:
         start = self._start
         for low, high in ((start, len(self._nodes)), (0, start)):
-            position = low
-            while True:
-                position = _next(verdicts.fits | ~verdicts.known & self._everything, position)
-                if position is None or position >= high:
-                    break
+            position = _next(verdicts.fits | ~verdicts.known & self._everything, low)
+            while position is not None and position < high:
                 if verdicts.fits >> position & 1 or self._ask(allocator, verdicts, position):
                     self._start = position
                     return position
-                position += 1
+                position = _next(verdicts.fits | ~verdicts.known & self._everything, position + 1)
         return None
 
     def _among_many(self, allocator: Allocator, verdicts: _Verdicts) -> int | None:

@@ -252,7 +252,7 @@ class DeviceRequestAllocationResult(Wire):
     binding_conditions: List[Str] = ()
     binding_failure_conditions: List[Str] = ()
     share_id: Str | None = Field(default=None, alias="shareID")
-    consumed_capacity: Map[Quantity] = {}
+    consumed_capacity: Map[Quantity] = Field(default_factory=dict)  # a default object would be copied for every result
     skip_node_operations: List[Str] = ()
 
 

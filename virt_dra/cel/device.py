@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.api.semver import SemVer, SemVerError
@@ -51,12 +52,14 @@ def device_input(driver: str, device: Device) -> DeviceInput:
 def convertible(device: Device) -> bool:
     """Whether :func:`device_input` would convert the device."""
     for attribute in device.attributes.values():
-        plain = attribute.string is not None or attribute.int_value is not None or attribute.bool_value is not None
-        if not plain or attribute.versions is not None:  # the rest can't fail
-            try:
-                _attribute_value("", attribute)
-            except EvaluationError:
-                return False
+        if attribute.versions is None and (
+            attribute.string is not None or attribute.int_value is not None or attribute.bool_value is not None
+        ):
+            continue  # nothing in it can fail
+        try:
+            _attribute_value("", attribute)
+        except EvaluationError:
+            return False
     return True
 
 
@@ -88,6 +91,12 @@ def _attribute_value(name: str, attribute: DeviceAttribute) -> Value:
 
 def _version(name: str, text: str) -> SemVer:
     try:
-        return SemVer.parse(text).require_uint64()
+        return _parsed(text)
     except SemVerError as error:
         raise EvaluationError(f"attribute {name}: parse semantic version: {error}") from None
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> SemVer:
+    """A cluster's devices have few versions. Raises SemVerError, which isn't kept."""
+    return SemVer.parse(text).require_uint64()

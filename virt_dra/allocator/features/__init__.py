@@ -7,11 +7,11 @@ Filters have no memory and come first; checks remember what was added and are un
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from virt_dra.allocator.features import binding_conditions, node_operations
 from virt_dra.allocator.features.binding_conditions import NoBindingConditions
-from virt_dra.allocator.features.capacity import CapacityFilter, Resolver, SharedCapacity
+from virt_dra.allocator.features.capacity import CapacityFilter, Resolver, RoomFirst, SharedCapacity
 from virt_dra.allocator.features.compatibility_groups import CompatibilityGroups
 from virt_dra.allocator.features.counters import Counters, CountersOff
 from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
@@ -24,7 +24,7 @@ from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Check, Choice, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim
+from virt_dra.api.resource_v1 import ResourceClaim
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
     from virt_dra.allocator.snapshot import Snapshot
@@ -42,6 +42,7 @@ class FeatureTable:
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
         resolver = Resolver(snapshot.inventory.capacities, features)
         self._capacity = SharedCapacity(snapshot, resolver) if features.consumable_capacity else None
+        self.selectors = selectors
         self.filters: tuple[Filter, ...] = (
             *(() if features.device_binding_and_status else (NoBindingConditions(),)),
             selectors,
@@ -59,6 +60,8 @@ class FeatureTable:
         checks: list[Check] = [self.availability, *self._node_operations, *self._counters]
         if self._features.device_taints:
             checks.append(Taints())
+        if self._capacity is not None and _derives(claim):
+            checks.append(RoomFirst(self._capacity))
         for constraint in claim.spec.devices.constraints:
             if constraint.match_attribute is not None:
                 checks.append(MatchAttribute(constraint.match_attribute, constraint.requests, self._features, self._attributes))
@@ -69,6 +72,12 @@ class FeatureTable:
         return tuple(checks)
 
 
+def _derives(claim: ResourceClaim) -> bool:
+    """Whether a constraint may be an error."""
+    wanted = [each for request in claim.spec.devices.requests for each in (request.exactly, *request.first_available) if each is not None]
+    return any(each.derived_attributes for each in wanted)
+
+
 def _counters(snapshot: Snapshot, pools: Pools, features: Features) -> tuple[Check, ...]:
     """A-10.4: groups before counters; with counters off, groups don't matter."""
     if not features.partitionable_devices:
@@ -77,8 +86,8 @@ def _counters(snapshot: Snapshot, pools: Pools, features: Features) -> tuple[Che
     return (CompatibilityGroups(snapshot, pools), counters) if features.compatibility_groups else (counters,)
 
 
-Writer: TypeAlias = Callable[[DeviceRequestAllocationResult, Choice], DeviceRequestAllocationResult]
-"""Adds to the result of one device what a feature has to say about it."""
+Writer: TypeAlias = Callable[[dict[str, Any], Choice], None]
+"""Adds to the fields (Python names) of one device's result what a feature has to say about it."""
 
 
 def writers(features: Features) -> tuple[Writer, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import derived_attributes
@@ -12,12 +13,17 @@ from virt_dra.allocator.model import Device, Kind, Label, Rejection, Request, Up
 from virt_dra.api.resource_v1 import DeviceAttribute
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Values:
     """The values of one attribute: a type name and a set. Values of different types are never equal; versions compare as text."""
 
     type: str
     values: frozenset[int | str | bool]
+
+    @cached_property
+    def ordered(self) -> tuple[tuple[str, int | str | bool], ...]:
+        """Each value with its type, in an order that doesn't depend on hashing."""
+        return tuple([(self.type, value) for value in sorted(self.values, key=str)])
 
     def __str__(self) -> str:
         # Only JSON types occur, and sorting by text makes the wording independent of hashing.
@@ -48,14 +54,20 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
             if many:
                 return Values(kind, frozenset(many))
     if attribute.int_value is not None:
-        return Values("int", frozenset((attribute.int_value,)))
+        return _single("int", attribute.int_value)
     if attribute.bool_value is not None:
-        return Values("bool", frozenset((attribute.bool_value,)))
+        return _single("bool", attribute.bool_value)
     if attribute.string is not None:
-        return Values("string", frozenset((attribute.string,)))
+        return _single("string", attribute.string)
     if attribute.version is not None:
-        return Values("version", frozenset((attribute.version,)))
+        return _single("version", attribute.version)
     return None
+
+
+@lru_cache(maxsize=4096)
+def _single(type: str, value: int | str | bool) -> Values:
+    """Few values occur often. The type keeps 1 and true apart, which Python holds equal."""
+    return Values(type, frozenset((value,)))
 
 
 def applies(requests: tuple[str, ...], request: Request) -> bool:
@@ -160,7 +172,7 @@ class Constrained:
         values = of[device]
         if isinstance(values, FatalError):
             return str(values)  # whatever else is the same, the error names this device
-        return None if values is None else Label(self.name, tuple((values.type, value) for value in sorted(values.values, key=str)))
+        return None if values is None else Label(self.name, values.ordered)
 
     def missing(self, constraint: str, request: Request, device: Device) -> Rejection:
         """The refusal of a device without a value. ``constraint``: which kind."""

@@ -7,9 +7,10 @@ Off: a device with binding conditions is not selectable (A-8.1). Existing alloca
 
 from __future__ import annotations
 
+from typing import Any
+
 from virt_dra.allocator.features.static import feature_off
 from virt_dra.allocator.model import Choice, Device, Rejection, Request
-from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 
 
 class NoBindingConditions:
@@ -22,11 +23,10 @@ class NoBindingConditions:
         return feature_off(device, "DRADeviceBindingConditions")
 
 
-def write(result: DeviceRequestAllocationResult, choice: Choice) -> DeviceRequestAllocationResult:
+def write(fields: dict[str, Any], choice: Choice) -> None:
     """The conditions to wait for, and those that end the wait (A-18.1)."""
     published = choice.device.published
     if published.binding_conditions:
-        result = result.with_(binding_conditions=published.binding_conditions)
+        fields["binding_conditions"] = published.binding_conditions
     if published.binding_failure_conditions:
-        result = result.with_(binding_failure_conditions=published.binding_failure_conditions)
-    return result
+        fields["binding_failure_conditions"] = published.binding_failure_conditions

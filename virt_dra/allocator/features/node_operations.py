@@ -6,11 +6,12 @@ difference, and existing allocations mean nothing here.
 
 from __future__ import annotations
 
+from typing import Any
+
 from virt_dra.allocator.features.static import StaticCheck, feature_off
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Check, Choice, Device, Rejection, Request
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 
 GATE = "DRAOptionalNodeOperations"
 """The gate, and what a node declares that understands it (`status.declaredFeatures`)."""
@@ -46,7 +47,8 @@ class _Off(_NoSkipping):
         return feature_off(device, GATE)
 
 
-def write(result: DeviceRequestAllocationResult, choice: Choice) -> DeviceRequestAllocationResult:
+def write(fields: dict[str, Any], choice: Choice) -> None:
     """Which operations the node skips (A-18.1)."""
     operations = choice.device.slice.skip_node_operations
-    return result.with_(skip_node_operations=operations) if operations else result
+    if operations:
+        fields["skip_node_operations"] = operations

@@ -6,16 +6,22 @@ for every pod and node, as long as the inventory lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.model import Device, Rejection, Request
 from virt_dra.allocator.pools import Reachable
+from virt_dra.api.resource_v1 import DeviceAttribute
+from virt_dra.cel.reads import Reads, together
 
 MISMATCH = "SelectorMismatch"
 """A selector of the class or of the request is false for the device."""
+
+_REMEMBERED_READINGS = 10_000
+"""Per pair of lists; selectors that tell every device from every other gain nothing by more."""
 
 _REMEMBERED_PAIRS = 4096
 """Selector lists whose outcomes are kept; the oldest goes first. A cluster has few; only generated texts reach this."""
@@ -30,6 +36,10 @@ class SelectorError(Exception):
 
 
 class Selector(Protocol):
+    @property
+    def reads(self) -> Reads | None:
+        """What of a device the answer depends on, besides that all its attributes can be converted; None: on anything."""
+
     def matches(self, device: Device) -> bool:
         """Raises :class:`SelectorError`."""
 
@@ -52,13 +62,58 @@ Outcome = Refused | None
 """None: every selector is true."""
 
 
-@dataclass(slots=True)
 class Outcomes:
     """What is known so far of one list of class selectors and one of request selectors."""
 
-    of: dict[Device, Outcome] = field(default_factory=dict)
-    candidates: dict[Reachable, tuple[Device, ...]] = field(default_factory=dict)
-    """Per node, the devices to which no selector says no."""
+    def __init__(self) -> None:
+        self.of: dict[Device, Outcome] = {}
+        self.candidates: dict[Reachable, tuple[Device, ...]] = {}
+        """Per node, the devices to which no selector says no."""
+        self.alike: dict[Hashable, Outcome] = {}
+        """By what the selectors look at (:class:`Reading`)."""
+        self.readings: dict[str, Reading | None] = {}
+        """Per driver; None where the selectors don't tell what they look at."""
+
+
+class Reading:
+    """Where the devices of one driver publish what some selectors look at.
+
+    Most selectors name the attributes that they look at. Devices alike in those get the same answer, so that the hundreds of devices of
+    a model, which differ in UUIDs and addresses, are evaluated once.
+    """
+
+    def __init__(self, reads: Reads, driver: str) -> None:
+        self._driver = driver if reads.driver else None
+        self._multiple = reads.allow_multiple_allocations
+        self._attributes = _published_names(reads.attributes, driver)
+        self._capacity = _published_names(reads.capacity, driver)
+
+    def of(self, device: Device) -> Hashable:
+        """Equal for devices that the selectors can't tell apart."""
+        published = device.published
+        attributes = published.attributes
+        values: list[Hashable] = [self._driver, self._multiple and bool(published.allow_multiple_allocations)]
+        for qualified, bare in self._attributes:
+            attribute = attributes.get(qualified)
+            if attribute is None and bare is not None:
+                attribute = attributes.get(bare)
+            values.append(None if attribute is None else _attribute_value(attribute))
+        for qualified, bare in self._capacity:
+            capacity = published.capacity.get(qualified)
+            if capacity is None and bare is not None:
+                capacity = published.capacity.get(bare)
+            values.append(None if capacity is None else capacity.value.spelling)
+        return tuple(values)
+
+
+_attribute_value: Callable[[DeviceAttribute], tuple[Hashable, ...]] = attrgetter(
+    "ints", "bools", "strings", "versions", "int_value", "bool_value", "string", "version"
+)
+
+
+def _published_names(names: Iterable[tuple[str, str]], driver: str) -> tuple[tuple[str, str | None], ...]:
+    """The qualified name, which wins (AC-17), and in the driver's own domain the bare one."""
+    return tuple((f"{domain}/{name}", name if domain == driver else None) for domain, name in sorted(names))
 
 
 class SelectorOutcomes:
@@ -80,6 +135,22 @@ class SelectorOutcomes:
         return known
 
     def evaluate(self, of_class: tuple[str, ...], of_request: tuple[str, ...], device: Device) -> Outcome:
+        """The outcome of the selectors in order, the class's first."""
+        known = self.of(of_class, of_request)
+        driver = device.id.driver
+        if driver not in known.readings:
+            known.readings[driver] = self._reading((*of_class, *of_request), driver)
+        reading = known.readings[driver]
+        if reading is None or not device.convertible:
+            return self._evaluate(of_class, of_request, device)
+        key = reading.of(device)
+        if key not in known.alike:
+            if len(known.alike) >= _REMEMBERED_READINGS:
+                known.alike.clear()
+            known.alike[key] = self._evaluate(of_class, of_request, device)
+        return known.alike[key]
+
+    def _evaluate(self, of_class: tuple[str, ...], of_request: tuple[str, ...], device: Device) -> Outcome:
         for from_class, expressions in ((True, of_class), (False, of_request)):
             for i, expression in enumerate(expressions):
                 try:
@@ -88,6 +159,13 @@ class SelectorOutcomes:
                 except SelectorError as error:
                     return Refused(from_class, i, expression, error)
         return None
+
+    def _reading(self, expressions: tuple[str, ...], driver: str) -> Reading | None:
+        try:
+            reads = together([self._selector(expression).reads for expression in expressions])
+        except SelectorError:
+            return None
+        return None if reads is None else Reading(reads, driver)
 
     def _selector(self, expression: str) -> Selector:
         known = self._compiled.get(expression)
