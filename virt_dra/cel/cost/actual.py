@@ -198,8 +198,27 @@ def _both_sizes_twice(arguments: Sequence[Value], result: Value) -> int:
     return 1 + 2 * size_of(arguments[0]) * size_of(arguments[1])
 
 
+# --- the authorizer, whose functions take no value that there is here, and still count ---
+
+AUTHORIZER_CHECK: Final = 350_000
+REQUIREMENTS: Final = 0.5
+"""Requirements of a field or label selector for each of its characters."""
+REQUIREMENT: Final = LIST_BASE + 40
+
+
+def _check(arguments: Sequence[Value], result: Value) -> int:
+    return AUTHORIZER_CHECK
+
+
+def _selector(arguments: Sequence[Value], result: Value) -> int:
+    size = size_of(arguments[1])
+    return LIST_BASE + tenth(size) + math.ceil(math.ceil(size * REQUIREMENTS) * REQUIREMENT)
+
+
 _BY_NAME: Final = MappingProxyType(
     {
+        "check": _check,
+        **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
         **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
         **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _first),
         **dict.fromkeys(("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _first),

@@ -46,6 +46,18 @@ def local(slot: int) -> Run:
     return run
 
 
+def read(slot: int) -> Run:
+    """A variable that a comprehension binds, standing alone, which costs 1."""
+
+    def run(meter: Meter) -> Value:
+        meter.cost += 1
+        if meter.cost > COST_LIMIT:
+            raise CostExceeded
+        return meter.slots[slot]
+
+    return run
+
+
 def chain(root: Run, qualifiers: list[Qualifier], own: int) -> Run:
     """The chain's value; ``own``: what it costs besides its parts."""
     if not qualifiers and not own:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from virt_dra.cel.cost.actual import LIST_BASE, REGEX_FACTOR, STRING_FACTOR
+from virt_dra.cel.cost.actual import AUTHORIZER_CHECK, LIST_BASE, REGEX_FACTOR, REQUIREMENT, REQUIREMENTS, STRING_FACTOR
 from virt_dra.cel.cost.expansion import Constant, Expr
 from virt_dra.cel.cost.sizes import MAXIMUM, ONE, UNKNOWN, Path, Size, add, multiply, scale, whole, wrapped
 from virt_dra.cel.functions.lists import SORT_BY
@@ -309,8 +309,19 @@ def _choice(call: Call) -> Estimate:
     return Estimate(0, call.args[1].size.union(call.args[2].size))
 
 
+def _check(call: Call) -> Estimate:
+    return Estimate(AUTHORIZER_CHECK)
+
+
+def _selector(call: Call) -> Estimate:
+    size = call.args[0].size
+    return Estimate(add(add(LIST_BASE, _text(size)), scale(scale(size.most, REQUIREMENTS), REQUIREMENT)))
+
+
 _ESTIMATORS: Final = MappingProxyType[str, Estimator](
     {
+        "check": _check,
+        **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
         **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
         **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _scan),
         **dict.fromkeys(("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _parse),

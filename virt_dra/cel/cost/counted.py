@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 
 from virt_dra.cel.cost import macros
 from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE, CallCost, call_cost
-from virt_dra.cel.cost.attributes import Qualifier, Run, chain, local, presence, variable
+from virt_dra.cel.cost.attributes import Qualifier, Run, chain, local, presence, read, variable
 from virt_dra.cel.cost.constants import bound, constants, is_lookup, walk
-from virt_dra.cel.cost.meter import Failed, Meter
+from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, Failed, Meter
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.errors import Aborted, EvaluationError
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select
-from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, add_element, add_entry, in_constants
+from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, add_element, add_entry, in_constants
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import UINT, Kind, Type, is_dyn
 from virt_dra.cel.values import TypeValue, UInt, Value, map_key
@@ -91,12 +91,14 @@ class _Builder:
                 current = current.args[0]
             else:
                 break
+        own = 0 if not observed or _is_condition(current) or (node is current and id(current) in self._constants) else 1
+        if own and isinstance(node, Ident) and node.variable is not None and node.variable.slot not in self._bound:
+            return read(node.variable.slot)
         qualifiers: list[Qualifier] = []
         root: Run = yield self._root(current)
         for key, name, optional in reversed(links):
             qualifier: Qualifier = yield self._qualifier(key, name, optional)
             qualifiers.append(qualifier)
-        own = 0 if not observed or _is_condition(current) or (id(current) in self._constants and node is current) else 1
         if test is not None:
             return presence(root, qualifiers, test.name, own - 1 if observed else 0)
         return chain(root, qualifiers, own)
@@ -198,11 +200,29 @@ class _Builder:
         """A call that evaluates all its operands and costs the same whether one failed or not."""
         invoke = self._invocation(node, operands)
 
+        first = node.function in _CHARGED_FIRST
+
         def run(meter: Meter) -> Value:
             arguments = [operand(meter) for operand in runs]
-            failed = next((argument for argument in arguments if isinstance(argument, Failed)), None)
-            result = macros.caught(invoke, meter, arguments) if failed is None else failed
-            meter.charge(base if cost is None or not base else cost(arguments, result))
+            result: Value = None
+            for argument in arguments:
+                if isinstance(argument, Failed):
+                    result = argument
+                    break
+            else:
+                if first and cost is not None and meter.cost + cost(arguments, None) > COST_LIMIT:
+                    meter.charge(cost(arguments, None))
+                try:
+                    result = invoke(meter, arguments)
+                except Aborted:
+                    raise
+                except EvaluationError as error:
+                    result = Failed(error)
+                except UNFIT:
+                    result = _UNFIT
+            meter.cost += base if cost is None or not base else cost(arguments, result)
+            if meter.cost > COST_LIMIT:
+                raise CostExceeded
             return result
 
         return run
@@ -303,20 +323,19 @@ class _Builder:
 
     def _comprehension(self, node: Comprehension) -> Step[Run]:
         over: Run = yield self.build(node.range)
-        slots = [node.variable.slot] + ([node.second.slot] if node.second is not None else [])
         condition: Run | None = None
         if node.condition is not None:
             condition = yield self.build(node.condition)
         body: Run = yield self.build(node.body)
         element_cost = 0 if id(node.body) in self._constants else LIST_BASE
-        each = macros.Loop(over, tuple(slots))
+        each = macros.Loop(over, node.variable.slot, node.second.slot if node.second is not None else None)
         match node.macro:
             case "all" | "exists":
                 return macros.quantifier(each, body, decisive=node.macro == "exists")
             case "exists_one":
                 return macros.exists_one(each, body)
             case "filter":
-                return macros.collect(each, body, _kept(slots[0]), LIST_BASE)
+                return macros.collect(each, body, read(node.variable.slot), LIST_BASE)
             case "map" | "transformList":
                 return macros.collect(each, condition, body, element_cost)
             case "transformMap":
@@ -328,6 +347,8 @@ class _Builder:
 
 
 _CHAINED = frozenset(("_[_]", "_[?_]", "_?_:_"))
+_CHARGED_FIRST = frozenset(("distinct", "sort", "sets.contains", "sets.equivalent", "sets.intersects"))
+"""Functions that take longer than the limit allows them to; their cost doesn't depend on the result."""
 _SEARCHES = frozenset(("matches", "find", "findAll"))
 _Invoke = Callable[[Meter, list[Value]], Value]
 
@@ -348,16 +369,6 @@ def settled(param: Type, given: Type) -> bool:
     if param.kind in (Kind.PARAM, Kind.DYN):
         return True
     return not is_dyn(given) and given.kind is param.kind and given.name == param.name
-
-
-def _kept(slot: int) -> Run:
-    """The variable of a filter, which it repeats in the list that it adds."""
-
-    def run(meter: Meter) -> Value:
-        meter.charge(1)
-        return meter.slots[slot]
-
-    return run
 
 
 def _constant(value: Value) -> Run:

@@ -21,9 +21,13 @@ from virt_dra.cel.types import BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT, Kin
 _SCALARS = (BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT)
 
 
-def estimate_cost(root: Node, variables: Mapping[str, Declared]) -> int:
-    """The most that evaluating a checked tree may cost; 2**64 - 1 where nothing bounds it. ``variables``: what is declared of them."""
-    return _Estimator(variables).estimate(expand(root))
+def estimate_cost(root: Node, variables: Mapping[str, Declared], *, every_selection: bool = False) -> int:
+    """The most that evaluating a checked tree may cost; 2**64 - 1 where nothing bounds it.
+
+    ``variables``: what is declared of them. ``every_selection``: count selections from values of unknown type, too, as the evaluation does
+    and upstream's estimate doesn't.
+    """
+    return _Estimator(variables, every_selection).estimate(expand(root))
 
 
 @dataclass(slots=True)
@@ -36,8 +40,9 @@ class _Bound:
 
 
 class _Estimator:
-    def __init__(self, variables: Mapping[str, Declared]) -> None:
+    def __init__(self, variables: Mapping[str, Declared], every_selection: bool) -> None:
         self._variables = variables
+        self._every_selection = every_selection
         self._bound: dict[Variable, _Bound] = {}
         self._paths: dict[Expr, Path | None] = {}
         self._sizes: dict[Expr, Size] = {}
@@ -131,7 +136,8 @@ class _Estimator:
         if expr.test:
             return cost
         self._paths[expr] = self._extended(expr.operand, expr.name)
-        return add(cost, 1) if expr.operand.type.kind in (Kind.MAP, Kind.OBJECT) else cost
+        counts = self._every_selection or expr.operand.type.kind in (Kind.MAP, Kind.OBJECT)
+        return add(cost, 1) if counts else cost
 
     def _elements(self, expr: Elements) -> Step[int]:
         total = LIST_BASE

@@ -7,12 +7,12 @@ fails doesn't end the loop; the accumulator is the failure from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from virt_dra.cel.cost.actual import sorted_by_keys
 from virt_dra.cel.cost.attributes import Run
-from virt_dra.cel.cost.meter import UNSET, Failed, Interrupted, Meter
+from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Interrupted, Meter
 from virt_dra.cel.errors import Aborted, EvaluationError
 from virt_dra.cel.functions.lists import sorted_by
 from virt_dra.cel.functions.registry import no_such_overload
@@ -136,25 +136,30 @@ class Loop:
     """A range and the slots of the one or two variables bound to its parts."""
 
     over: Run
-    slots: tuple[int, ...]
+    slot: int
+    second: int | None = None
 
-    def entries(self, meter: Meter) -> Iterable[tuple[Value, ...]] | Failed:
-        """What the variables are bound to, in turn."""
+    def entries(self, meter: Meter) -> Iterable[None] | Failed:
+        """Binds the variables, once for each element or entry."""
         value = self.over(meter)
         if isinstance(value, Failed):
             return value
-        return caught(pairs if len(self.slots) == 2 else singles, meter, value)  # type: ignore[return-value]  # `caught` is as general as what it runs
+        try:
+            return self._singles(meter, elements(meter, value)) if self.second is None else self._pairs(meter, pairs(meter, value))
+        except Aborted:
+            raise
+        except EvaluationError as error:
+            return Failed(error)
 
-    def enter(self, meter: Meter, entry: tuple[Value, ...]) -> None:
-        """Bind the variables."""
-        slots = meter.slots
-        for slot, value in zip(self.slots, entry, strict=True):
-            slots[slot] = value
+    def _singles(self, meter: Meter, values: Iterable[Value]) -> Iterator[None]:
+        slots, slot = meter.slots, self.slot
+        for slots[slot] in values:
+            yield None
 
-
-def singles(meter: Meter, value: Value) -> Iterable[tuple[Value, ...]]:
-    """The parts that one variable is bound to."""
-    return ((one,) for one in elements(meter, value))
+    def _pairs(self, meter: Meter, values: Iterable[tuple[Value, Value]]) -> Iterator[None]:
+        slots, first, second = meter.slots, self.slot, self.second or 0
+        for slots[first], slots[second] in values:
+            yield None
 
 
 def quantifier(loop: Loop, body: Run, *, decisive: bool) -> Run:
@@ -166,8 +171,7 @@ def quantifier(loop: Loop, body: Run, *, decisive: bool) -> Run:
         if isinstance(entries, Failed):
             return entries
         result: Value = not decisive
-        for entry in entries:
-            loop.enter(meter, entry)
+        for _ in entries:
             meter.charge(asking)
             if result is decisive:
                 break
@@ -193,8 +197,7 @@ def exists_one(loop: Loop, body: Run) -> Run:
         if isinstance(entries, Failed):
             return entries
         result: Value = 0
-        for entry in entries:
-            loop.enter(meter, entry)
+        for _ in entries:
             value = body(meter)
             if value is True:
                 meter.charge(2)
@@ -219,8 +222,7 @@ def collect(loop: Loop, condition: Run | None, body: Run, element_cost: int) -> 
             return entries
         made: list[Value] = []
         failure: Failed | None = None
-        for entry in entries:
-            loop.enter(meter, entry)
+        for _ in entries:
             wanted = True if condition is None else condition(meter)
             if wanted is True:
                 meter.charge(1)
@@ -242,7 +244,6 @@ def collect(loop: Loop, condition: Run | None, body: Run, element_cost: int) -> 
 
 def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
     """``transformMap``: a map with the range's keys. Once a step has failed, the others end where they read the accumulator."""
-    key_slot = loop.slots[0]
 
     def run(meter: Meter) -> Value:
         entries = loop.entries(meter)
@@ -250,8 +251,7 @@ def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
             return entries
         made: dict[Value, Value] = {}
         failure: Failed | None = None
-        for entry in entries:
-            loop.enter(meter, entry)
+        for _ in entries:
             wanted = True if condition is None else condition(meter)
             if wanted is True:
                 meter.charge(1)
@@ -261,7 +261,7 @@ def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
                     if isinstance(value, Failed):
                         failure = value
                     else:
-                        made[map_key(meter.slots[key_slot])] = value
+                        made[map_key(meter.slots[loop.slot])] = value
                     meter.charge(1)
             elif wanted is not False:
                 failure = wanted if isinstance(wanted, Failed) else _NO_OVERLOAD
@@ -282,8 +282,7 @@ def transform_entries(loop: Loop, condition: Run | None, body: Run) -> Run:
             return entries
         made: dict[Value, Value] = {}
         failure: Failed | None = None
-        for entry in entries:
-            loop.enter(meter, entry)
+        for _ in entries:
             wanted = True if condition is None else condition(meter)
             if wanted is True:
                 meter.charge(1)
@@ -318,15 +317,11 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
         values = loop.over(meter)
         # the list is bound to a variable, read as the call's target and as the range of the keys
         meter.charge(2)
-        if isinstance(values, Failed):
-            meter.charge(1)
-            return values
-        entries = caught(singles, meter, values)
+        entries = Loop(lambda _: values, loop.slot).entries(meter)
         keys: list[Value] = []
         failure = entries if isinstance(entries, Failed) else None
         if not isinstance(entries, Failed):
-            for entry in entries:  # type: ignore[attr-defined]  # `caught` is as general as what it runs
-                loop.enter(meter, entry)
+            for _ in entries:
                 meter.charge(1)
                 key = body(meter)
                 meter.charge(element_cost + 1)
@@ -337,8 +332,11 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
                 if meter.stopped():
                     return _INTERRUPTED
             meter.charge(1)
+        cost = sorted_by_keys((values, failure or keys), None) if known else 1
+        if meter.cost + cost > COST_LIMIT:
+            meter.charge(cost)
         result = failure or caught(_sorted, meter, values, keys)
-        meter.charge(sorted_by_keys((values, failure or keys), result) if known else 1)
+        meter.charge(cost)
         return result
 
     return run
