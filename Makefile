@@ -3,7 +3,7 @@ BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention: see examples/README.md.
 READY := $(filter-out examples/failing/ examples/contention/,$(wildcard examples/*/))
 
-.PHONY: run test lint bench clean setup setup-tests
+.PHONY: run test lint bench conformance clean setup setup-tests
 
 setup:
 	@tools/venv.sh
@@ -17,6 +17,11 @@ run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML l
 
 test: setup-tests  ## Run the tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS='-k launcher -x'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+N ?= 20000
+conformance:  ## Compare with the Kubernetes references at length: N allocation cases, 10 N expressions; SEED=S repeats a run
+	@tools/venv.sh dev
+	$(BIN)/python -m tests.upstream.conformance $(N) $(if $(SEED),--seed $(SEED))
 
 lint:
 	@tools/venv.sh dev

@@ -1,9 +1,10 @@
-"""Ours against the reference over random problems: ``python -m tests.upstream.allocator.compare N [--seed S] [--jobs J]``."""
+"""Ours against the reference over random problems: ``python -m tests.upstream.allocator.compare N [--seed S] [--processes P]``."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import traceback
@@ -28,6 +29,10 @@ from virt_dra.api.quantity import Quantity
 BATCH = 500
 """Problems with one source of randomness: batch b of seed s is the same in every run."""
 ABORTED = "filter operation aborted: "
+REFERENCE_LIMIT = "the reference's time limit"
+OUR_LIMIT = "our step limit"
+TOO_LONG = "too long for the plain allocator"
+"""A difference on a problem that leaves the plain allocator no time to explain it."""
 _UNREADABLE = re.compile("^(gather pool information: failed to perform node selection for ).*", re.DOTALL)
 """Of several unreadable selectors the reference names the first slice given, we the first by name; and it prints devices with pointers."""
 
@@ -77,15 +82,15 @@ def answer(given: Json) -> Json:
 def explanation(given: Json, theirs: Json, mine: Json) -> str | None:
     """Why the answers may differ; None if they may not."""
     if (theirs["error"] or "").startswith(ABORTED):
-        return "the reference's time limit"
+        return REFERENCE_LIMIT
     if (mine["error"] or "").startswith(ABORTED):
-        return "our step limit"
+        return OUR_LIMIT
     if (mine["error"] or "").startswith("crash: "):
         return None
     try:
         defects = blamed(given, partial(_equal, mine), partial(_equal, theirs))
     except TooLong:
-        return "too long for the plain allocator"
+        return TOO_LONG
     return None if defects is None else " ".join(defects)
 
 
@@ -121,6 +126,11 @@ class Outcome:
     @property
     def total(self) -> int:
         return sum(self.counts[each] for each in ("allocated", "none", "error", "node error"))
+
+    @property
+    def undecided(self) -> int:
+        """Problems that were too hard for one of the allocators."""
+        return sum(self.counts[each] for each in (REFERENCE_LIMIT, OUR_LIMIT, TOO_LONG))
 
 
 def problems(seed: int, count: int) -> Iterator[list[Json]]:
@@ -166,13 +176,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", type=int, default=5, help="how many kinds of differences to shrink and print")
     options = parser.parse_args()
     print(f"allocator: seed {options.seed}, {options.count} cases", flush=True)  # noqa: T201 - a command's output
     outcome, start, told = Outcome(), monotonic(), 0
     with built() as binary:
-        with ProcessPoolExecutor(options.jobs) as pool:
+        with ProcessPoolExecutor(options.processes) as pool:
             for done in as_completed([pool.submit(_share, binary, batch) for batch in problems(options.seed, options.count)]):
                 outcome.merge(done.result())
                 if outcome.total >= told + 10_000:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.upstream.allocator.problems.mix import Json, Mix
 
-_NAMES = {"mem": 6.0, "bw": 4.0, "a.example.com/mem": 0.4, "common.io/slots": 2.0}
+_NAMES = {"mem": 5.0, "bw": 5.0, "a.example.com/mem": 0.4, "common.io/slots": 2.0}
 _VALUES = {
     "mem": ("10Gi", "8Gi", "4Gi", "6Gi", "10G"),
     "bw": ("1", "2", "8", "1.5", "2500m"),
@@ -12,7 +12,7 @@ _VALUES = {
 }
 _REQUESTED = {
     "mem": ("1Gi", "2Gi", "3Gi", "1500M", "500Mi", "1.1Gi", "4Gi", "0.5Gi", "2000000000", "2048Mi", "5Gi", "1025Mi"),
-    "bw": ("1", "100m", "0.5", "250m", "120m", "1.01", "2", "951m", "1e0", "0.75"),
+    "bw": ("1", "100m", "0.5", "250m", "120m", "120m", "1.01", "2", "951m", "1e0", "0.75", "333m"),
     "slots": ("1", "2", "3", "1500m", "5", "0", "1e1"),
 }
 _ODD = ("-1", "0.1234", "9223372036854775808", "9223372036854775807", "1n", "12345678901234567890m")
@@ -63,7 +63,7 @@ def published(mix: Mix) -> Json:
 
 
 def _policy(mix: Mix, base: str) -> Json:
-    kind = mix.pick({"range": 5, "values": 3, "default": 2, "nothing": 0.2})
+    kind = mix.pick({"range": 6, "values": 2, "default": 2, "nothing": 0.2})
     policy: Json = {}
     if kind == "range":
         policy = {"default": mix.choice(_RANGES[base])["min"], "validRange": dict(mix.choice(_RANGES[base]))}

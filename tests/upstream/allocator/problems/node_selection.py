@@ -63,7 +63,7 @@ def of_device(mix: Mix) -> Json:
 def selector(mix: Mix) -> Json:
     """Rarely with two terms, which a result can't express, or one that can't be read."""
     terms = [_term(mix) for _ in range(2 if mix.chance(0.03) else 1)]
-    if mix.chance(0.004):
+    if mix.chance(0.004) and "matchExpressions" in terms[0]:
         terms[0]["matchExpressions"][0] |= mix.choice(({"operator": "Inn"}, {"key": "a b"}, {"operator": "In", "values": []}))
     return {"nodeSelectorTerms": terms}
 
