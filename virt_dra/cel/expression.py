@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
 
 from virt_dra.cel.checker import check
 from virt_dra.cel.compiler import Program, compile_tree
@@ -15,9 +14,6 @@ from virt_dra.cel.literals import InvalidConstant, check_constants
 from virt_dra.cel.parser import parse
 from virt_dra.cel.tokens import SyntaxFault
 from virt_dra.cel.types import Type, TypeTooLarge
-
-COST_LIMIT: Final = 1_000_000
-"""Of the estimate, at admission, and of one evaluation (L-4.1)."""
 
 ResultRule = Callable[[Type], str | None]
 """The static type of an expression -> why it is refused, or None."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from virt_dra.cel.compiler import Program
-from virt_dra.cel.cost.meter import Interrupt
+from virt_dra.cel.cost.meter import Interrupt, Interrupted
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
@@ -42,6 +42,8 @@ class Selector:
         """
         try:
             value = self.program.evaluate({"device": device}, interrupt)
+        except Interrupted:
+            raise
         except EvaluationError as error:
             raise EvaluationError(enhanced(error.message)) from None
         return _as_bool(value)

@@ -43,7 +43,8 @@ class _Estimator:
     def __init__(self, variables: Mapping[str, Declared], every_selection: bool) -> None:
         self._variables = variables
         self._every_selection = every_selection
-        self._bound: dict[Variable, _Bound] = {}
+        self._scopes: dict[str, list[_Bound]] = {}
+        """Of bound variables that are visible, by name, as upstream; what a variable stands for is forgotten where it ends."""
         self._paths: dict[Expr, Path | None] = {}
         self._sizes: dict[Expr, Size] = {}
         self._entries: dict[Expr, Entry] = {}
@@ -60,9 +61,18 @@ class _Estimator:
         return declared_size(self._variables, path)
 
     def _path(self, expr: Expr) -> Path | None:
-        if isinstance(expr, Name) and expr.variable is not None:
-            return self._bound[expr.variable].path
-        return self._paths.get(expr)
+        bound = self._variable(expr)
+        return self._paths.get(expr) if bound is None else bound.path
+
+    def _variable(self, expr: Expr) -> _Bound | None:
+        scopes = self._scopes.get(expr.name) if isinstance(expr, Name) else None
+        return scopes[-1] if scopes else None
+
+    def _enter(self, variable: Variable, bound: _Bound) -> None:
+        self._scopes.setdefault(variable.name, []).append(bound)
+
+    def _leave(self, variable: Variable) -> None:
+        self._scopes[variable.name].pop()
 
     def _extended(self, expr: Expr, name: str) -> Path:
         path = self._path(expr)
@@ -82,13 +92,13 @@ class _Estimator:
             return declared
         if _is_scalar(expr.type):
             return ONE
-        return self._bound[expr.variable].size if isinstance(expr, Name) and expr.variable is not None else None
+        bound = self._variable(expr)
+        return None if bound is None else bound.size
 
     def _entry(self, expr: Expr) -> Entry | None:
         known = self._entries.get(expr)
-        if known is None and isinstance(expr, Name) and expr.variable is not None:
-            return self._bound[expr.variable].entry
-        return known
+        bound = self._variable(expr) if known is None else None
+        return known if bound is None else bound.entry
 
     def _operand(self, expr: Expr) -> Operand:
         return Operand(expr, self._path(expr), self._size(expr), self._declared)
@@ -112,7 +122,8 @@ class _Estimator:
             case Constant():
                 return 0
             case Name():
-                self._paths[expr] = self._bound[expr.variable].path if expr.variable is not None else Path.of(expr.name)
+                bound = self._variable(expr)
+                self._paths[expr] = Path.of(expr.name) if bound is None else bound.path
                 return 1
             case Field():
                 cost = yield self._field(expr)
@@ -210,8 +221,9 @@ class _Estimator:
 
     def _let(self, expr: Let) -> Step[int]:
         cost: int = yield self._cost(expr.value)
-        self._bound[expr.variable] = _Bound(self._path(expr.value), self._size(expr.value), self._entry(expr.value))
+        self._enter(expr.variable, _Bound(self._path(expr.value), self._size(expr.value), self._entry(expr.value)))
         body: int = yield self._cost(expr.body)
+        self._leave(expr.variable)
         self._set_size(expr, self._size(expr.body))
         self._set_entry(expr, self._entry(expr.body))
         return add(LIST_BASE, add(cost, body))
@@ -219,11 +231,14 @@ class _Estimator:
     def _fold(self, expr: Fold) -> Step[int]:
         over: int = yield self._cost(expr.over)
         initial: int = yield self._cost(expr.initial)
-        self._bound[expr.accumulator] = _Bound(self._path(expr.initial), self._size(expr.initial), self._entry(expr.initial))
+        self._enter(expr.accumulator, _Bound(self._path(expr.initial), self._size(expr.initial), self._entry(expr.initial)))
         self._bind(expr)
         going: int = yield self._cost(expr.condition)
         step: int = yield self._cost(expr.step)
+        for variable in expr.variables:
+            self._leave(variable)
         result: int = yield self._cost(expr.result)
+        self._leave(expr.accumulator)
         count = self._size(expr.over) or UNKNOWN
         if isinstance(expr.initial, Constant):
             self._set_size(expr, self._size(expr.initial))
@@ -234,13 +249,15 @@ class _Estimator:
 
     def _bind(self, expr: Fold) -> None:
         """A fold's variables: of two a key or index and a value, of one a list's element or a map's key."""
-        entry = self._entry(expr.over)
-        is_list = entry.is_list if entry is not None else expr.over.type.kind is Kind.LIST
-        key = ("@indices" if is_list else "@keys", entry.key if entry is not None else None)
-        value = ("@items" if is_list else "@values", entry.value if entry is not None else None)
-        parts = [key, value] if len(expr.variables) == 2 else [value if is_list else key]
-        for variable, (name, size) in zip(expr.variables, parts, strict=True):
-            self._bound[variable] = _Bound(self._extended(expr.over, name), size)
+        paired = len(expr.variables) == 2
+        for number, variable in enumerate(expr.variables):
+            entry = self._entry(expr.over)
+            is_list = entry.is_list if entry is not None else expr.over.type.kind is Kind.LIST
+            if number == 1 or (is_list and not paired):
+                name, size = "@items" if is_list else "@values", entry.value if entry is not None else None
+            else:
+                name, size = "@indices" if is_list else "@keys", entry.key if entry is not None else None
+            self._enter(variable, _Bound(self._extended(expr.over, name), size))
 
 
 _TEXTS = frozenset(("string", "bytes"))

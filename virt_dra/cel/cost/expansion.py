@@ -42,7 +42,6 @@ class Name(Expr):
     """A variable: one that is bound, or one of the environment, or a type."""
 
     name: str
-    variable: Variable | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +116,7 @@ def _expand(node: Node) -> Step[Expr]:
         case Literal():
             return Constant(node.type, node.value)
         case Ident():
-            return Name(node.type, node.name, node.variable)
+            return Name(node.type, node.name)
         case Select():
             made = yield _select(node)
         case Call():
@@ -192,7 +191,7 @@ def _quantifier(node: Comprehension, over: Expr, variables: list[Variable], cond
     accumulator = Variable("@result", kind)
 
     def read() -> Expr:
-        return Name(kind, accumulator.name, accumulator)
+        return Name(kind, accumulator.name)
 
     if counted:
         one = Constant(INT, 1)
@@ -211,7 +210,7 @@ def _collection(node: Comprehension, over: Expr, variables: list[Variable], cond
     accumulator = Variable("@result", kind)
 
     def read() -> Expr:
-        return Name(kind, accumulator.name, accumulator)
+        return Name(kind, accumulator.name)
 
     def added(element: Expr) -> Expr:
         return Apply(kind, "_+_", None, [read(), Elements(kind, [element])], [(kind, kind)])
@@ -220,11 +219,11 @@ def _collection(node: Comprehension, over: Expr, variables: list[Variable], cond
     initial: Expr = Elements(kind, [])
     match node.macro:
         case "filter":
-            condition, step = body, added(Name(first.type, first.name, first))
+            condition, step = body, added(Name(first.type, first.name))
         case "map" | "transformList":
             step = added(body)
         case "transformMap":
-            initial, step = Entries(kind, []), Apply(kind, INSERT, None, [read(), Name(first.type, first.name, first), body], [(kind,)])
+            initial, step = Entries(kind, []), Apply(kind, INSERT, None, [read(), Name(first.type, first.name), body], [(kind,)])
         case _:
             initial, step = Entries(kind, []), Apply(kind, INSERT, None, [read(), body], [(kind,)])
     if condition is not None:
@@ -237,7 +236,7 @@ def _sort_by(node: Comprehension, over: Expr, body: Expr) -> Expr:
     bound = Variable("@__sortBy_input__", over.type)
 
     def read() -> Expr:
-        return Name(over.type, bound.name, bound)
+        return Name(over.type, bound.name)
 
     mapped = Comprehension(node.offset, "map", node.range, node.variable, None, None, node.body, type=node.type)
     keys = _collection(mapped, read(), [node.variable], None, body)

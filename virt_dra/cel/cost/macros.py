@@ -15,6 +15,7 @@ from virt_dra.cel.cost.attributes import Run
 from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Interrupted, Meter
 from virt_dra.cel.errors import Aborted, EvaluationError
 from virt_dra.cel.functions.lists import sorted_by
+from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import no_such_overload
 from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, elements, pairs
 from virt_dra.cel.values import NONE, Optional, Value, key_value, map_key
@@ -306,7 +307,7 @@ def _insert(made: dict[Value, Value], entries: Value) -> None:
         raise EvaluationError(no_such_overload("cel.@mapInsert", made, entries))
     for key, value in entries.items():
         if key in made:
-            raise EvaluationError(f"insert failed: key {key_value(key)} already exists")
+            raise EvaluationError(f"insert failed: key {printed(key_value(key))} already exists")
         made[key] = value
 
 
