@@ -78,7 +78,7 @@ def _language(question: Question) -> Answer:
     except EvaluationError as error:
         plain = _outcome(error)
     _agree(told, plain)
-    return {"type": str(program.type), **told, "cost": cost}
+    return {"type": str(program.type), "cost_estimate": program.estimate_cost(), **told, "cost": cost}
 
 
 def _outcome(value: Value | EvaluationError) -> Answer:

@@ -8,6 +8,7 @@ from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.lists import sorted_by
 from virt_dra.cel.functions.operators import differs_native, equals_native, index, index_map, optional_index
+from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import no_such_overload
 from virt_dra.cel.values import NONE, Optional, Value, go_type, key_value, map_key
 
@@ -121,7 +122,7 @@ def make_list(parts: list[tuple[int, Value]]) -> list[Value]:
 def add_element(made: list[Value], value: Value) -> None:
     """Add an optional element to a list, if there is one."""
     if not isinstance(value, Optional):
-        raise EvaluationError(f"cannot initialize optional list element from non-optional value {value}")
+        raise EvaluationError(f"cannot initialize optional list element from non-optional value {printed(value)}")
     if value.present:
         made.append(value.value)
 
@@ -138,7 +139,7 @@ def add_entry(made: dict[Value, Value], optional: bool, key: Value, value: Value
     """Add an entry to a map; an optional one that isn't there takes away the one before it, as in cel-go."""
     if optional:
         if not isinstance(value, Optional):
-            raise EvaluationError(f"cannot initialize optional entry '{key}' from non-optional value {value}")
+            raise EvaluationError(f"cannot initialize optional entry '{printed(key)}' from non-optional value {printed(value)}")
         if not value.present:
             made.pop(map_key(key), None)
             return
@@ -226,7 +227,7 @@ def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condi
             raise EvaluationError("no such overload")
         for new_key, new_value in entries.items():
             if new_key in made:
-                raise EvaluationError(f"insert failed: key {key_value(new_key)} already exists")
+                raise EvaluationError(f"insert failed: key {printed(key_value(new_key))} already exists")
             made[new_key] = new_value
     return made
 

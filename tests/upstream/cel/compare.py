@@ -68,7 +68,7 @@ def compare(reference: Reference, asked: Sequence[Question]) -> Comparison:
                 unclear.append(Difference(question, one, other))
             else:
                 made.outcomes[why] += 1
-    for difference, again in zip(unclear, _asked_again(reference, [difference.question for difference in unclear]), strict=True):
+    for difference, again in zip(unclear, asked_again(reference, [difference.question for difference in unclear]), strict=True):
         if varies(difference, again):
             made.outcomes[VARIES] += 1
         else:
@@ -76,7 +76,7 @@ def compare(reference: Reference, asked: Sequence[Question]) -> Comparison:
     return made
 
 
-def _asked_again(reference: Reference, asked: Sequence[Question]) -> list[list[Answer]]:
+def asked_again(reference: Reference, asked: Sequence[Question]) -> list[list[Answer]]:
     """Several answers to each question."""
     answers = reference.ask([question for question in asked for _ in range(_AGAIN)])
     return [answers[start : start + _AGAIN] for start in range(0, len(answers), _AGAIN)]

@@ -1,6 +1,7 @@
 """Answers the cases of tests/cel/cases anew: ``python -m tests.upstream.cel.record [FILE]`` adds the expressions of FILE, one a line.
 
-An expression that mentions ``device`` is asked as a selector on the device of ``device.json``, any other as plain CEL. Where ours
+A line is a question as JSON or just an expression; one that mentions ``device`` is asked as a selector on the device of ``device.json``,
+any other as plain CEL. Where ours
 differs from the reference, the case goes to ``deviations.jsonl`` with the reason; one without a reason is printed, and no file is changed.
 """
 
@@ -12,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.cel.answers import Answer, Question, answer
-from tests.cel.test_cases import CASES, load, question_of
+from tests.cel.test_cases import CASES, SAMPLE, load, question_of
+from tests.upstream.cel.compare import Difference, asked_again, varies
 from tests.upstream.cel.differences import MAP_ORDER, reason
 from tests.upstream.cel.reference import Reference, temporary
 
@@ -21,29 +23,39 @@ _FILES = ("language", "random", "device")
 
 def record(reference: Reference, added: Iterable[str]) -> int:
     """Rewrite the files, unless expressions differ without a reason; how many do."""
-    asked: dict[tuple[str, str], tuple[str, Question]] = {}
+    asked: dict[str, tuple[str, Question]] = {}
+
+    def ask(case: Answer, home: str | None, mode: str) -> None:
+        question = question_of(case, mode)
+        home = home or ("language" if "mode" in question else "device")
+        asked.setdefault(json.dumps(question, sort_keys=True), (home, question))
+
     for name in (*_FILES, "deviations"):
         for case in load(f"{name}.jsonl"):
-            question = question_of(case, case.get("mode") or ("selector" if name == "device" else "language"))
-            home = name if name in _FILES else "device" if question["mode"] == "selector" else "language"
-            asked.setdefault((question["mode"], question["expression"]), (home, question))
-    for expression in added:
-        question = question_of({"expression": expression}, "selector" if "device" in expression else "language")
-        asked.setdefault((question["mode"], expression), ("device" if question["mode"] == "selector" else "language", question))
+            ask(case, name if name in _FILES else None, case.get("mode") or ("language" if name in ("language", "random") else "selector"))
+    for line in added:
+        case = json.loads(line) if line.startswith('{"expression"') else {"expression": line}
+        ask(case, None, case.get("mode") or ("selector" if "device" in case["expression"] or "device" in case else "language"))
     lines: dict[str, list[Answer]] = {name: [] for name in (*_FILES, "deviations")}
     unexplained = 0
     for (home, question), theirs in zip(asked.values(), reference.ask([question for _, question in asked.values()]), strict=True):
         mine = answer(question)
-        case = {"expression": question["expression"], **mine}
+        case = {**question, **mine}
+        if case.get("device") == SAMPLE:
+            del case["device"]
         why = None if mine == theirs else reason(question, theirs, mine)
+        if why is None and mine != theirs and varies(Difference(question, theirs, mine), asked_again(reference, [question])[0]):
+            why = MAP_ORDER
         if mine == theirs or why == MAP_ORDER:
+            if home in ("language", "random"):
+                del case["mode"]
             lines[home].append(case)
         elif why is None:
             unexplained += 1
             print(json.dumps({**case, "reference": theirs}, ensure_ascii=False))  # noqa: T201 - a command's output
         else:
             told = {key: value for key, value in theirs.items() if key != "type"}
-            lines["deviations"].append({**case, "mode": question["mode"], "reference": told, "why": why})
+            lines["deviations"].append({**case, "reference": told, "why": why})
     if unexplained:
         return unexplained
     for name, cases in lines.items():

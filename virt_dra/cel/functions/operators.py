@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import BudgetExceeded, EvaluationError
+from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.values import (
     COMPARISON_LIMIT,
@@ -345,22 +346,13 @@ def require_qualifier(key: Value) -> None:
         raise EvaluationError(invalid_qualifier(key))
 
 
-def shown(key: Value) -> str:
-    """A key in a message, as Go prints it."""
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    if isinstance(key, float) and key.is_integer() and abs(key) < 1e21:
-        return str(int(key))
-    return str(key)
-
-
 @library.function("_[_](map(<A>, <B>), <A>) -> <B>")
 def index_map(entries: dict[Value, Value], key: Value) -> Value:
     require_qualifier(key)
     try:
         return entries[lookup_key(entries, key)]
     except KeyError:
-        raise EvaluationError(f"no such key: {shown(key)}") from None
+        raise EvaluationError(f"no such key: {printed(key)}") from None
 
 
 def _position(values: list[Value], index: Value) -> int | None:
@@ -379,7 +371,7 @@ def _position(values: list[Value], index: Value) -> int | None:
 def index_list(values: list[Value], index: Value) -> Value:
     place = _position(values, index)
     if place is None:
-        raise EvaluationError(f"index out of bounds: {shown(index)}")
+        raise EvaluationError(f"index out of bounds: {printed(index)}")
     return values[place]
 
 
@@ -422,4 +414,4 @@ def index(container: Value, key: Value) -> Value:
     if isinstance(container, Optional):
         return optional_index(container, key)
     require_qualifier(key)
-    raise EvaluationError(f"no such key: {shown(key)}")
+    raise EvaluationError(f"no such key: {printed(key)}")

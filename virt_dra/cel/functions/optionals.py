@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import Library, no_such_overload
 from virt_dra.cel.values import NONE, Optional, Value, is_zero
 
@@ -59,10 +60,12 @@ def unwrap_member(budget: Budget, values: list[Value]) -> list[Value]:
 
 def _unwrapped(budget: Budget, name: str, values: list[Value]) -> list[Value]:
     budget.spend(len(values))
+    if values and not isinstance(values[0], Optional):  # by which the overload is chosen
+        raise EvaluationError(no_such_overload(name, values))
     unwrapped: list[Value] = []
     for value in values:
         if not isinstance(value, Optional):
-            raise EvaluationError(no_such_overload(name, values))
+            raise EvaluationError(f"value {printed(value)} is not optional")
         if value.present:
             unwrapped.append(value.value)
     return unwrapped

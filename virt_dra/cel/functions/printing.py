@@ -1,0 +1,79 @@
+"""Values in messages, as Go prints them (``%v``)."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from virt_dra.cel.values import Duration, Optional, Timestamp, TypeValue, Value, key_value
+
+_EPOCH = datetime(1970, 1, 1)
+_DEEPEST = 20
+"""Beyond this a value is cut: no one reads it, and it may go on for ever."""
+
+
+def printed(value: Value, depth: int = 0) -> str:
+    """The value's text in a message."""
+    if depth > _DEEPEST:
+        return "…"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _double(value)
+    if value is None:
+        return "0"
+    if isinstance(value, bytes):
+        return f"[{' '.join(map(str, value))}]"
+    if isinstance(value, list):
+        return f"[{', '.join(printed(element, depth + 1) for element in value)}]"
+    if isinstance(value, dict):
+        entries = (f"{printed(key_value(key), depth + 1)}: {printed(held, depth + 1)}" for key, held in value.items())
+        return f"{{{', '.join(entries)}}}"
+    if isinstance(value, Optional):
+        return f"optional({printed(value.value, depth + 1)})" if value.present else "optional.none()"
+    if isinstance(value, TypeValue):
+        return value.name
+    if isinstance(value, Duration):
+        return _duration(value.nanoseconds)
+    return _timestamp(value) if isinstance(value, Timestamp) else str(value)
+
+
+def _double(value: float) -> str:
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if math.isnan(value):
+        return "NaN"
+    if value.is_integer() and abs(value) < 1e21:
+        return "-0" if value == 0 and math.copysign(1, value) < 0 else str(int(value))
+    return repr(value)
+
+
+def _duration(nanoseconds: int) -> str:
+    """``1h2m3.5s``, ``1.5ms``, ``-20ns``."""
+    sign, left = "-" if nanoseconds < 0 else "", abs(nanoseconds)
+    if left == 0:
+        return "0s"
+    if left < 10**9:
+        unit, size = next((unit, size) for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)) if left < size * 1000)
+        return f"{sign}{_decimal(left, size)}{unit}"
+    minutes, rest = divmod(left, 60 * 10**9)
+    text = f"{_decimal(rest, 10**9)}s"
+    if minutes:
+        text = f"{minutes % 60}m{text}"
+    return f"{sign}{minutes // 60}h{text}" if minutes >= 60 else sign + text
+
+
+def _decimal(amount: int, unit: int) -> str:
+    whole, rest = divmod(amount, unit)
+    decimals = str(rest + unit)[1:].rstrip("0")
+    return f"{whole}.{decimals}" if decimals else str(whole)
+
+
+def _timestamp(value: Timestamp) -> str:
+    """``2020-02-29 12:34:56.789 +0000 UTC``; a zone that is only an offset has no name, so the offset stands twice."""
+    seconds, rest = divmod(value.nanoseconds + value.offset * 10**9, 10**9)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    decimals = f".{rest:09}".rstrip("0") if rest else ""
+    minutes = abs(value.offset) // 60
+    zone = f"{'-' if value.offset < 0 else '+'}{minutes // 60:02}{minutes % 60:02}"
+    return f"{moment.year:04}-{moment:%m-%d %H:%M:%S}{decimals} {zone} {zone if value.offset else 'UTC'}"
