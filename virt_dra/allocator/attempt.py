@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from virt_dra.allocator.demand import Demand, Solution, choices, solution_of
 from virt_dra.allocator.errors import AllocationError, NodeError
@@ -41,6 +42,16 @@ class Unsatisfiable:
     steps: int
 
 
+class Decision(NamedTuple):
+    """What was found on a node: the solution if there is one, by positions in ``plans`` and ``reachable``."""
+
+    solution: Solution | None
+    plans: tuple[ClaimPlan, ...]
+    node: Node
+    reachable: Reachable
+    steps: int
+
+
 class Allocator:
     """The claims of one pod, tried on node after node (A-1.1): what doesn't depend on the node is prepared once.
 
@@ -60,20 +71,38 @@ class Allocator:
         """What the claims have in common with those of equal pods; None where they break a rule."""
 
     def allocate(self, node: Node, *, explain: bool = True) -> Allocated | Unsatisfiable:
-        reachable = self._pools.reachable(node)
-        known, plans, steps = self._decide(node, reachable)
-        if known is None:
-            self._may_be_refused(reachable)
-            return Unsatisfiable(node.name, self.explain(node) if explain else None, steps)
-        return Allocated(self._write(known, plans, node, reachable), steps)
+        found = self.decide(node)
+        if found.solution is None:
+            return Unsatisfiable(node.name, self.explain(node) if explain else None, found.steps)
+        return Allocated(self.write(found), found.steps)
 
-    def fits(self, node: Node) -> bool:
-        """Whether `allocate` would find something on the node; raises what it would raise."""
+    def decide(self, node: Node) -> Decision:
+        """Whether there is a solution, not yet written down. Raises what `allocate` raises."""
         reachable = self._pools.reachable(node)
-        known, _, _ = self._decide(node, reachable)
-        if known is None:
-            self._may_be_refused(reachable)
-        return known is not None
+        demand = self.demand
+        if demand is None:
+            found = self._outcome(node, reachable, self._plan(node, reachable))
+        else:
+            key = demand.shapes.of(reachable, lambda: self._table(node)), state(reachable, self._snapshot.used, self._pools)
+            if key in demand.outcomes:
+                found = Decision(demand.outcomes[key], demand.plans, node, reachable, 0)
+            else:
+                found = self._found(demand, node, reachable)
+                demand.remember(key, found.solution)
+        if found.solution is None and any(problem.reason == INVALID for problem in reachable.problems):
+            raise NodeError("invalid resource pools were encountered")  # nothing was found, which says little then (E11)
+        return found
+
+    def write(self, found: Decision) -> tuple[AllocationResult, ...]:
+        """The results of a decision with a solution."""
+        if found.solution is None:
+            raise AssertionError(f"nothing was found on node {found.node.name}, so there is no result")
+        demand = self.demand
+        results = demand.results if demand is not None and found.plans is demand.plans else self._results(found.plans)
+        return results.of(self._claims, choices(found.solution, found.plans, found.reachable), found.solution.selected, found.node.name)
+
+    def _results(self, plans: tuple[ClaimPlan, ...]) -> Results:
+        return Results(plans, self._features, self._snapshot.inventory.capacities)
 
     def explain(self, node: Node) -> Explanation:
         reachable = self._pools.reachable(node)
@@ -82,21 +111,7 @@ class Allocator:
         self._search(node, reachable, self._plan(node, reachable), lambda request: reachable.devices, collector)
         return collector.explanation(node.name, reachable.problems, len(reachable.devices))
 
-    def _decide(self, node: Node, reachable: Reachable) -> tuple[Solution | None, tuple[ClaimPlan, ...], int]:
-        """The outcome, the plans that it speaks of, and the steps of the search if there was one."""
-        demand = self.demand
-        if demand is None:
-            plans = self._plan(node, reachable)
-            known, steps = self._outcome(node, reachable, plans)
-            return known, plans, steps
-        key = demand.shapes.of(reachable, lambda: self._table(node)), state(reachable, self._snapshot.used, self._pools)
-        if key in demand.outcomes:
-            return demand.outcomes[key], demand.plans, 0
-        known, steps = self._found(demand, node, reachable)
-        demand.remember(key, known)
-        return known, demand.plans, steps
-
-    def _found(self, demand: Demand, node: Node, reachable: Reachable) -> tuple[Solution | None, int]:
+    def _found(self, demand: Demand, node: Node, reachable: Reachable) -> Decision:
         """By searching. Plans under other names will do, except for the words of an error."""
         if not demand.same_everywhere:
             return self._outcome(node, reachable, self._plan(node, reachable))
@@ -106,34 +121,20 @@ class Allocator:
             self._outcome(node, reachable, self._plan(node, reachable))
             raise
 
-    def _outcome(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> tuple[Solution | None, int]:
+    def _outcome(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> Decision:
         search = self._search(node, reachable, plans)
         if search.solved:
             solution = solution_of(search.chosen, search.selected, plans, reachable)
-            self._write(solution, plans, node, reachable)  # a result that can't be written is an error here, and not kept
-            return solution, search.steps
+            found = Decision(solution, plans, node, reachable, search.steps)
+            self.write(found)  # a result that can't be written is an error here, and not kept
+            return found
         if search.refused_constraint is not None:  # AC-8
             request, device = search.refused_constraint
             raise NodeError(
                 f"claim {request.claim.key}, request {request.name}: cannot add device {device.id} because a claim constraint would not "
                 "be satisfied"
             )
-        return None, search.steps
-
-    def _write(self, solution: Solution, plans: tuple[ClaimPlan, ...], node: Node, reachable: Reachable) -> tuple[AllocationResult, ...]:
-        demand = self.demand
-        results = (
-            demand.results
-            if demand is not None and plans is demand.plans
-            else Results(plans, self._features, self._snapshot.inventory.capacities)
-        )
-        return results.of(self._claims, choices(solution, plans, reachable), solution.selected, node.name)
-
-    @staticmethod
-    def _may_be_refused(reachable: Reachable) -> None:
-        """Nothing was found, which says little where a pool can't be judged (E11)."""
-        if any(problem.reason == INVALID for problem in reachable.problems):
-            raise NodeError("invalid resource pools were encountered")
+        return Decision(None, plans, node, reachable, search.steps)
 
     def _table(self, node: Node) -> FeatureTable:
         """Checks remember, so each search gets its own."""
@@ -154,6 +155,6 @@ class Allocator:
         table = self._table(node)
         checks = tuple([table.checks(plan.claim) for plan in plans])
         candidates = candidates or partial(self._selectors.candidates, reachable=reachable)
-        search = Search(plans, candidates, table.availability, table.filters, checks, observer, self._step_limit)
+        search = Search(plans, candidates, table.availability, table.filters, checks, observer, self._step_limit, table.bounds)
         search.run()
         return search

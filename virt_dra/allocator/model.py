@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -144,11 +144,11 @@ class Upcoming:
 
 
 class Label(NamedTuple):
-    """Values that are only compared with other devices' values of the same ``space`` (e.g. one constraint's attribute)."""
+    """Values that are only compared with other devices' values of the same ``space`` (e.g. one type of one attribute)."""
 
     space: Hashable
     values: tuple[Hashable, ...]
-    """In an order that doesn't depend on hashing."""
+    """At least one, none twice, in an order that doesn't depend on hashing."""
 
 
 class Check(Refuses, Protocol):
@@ -179,3 +179,15 @@ class Check(Refuses, Protocol):
 
 class Availability(Filter, Check, Protocol):
     """The check that is also asked first, before any filter: whether the device is free. Its answer changes as devices are chosen."""
+
+
+class Bound(Protocol):
+    """A sum that can't be exceeded, however it is distributed: what tells that a search is in vain where no single request is to blame."""
+
+    def concerns(self, device: Device) -> bool:
+        """Whether the device has a part in the sum."""
+
+    def lacks(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]]) -> bool:
+        """Whether all of ``wanted`` together is surely more than there is, with nothing chosen yet.
+
+        ``wanted``: per entry of a claim its alternatives, each with the devices that it could have alone."""

@@ -52,20 +52,20 @@ class Shapes:
         return known
 
     def _shape(self, reachable: Reachable, looks: Looks) -> Hashable:
-        rename = _Renaming()
+        labels = _Labels()
         views = [
             _View(number, request, looks.selectors, looks.filters, looks.checks(request.claim))
             for number, request in enumerate(self._requests)
         ]
         declared = reachable.declared_features
-        facts = tuple([tuple([self._fact(view, device, declared, rename) for view in views]) for device in reachable.devices])
+        facts = tuple([tuple([self._fact(view, device, declared, labels) for view in views]) for device in reachable.devices])
         pools = tuple(
             (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each, reachable.node))
             for each in reachable.pools
         )
         return pools, facts
 
-    def _fact(self, view: _View, device: Device, declared: tuple[str, ...], rename: _Renaming) -> Hashable:
+    def _fact(self, view: _View, device: Device, declared: tuple[str, ...], labels: _Labels) -> Hashable:
         selected = view.selected(device)
         if selected is not True:
             return selected
@@ -77,7 +77,7 @@ class Shapes:
             rest = self._alike[key] = view.rest(device) if known is None else known
         if not view.constraints:
             return rest
-        return rest, tuple([rename.fact(each.fact(view.request, device)) for each in view.constraints])
+        return rest, tuple([labels.number(each.fact(view.request, device)) for each in view.constraints])
 
     def _identity(self, seen: ReachablePool, node: str) -> Hashable:
         """A pool that other nodes see too is like no other, and which of its devices the node sees matters to what is in use."""
@@ -112,21 +112,22 @@ class _View:
         return tuple([each.fact(self.request, device) for each in self._checks])
 
 
-class _Renaming:
+class _Labels:
     """Numbers labels' values in the order of their first appearance, so that only the pattern of equality is left of them."""
 
     def __init__(self) -> None:
-        self._spaces: dict[Hashable, dict[Hashable, int]] = {}
+        self._numbers: dict[Hashable, dict[Hashable, int]] = {}
 
-    def fact(self, fact: Hashable) -> Hashable:
+    def number(self, fact: Hashable) -> Hashable:
         if not isinstance(fact, Label):
             return fact
-        numbers = self._spaces.get(fact.space)
+        space, values = fact
+        numbers = self._numbers.get(space)
         if numbers is None:
-            numbers = self._spaces[fact.space] = {}
-        if len(fact.values) == 1:
-            return numbers.setdefault(fact.values[0], len(numbers))
-        return tuple([numbers.setdefault(value, len(numbers)) for value in fact.values])
+            numbers = self._numbers[space] = {}
+        if len(values) == 1:
+            return space, numbers.setdefault(values[0], len(numbers))
+        return space, tuple([numbers.setdefault(value, len(numbers)) for value in values])
 
 
 def state(reachable: Reachable, used: Mapping[PoolId, PoolUse], pools: Pools) -> Hashable:

@@ -70,6 +70,7 @@ def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[Use]:
 
 
 def changed(before: PoolUse, changes: Iterable[Use], by: int) -> PoolUse:
+    """The use of a pool after ``changes`` of its devices, added (``by`` 1) or taken back (-1)."""
     exclusive = dict(before.exclusive)
     shares: set[tuple[str, str]] | None = None
     consumed: dict[str, Mapping[str, Quantity]] | None = None

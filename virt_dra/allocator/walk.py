@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from virt_dra.allocator.attempt import Allocated, Allocator
+from virt_dra.allocator.attempt import Allocator, Decision
 from virt_dra.allocator.demand import Demand
 from virt_dra.allocator.errors import NodeError
 from virt_dra.allocator.gates import DEFAULT, Features
@@ -66,21 +66,22 @@ class Walk:
         self._changes: list[PoolId] = []
         """Pools whose use changed, in order; each demand knows up to where it followed."""
         self._verdicts: dict[Demand, _Verdicts] = {}
+        self._found: dict[int, Decision] = {}
+        """The first solution that the walk for the present pod came upon; most often it is the one that is taken."""
 
     def place(self, claims: Sequence[ResourceClaim]) -> Placed | None:
         """Decide for one pod's claims; None: they fit on no node. Raises FatalError as `allocate` does."""
         allocator = Allocator(self.snapshot, claims, self._features, step_limit=self._step_limit)
         verdicts = self._up_to_date(allocator.demand)
+        self._found.clear()
         index = self._first(allocator, verdicts) if self._first_only else self._among_many(allocator, verdicts)
         if index is None:
             return None
         node = self._nodes[index]
-        found = allocator.allocate(node, explain=False)
-        if not isinstance(found, Allocated):
-            raise AssertionError(f"node {node.name} was found to fit, and then not")
-        self.snapshot = self.snapshot.with_allocation(*found.results)
-        self._changed(found.results)
-        return Placed(node, found.results)
+        results = allocator.write(self._found.get(index) or allocator.decide(node))
+        self.snapshot = self.snapshot.with_allocation(*results)
+        self._changed(results)
+        return Placed(node, results)
 
     def release(self, results: Sequence[AllocationResult]) -> None:
         """Give back what a pod holds."""
@@ -152,10 +153,14 @@ class Walk:
             for pool in self._pools.reachable(node).pools:
                 self._seen_by[pool.id] = self._seen_by.get(pool.id, 0) | bit
         try:
-            fits = allocator.fits(node)
+            found = allocator.decide(node)
         except NodeError:
-            fits = False
+            verdicts.learn(bit, fits=False)
+            return False
+        fits = found.solution is not None
         verdicts.learn(bit, fits)
+        if fits and not self._found:
+            self._found[index] = found
         return fits
 
 

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.meta import Condition, ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.wire import Bool, Int, List, Map, Str, Wire
+from virt_dra.api.wire import Bool, Int, Int32, List, Map, Str, Wire
 
 GROUP = "resource.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -379,15 +379,15 @@ class DeviceTaintRule(TypedObject):
 class ResourcePoolStatusRequestSpec(Wire):
     driver: Str = ""
     pool_name: Str | None = None
-    limit: Int | None = None
+    limit: Int32 | None = None
     default_partition_type_attribute: Str | None = None
 
 
 class PartitionTypeStatus(Wire):
     attribute: Str = ""
     type: Str = ""
-    total: Int = 0
-    allocatable: Int = 0
+    total: Int32 = 0
+    allocatable: Int32 = 0
 
 
 class ShareableCapacityStatus(Wire):
@@ -398,8 +398,8 @@ class ShareableCapacityStatus(Wire):
 
 
 class ShareableSummaryStatus(Wire):
-    fully_available_devices: Int | None = None
-    partially_available_devices: Int | None = None
+    fully_available_devices: Int32 | None = None
+    partially_available_devices: Int32 | None = None
     capacity: List[ShareableCapacityStatus] = ()
 
 
@@ -407,11 +407,11 @@ class PoolStatus(Wire):
     driver: Str = ""
     pool_name: Str = ""
     generation: Int = 0
-    resource_slice_count: Int | None = None
-    total_devices: Int | None = None
-    allocated_devices: Int | None = None
-    available_devices: Int | None = None
-    unavailable_devices: Int | None = None
+    resource_slice_count: Int32 | None = None
+    total_devices: Int32 | None = None
+    allocated_devices: Int32 | None = None
+    available_devices: Int32 | None = None
+    unavailable_devices: Int32 | None = None
     node_name: Str | None = None
     validation_error: Str | None = None
     partition_summary: List[PartitionTypeStatus] = ()
@@ -419,7 +419,7 @@ class PoolStatus(Wire):
 
 
 class ResourcePoolStatusRequestStatus(Wire):
-    pool_count: Int | None = None
+    pool_count: Int32 | None = None
     pools: List[PoolStatus] = ()
     conditions: List[Condition] = ()
 

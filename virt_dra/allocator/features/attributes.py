@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import derived_attributes
@@ -19,11 +19,8 @@ class Values:
 
     type: str
     values: frozenset[int | str | bool]
-
-    @cached_property
-    def ordered(self) -> tuple[tuple[str, int | str | bool], ...]:
-        """Each value with its type, in an order that doesn't depend on hashing."""
-        return tuple([(self.type, value) for value in sorted(self.values, key=str)])
+    published: tuple[int | str | bool, ...] = field(default=(), compare=False)
+    """Each value once, in the order of the slice; empty for what several devices have in common."""
 
     def __str__(self) -> str:
         # Only JSON types occur, and sorting by text makes the wording independent of hashing.
@@ -52,7 +49,8 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
             ("version", attribute.versions),
         ):
             if many:
-                return Values(kind, frozenset(many))
+                published: tuple[int | str | bool, ...] = tuple(dict.fromkeys(many))
+                return Values(kind, frozenset(many), published)
     if attribute.int_value is not None:
         return _single("int", attribute.int_value)
     if attribute.bool_value is not None:
@@ -67,7 +65,7 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
 @lru_cache(maxsize=4096)
 def _single(type: str, value: int | str | bool) -> Values:
     """Few values occur often. The type keeps 1 and true apart, which Python holds equal."""
-    return Values(type, frozenset((value,)))
+    return Values(type, frozenset((value,)), (value,))
 
 
 def applies(requests: tuple[str, ...], request: Request) -> bool:
@@ -172,7 +170,7 @@ class Constrained:
         values = of[device]
         if isinstance(values, FatalError):
             return str(values)  # whatever else is the same, the error names this device
-        return None if values is None else Label(self.name, values.ordered)
+        return None if values is None else Label((self.name, values.type), values.published)
 
     def missing(self, constraint: str, request: Request, device: Device) -> Rejection:
         """The refusal of a device without a value. ``constraint``: which kind."""
