@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
-import sys
+from pathlib import Path
 
-BENCHES = ("cel", "load", "startup")
+BENCHES = ("cel", "allocator", "load", "startup")
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or list(BENCHES)
-    unknown = [name for name in chosen if name not in BENCHES]
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help=f"{', '.join(BENCHES)}; without: all")
+    parser.add_argument(
+        "--json", type=Path, default=Path("out/bench-allocator.json"), help="where allocator saves its figures [%(default)s]"
+    )
+    parser.add_argument("--quick", action="store_true", help="allocator: a tenth of the pods, for a look")
+    options = parser.parse_args()
+    unknown = [name for name in options.benches if name not in BENCHES]
     if unknown:
-        sys.exit(f"no such bench: {', '.join(unknown)}; there are {', '.join(BENCHES)}")
-    for name in chosen:
-        importlib.import_module(f"bench.{name}").main()
+        parser.error(f"no such bench: {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+    for name in options.benches or BENCHES:
+        module = importlib.import_module(f"bench.{name}")
+        if name == "allocator":
+            module.main(options.json, quick=options.quick)
+        else:
+            module.main()
 
 
 main()

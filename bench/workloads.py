@@ -338,22 +338,39 @@ def large_cluster_match(pods: int) -> Json:
     return _workload(5000, slices, [GPU_CLASS], pods, pod_variants=variants, pod_sequence=_size_sequence())
 
 
+def full_cluster(count: int) -> Json:
+    """``count`` nodes of 8 GPUs, all in use by a claim per node; one pod wants one GPU."""
+    slices = _gpu_slices(count, 8, 4)
+    allocated = []
+    for node in range(count):
+        results = [{"request": "gpus", "driver": GPU, "pool": f"node-{node:05d}", "device": f"gpu-{i}"} for i in range(8)]
+        held = claim(f"held-{node}", [exact("gpus", "gpu", count=8)])
+        allocated.append({**held, "status": {"allocation": {"devices": {"results": results}}}})
+    wanted = claim("gpu", [exact("gpu", "gpu", SUITABLE, LARGE)])
+    return _workload(count, slices, [GPU_CLASS], 1, claims_per_pod=[wanted], allocated=allocated)
+
+
+def unsuitable_cluster(count: int) -> Json:
+    """``count`` nodes of 8 free GPUs; one pod wants a larger one."""
+    too_large = f'device.capacity["{GPU}"].memory.compareTo(quantity("100Gi")) >= 0'
+    wanted = claim("gpu", [exact("gpu", "gpu", SUITABLE, too_large)])
+    return _workload(count, _gpu_slices(count, 8, 4), [GPU_CLASS], 1, claims_per_pod=[wanted])
+
+
+_BOTH, _ALL = {"1": 5.0, "auto": 20.0}, {"1": 2.0, "auto": 10.0}
+
 WORKLOADS = {
     each.name: each
     for each in (
-        Workload("one-device", "500 nodes × 10, one device", one_device, 5000, {"1": 5, "auto": 20}, {"auto": 500}),
-        Workload("first-available", "500 nodes × 10, firstAvailable of 3", first_available, 5000, {"1": 5, "auto": 20}, {"auto": 500}),
-        Workload("match", "500 nodes × 10, 5 requests, matchAttribute", match_attribute, 1000, {"1": 5, "auto": 20}, {"auto": 300}),
-        Workload(
-            "distinct", "500 nodes × 10, 5 requests, distinctAttribute", distinct_attribute, 1000, {"1": 5, "auto": 20}, {"auto": 300}
-        ),
-        Workload("partitionable", "500 nodes × 4 GPUs, 56 partitions", partitionable, 5000, {"1": 2, "auto": 10}, {"auto": 300}),
-        Workload(
-            "backtracking", "the same, 3 partitions of one GPU", partitionable_backtracking, 2000, {"1": 2, "auto": 10}, {"auto": 100}
-        ),
-        Workload("shared-cards", "250 nodes × 4 cards by bandwidth", shared_cards, 5000, {"1": 3, "auto": 10}, {"auto": 500}),
-        Workload("lists", "100 nodes × 64 × 47 values, 32 requests", list_attributes, 200, {"1": 10}, {}),
-        Workload("large", "5,000 nodes × 8 GPUs, 1 to 8 each", large_cluster, 10_000, {"1": 20}, {}, large=True),
-        Workload("large-match", "5,000 nodes × 8 GPUs, matchAttribute", large_cluster_match, 10_000, {"1": 20}, {}, large=True),
+        Workload("one-device", "500 nodes × 10, one device", one_device, 5000, _BOTH, {"auto": 2000}),
+        Workload("first-available", "500 nodes × 10, firstAvailable of 3", first_available, 5000, _BOTH, {"auto": 2000}),
+        Workload("match", "500 nodes × 10, 5 requests, matchAttribute", match_attribute, 1000, _BOTH, {"auto": 500}),
+        Workload("distinct", "500 nodes × 10, 5 requests, distinctAttribute", distinct_attribute, 1000, _BOTH, {"auto": 400}),
+        Workload("partitionable", "500 nodes × 4 GPUs of 14 partitions", partitionable, 5000, _ALL, {"auto": 1000}),
+        Workload("backtracking", "the same, 3 partitions of one GPU", partitionable_backtracking, 2000, _ALL, {"auto": 300}),
+        Workload("shared-cards", "250 nodes × 4 cards by bandwidth", shared_cards, 5000, {"1": 3.0, "auto": 10.0}, {}),
+        Workload("lists", "100 nodes × 64 × 47 values, 32 requests", list_attributes, 200, {"1": 10.0}, {}),
+        Workload("large", "5,000 nodes × 8 GPUs, 1 to 8 each", large_cluster, 10_000, {"1": 20.0}, {}, large=True),
+        Workload("large-match", "5,000 nodes × 8 GPUs, matchAttribute", large_cluster_match, 10_000, {"1": 20.0}, {}, large=True),
     )
 }

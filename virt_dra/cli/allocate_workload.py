@@ -145,23 +145,24 @@ def run(workload: Workload, *, auto: bool, told: Told) -> Figures:
             continue  # an init pod that can't be had is not measured, and the others are still wanted
         if pod % TOLD_EVERY == 0:
             told(pod, workload.init_pods + workload.pods)
+    waiting = [workload.claims(pod) for pod in range(workload.init_pods, workload.init_pods + workload.pods)]
     # What exists now stays; without this the collector would look at all of it again and again while pods are timed.
     gc.collect()
     gc.freeze()
     try:
-        return _measured(workload, walk, told)
+        return _measured(workload, walk, waiting, told)
     finally:
         gc.unfreeze()
 
 
-def _measured(workload: Workload, walk: Walk, told: Told) -> Figures:
+def _measured(workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceClaim, ...]], told: Told) -> Figures:
+    """``waiting``: the claims of each pod, which exist before a scheduler sees the pod."""
     placed: list[Placed | None] = []
     seconds: list[float] = []
     alive: deque[Placed] = deque()
     errors, first_error = 0, None
     begin = time.perf_counter()
-    for pod in range(workload.init_pods, workload.init_pods + workload.pods):
-        claims = workload.claims(pod)
+    for pod, claims in enumerate(waiting):
         if workload.max_alive and len(alive) >= workload.max_alive:
             walk.release(alive.popleft().results)
         start = time.perf_counter()
@@ -174,13 +175,13 @@ def _measured(workload: Workload, walk: Walk, told: Told) -> Figures:
         if found is not None and workload.max_alive:
             alive.append(found)
         if pod % TOLD_EVERY == 0:
-            told(pod, workload.init_pods + workload.pods)
+            told(workload.init_pods + pod, workload.init_pods + workload.pods)
     total = time.perf_counter() - begin
     scheduled = sum(each is not None for each in placed)
-    return Figures(scheduled, len(placed) - scheduled - errors, errors, first_error, total, tuple(seconds), _digest(placed))
+    return Figures(scheduled, len(placed) - scheduled - errors, errors, first_error, total, tuple(seconds), digest_of(placed))
 
 
-def _digest(placed: Sequence[Placed | None]) -> str:
+def digest_of(placed: Sequence[Placed | None]) -> str:
     """The first 16 hex digits of SHA-256 over a line per pod: ``[node, [[request, driver, pool, device], …]]``."""
     digest = hashlib.sha256()
     for each in placed:

@@ -1,6 +1,7 @@
 // The reference allocator of Kubernetes under a scheduler's load: one workload in (a file or standard input), one line of figures out.
 //
 // Usage: workload [--candidates 1|auto] [--timeout 10s] [FILE]
+// or     workload --selectors FILE   how long selectors take to compile and evaluate (selectors.go)
 //
 // Per pod as kube-scheduler does: copy the allocated state that is kept incrementally from the claims, construct the allocator, try node
 // after node, take the first that fits of those found, and record the result. See docs/guides/allocator.md for the format.
@@ -159,7 +160,11 @@ type scheduler struct {
 func (s *scheduler) claims(pod int) []*claim {
 	templates := s.ClaimsPerPod
 	if templates == nil {
-		templates = s.PodVariants[s.PodSequence[pod%len(s.PodSequence)]]
+		variant := pod % len(s.PodVariants)
+		if len(s.PodSequence) > 0 {
+			variant = s.PodSequence[pod%len(s.PodSequence)]
+		}
+		templates = s.PodVariants[variant]
 	}
 	made := make([]*claim, len(templates))
 	for i, template := range templates {
@@ -249,12 +254,16 @@ func (s *scheduler) run() (figures, error) {
 			s.commit(results, true)
 		}
 	}
-	digest := sha256.New()
+	var waiting [][]*claim
+	for i := range s.Pods {
+		waiting = append(waiting, s.claims(s.InitPods+i))
+	}
+	chosenNodes := make([]string, 0, s.Pods)
+	chosenDevices := make([][]resourceapi.AllocationResult, 0, s.Pods)
 	var alive [][]resourceapi.AllocationResult
 	micros := make([]float64, 0, s.Pods)
 	begin := time.Now()
-	for i := range s.Pods {
-		claims := s.claims(s.InitPods + i)
+	for _, claims := range waiting {
 		if s.MaxAlive > 0 && len(alive) >= s.MaxAlive {
 			s.commit(alive[0], false)
 			alive = alive[1:]
@@ -277,11 +286,16 @@ func (s *scheduler) run() (figures, error) {
 			node = s.Nodes[chosen].Name
 			alive = append(alive, results)
 		}
-		if err := record(digest, node, results); err != nil {
+		chosenNodes = append(chosenNodes, node)
+		chosenDevices = append(chosenDevices, results)
+	}
+	out.TotalSeconds = time.Since(begin).Seconds()
+	digest := sha256.New()
+	for i, node := range chosenNodes {
+		if err := record(digest, node, chosenDevices[i]); err != nil {
 			return out, err
 		}
 	}
-	out.TotalSeconds = time.Since(begin).Seconds()
 	out.PodsPerSecond = float64(s.Pods) / max(out.TotalSeconds, 1e-9)
 	slices.Sort(micros)
 	out.P50, out.P99 = percentile(micros, 50), percentile(micros, 99)
@@ -321,7 +335,15 @@ func load(path string) (workload, error) {
 func main() {
 	mode := flag.String("candidates", "1", "how many feasible nodes to look for: 1 or auto")
 	timeout := flag.Duration("timeout", 10*time.Second, "limit of one allocation attempt")
+	selectors := flag.String("selectors", "", "a file of selectors to time instead")
 	flag.Parse()
+	if *selectors != "" {
+		if err := timeSelectors(*selectors); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *mode != "auto" && *mode != strconv.Itoa(1) {
 		fmt.Fprintln(os.Stderr, "--candidates must be 1 or auto")
 		os.Exit(2)
@@ -334,6 +356,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	// The stable variant walks pools in random order, and no default set of features leads to it.
+	structured.EnableAllocators("incubating", "experimental")
 	features := everything()
 	if loaded.Features != nil {
 		features = *loaded.Features
