@@ -44,7 +44,7 @@ def random_value(annotation: object, rng: Random) -> Any:
         return random_fields(annotation, rng)
     if issubclass(annotation, Quantity):
         return rng.choice(QUANTITIES)
-    return {str: rng.choice(WORDS), bool: rng.random() < 0.5, int: rng.randint(-3, 2**40)}[annotation]
+    return {str: rng.choice(WORDS), bool: rng.random() < 0.5, int: rng.randint(-3, 2**31 - 1)}[annotation]
 
 
 def random_fields(kind: type[Wire], rng: Random) -> Json:

@@ -98,6 +98,33 @@ def test_type_errors_come_all_at_once_with_their_paths() -> None:
     )
 
 
+def test_null_is_absent_in_an_object_and_an_empty_entry_in_a_map() -> None:
+    obj = read_object(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": None, "labels": {"a": None}},
+            "spec": {"pool": None, "devices": [{"attributes": {"x": None}, "capacity": {"c": {"value": None}, "d": None}, "taints": None}]},
+        }
+    )
+    assert isinstance(obj, resource_v1.ResourceSlice)
+    assert not obj.metadata.given("name")
+    assert obj.metadata.labels == {"a": ""}
+    assert not obj.spec.given("pool")
+    (device,) = obj.spec.devices
+    assert device.attributes == {"x": resource_v1.DeviceAttribute()}
+    assert {name: str(entry.value) for name, entry in device.capacity.items()} == {"c": "0", "d": "0"}
+
+
+def test_a_number_must_fit_into_its_type() -> None:
+    raw = {"apiVersion": "resource.k8s.io/v1alpha3", "kind": "ResourcePoolStatusRequest", "spec": {"driver": "d", "limit": 2**31}}
+    with pytest.raises(WireError, match=r"^spec\.limit: must fit into 32 bits$"):
+        read_object(raw)
+    raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": {"pool": {"generation": -(2**63) - 1}}}
+    with pytest.raises(WireError, match=r"^spec\.pool\.generation: must fit into 64 bits$"):
+        read_object(raw)
+
+
 @pytest.mark.parametrize(
     ("raw", "message"),
     [

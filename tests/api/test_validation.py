@@ -38,7 +38,7 @@ from virt_dra.api.validation import (
     validate_status_update,
     validate_update,
 )
-from virt_dra.api.validation.field_errors import duplicate, invalid, not_found, not_supported, rendered, too_long, too_many
+from virt_dra.api.validation.field_errors import TypedText, duplicate, invalid, not_found, not_supported, rendered, too_long, too_many
 from virt_dra.api.validation.formats import shortened
 from virt_dra.api.wire import Json
 
@@ -220,6 +220,8 @@ def test_nothing_else_needs_it(new: TypedObject, old: TypedObject | None) -> Non
         (invalid("a", False, "bad"), "a: Invalid value: false: bad"),
         (invalid("a", None, "bad"), "a: Invalid value: null: bad"),
         (invalid("a", {"b": ("<", 1)}, "bad"), 'a: Invalid value: {"b":["\\u003c",1]}: bad'),
+        (invalid("a", TypedText("<x\x07>"), "bad"), r'a: Invalid value: "\u003cx\u0007\u003e": bad'),
+        (invalid("a", "<x\x07>", "bad"), r'a: Invalid value: "<x\a>": bad'),
         (duplicate("a[1]", "x"), 'a[1]: Duplicate value: "x"'),
         (not_supported("a", "x", ("B", "C")), 'a: Unsupported value: "x": supported values: "B", "C"'),
         (not_found("a", "x"), 'a: Not found: "x"'),

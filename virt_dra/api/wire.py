@@ -5,14 +5,16 @@ Contract:
 * Fields that an API version unknown to us carries survive: they are kept and written again by :meth:`Wire.to_wire`.
 * A field that was not given is not written; a field that was given is written, even when empty, so that
   ``model_fields_set`` answers "was this key present" (several KubeVirt rules need that, K-1.3).
-* ``null`` for a list, a map or an object means "absent" as in Kubernetes; types are never coerced (``"1"`` is no integer).
+* ``null`` for a list, a map or an object means "absent" as in Kubernetes, in a map it is an empty entry;
+  types are never coerced (``"1"`` is no integer).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 from pydantic.alias_generators import to_camel
@@ -23,6 +25,7 @@ Str = StrictStr
 Bool = StrictBool
 Int = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 """Of 64 bits, as every integer of Kubernetes' types."""
+Int32 = Annotated[StrictInt, Field(ge=-(2**31), lt=2**31)]
 Json = dict[str, Any]
 """A JSON object as ``json.loads`` gives it. Values are arbitrary JSON, hence ``Any``."""
 
@@ -67,11 +70,11 @@ class Wire(BaseModel):
             return cls._read(raw)
         except ValidationError as error:
             # Looked for only now, so that reading the usual object costs nothing.
-            nulls = [problem["loc"] for problem in error.errors(include_url=False) if problem["input"] is None]
+            nulls = [(problem["loc"], problem["type"]) for problem in error.errors(include_url=False) if problem["input"] is None]
             first = error
         try:
             if nulls:
-                return cls._read(_without(raw, nulls))
+                return cls._read(_without(cls, raw, nulls))
         except ValidationError as error:
             first = error
         raise WireError(cls.__name__, tuple((field_path(p["loc"]), describe(p)) for p in first.errors(include_url=False)))
@@ -109,17 +112,42 @@ class Wire(BaseModel):
         return field in self.model_fields_set
 
 
-def _without(raw: object, members: Iterable[tuple[int | str, ...]]) -> object:
-    """A copy of a JSON value without the named members of objects; ``null`` there means absent, as it does to Kubernetes."""
+def _without(kind: type[Wire], raw: object, nulls: Iterable[tuple[tuple[int | str, ...], str]]) -> object:
+    """A copy of a JSON value of that kind without the named nulls (path and pydantic's type of error), as Kubernetes reads them:
+    a member of an object that is null is absent, an entry of a map is there and empty.
+    """
     copy = deepcopy(raw)
-    for *path, last in members:
+    for (*path, last), fault in nulls:
         owner: Any = copy
         for part in path:
             inside = part in owner if isinstance(owner, dict) else isinstance(owner, list) and isinstance(part, int) and part < len(owner)
             owner = owner[part] if inside else None
         if isinstance(owner, dict):
-            owner.pop(last, None)
+            if fault in _EMPTY and get_origin(_type_at(kind, path)) is dict:
+                owner[str(last)] = _EMPTY[fault]()
+            else:
+                owner.pop(last, None)
     return copy
+
+
+_EMPTY: Mapping[str, Callable[[], object]] = {"model_type": dict, "model_attributes_type": dict, "string_type": str}
+"""What null is in a map, by the error that it makes."""
+
+
+def _type_at(kind: object, path: Iterable[int | str]) -> object:
+    """The declared type of what stands at a path (wire names) in a value of a type; None if the type doesn't know it."""
+    for part in path:
+        origin, arguments = get_origin(kind), get_args(kind)
+        if origin in (tuple, dict):
+            kind = arguments[0 if origin is tuple else 1]
+        elif isinstance(kind, type) and issubclass(kind, Wire):
+            fields = (field.annotation for name, field in kind.model_fields.items() if part == (field.alias or name))
+            kind = next(fields, None)
+        else:
+            return None
+        while get_origin(kind) in (Annotated, Union, UnionType):
+            kind = next(argument for argument in get_args(kind) if argument is not NoneType)
+    return kind
 
 
 def field_path(location: tuple[int | str, ...]) -> str:
@@ -150,7 +178,8 @@ _EXPECTED: Mapping[str, str] = {
 def describe(problem: Mapping[str, Any]) -> str:
     """One sentence for a pydantic error: what is wrong and what was found."""
     if problem["type"] in ("greater_than_equal", "less_than"):
-        return "must fit into 64 bits"
+        bound = problem["ctx"].get("ge", problem["ctx"].get("lt"))
+        return f"must fit into {32 if abs(bound) <= 2**31 else 64} bits"
     expected = _EXPECTED.get(problem["type"])
     if expected is None:
         return str(problem["msg"]).removeprefix("Value error, ")

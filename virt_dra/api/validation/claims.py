@@ -20,8 +20,8 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.validation import metadata
 from virt_dra.api.validation.expressions import configuration, expression, selectors, unchecked
-from virt_dra.api.validation.field_errors import Errors, immutable, invalid, not_supported, required, too_many
-from virt_dra.api.validation.formats import declared_subdomain, fully_qualified_name, items, label, unique_items
+from virt_dra.api.validation.field_errors import Errors, TypedText, immutable, invalid, not_supported, required, too_many
+from virt_dra.api.validation.formats import declared_subdomain, fully_qualified_name, items, label, subdomain, unique_items
 from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.rules import Rules
 from virt_dra.api.validation.taints import toleration
@@ -115,7 +115,9 @@ def _exact(request: ExactDeviceRequest | DeviceSubRequest, path: str, name: str,
     Requested capacities are not validated: any key and any quantity passes.
     """
     if request.device_class_name:
-        yield from declared_subdomain(request.device_class_name, f"{path}.deviceClassName")
+        # Declared only for alternatives, for which v1beta1 has the same shape.
+        class_name = subdomain if isinstance(request, ExactDeviceRequest) else declared_subdomain
+        yield from class_name(request.device_class_name, f"{path}.deviceClassName")
     else:
         yield required(f"{path}.deviceClassName")
     yield from selectors(request.selectors, f"{path}.selectors", scope.rules.check_selector or unchecked)
@@ -151,7 +153,7 @@ def _derived_attributes(attributes: tuple[DeviceDerivedAttribute, ...], path: st
             yield from () if too_long else fully_qualified_name(entry.name, f"{at}.name")
             if not scope.is_constrained(entry.name, request):
                 rule = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
-                yield invalid(f"{at}.name", entry.name, rule)
+                yield invalid(f"{at}.name", TypedText(entry.name), rule)
         if not entry.expression:
             yield from () if too_long else iter((required(f"{at}.expression"),))
         else:

@@ -18,10 +18,10 @@ from virt_dra.api.resource_v1 import (
     NodeAllocatableOverhead,
     NodeAllocatableResource,
 )
-from virt_dra.api.semver import SemVer, SemVerError
+from virt_dra.api.semver import MAX_LENGTH, SemVer, SemVerError
 from virt_dra.api.validation.capacity_policy import capacity
 from virt_dra.api.validation.device_operations import BINDING_CONDITIONS_MAX, binding_conditions
-from virt_dra.api.validation.field_errors import Errors, invalid, not_found, required, too_long, too_many
+from virt_dra.api.validation.field_errors import Errors, TypedText, invalid, not_found, required, too_long, too_many
 from virt_dra.api.validation.formats import (
     QUALIFIED_MAX,
     declared_label,
@@ -181,13 +181,12 @@ def _text(text: str, path: str) -> Errors:
 
 
 def _version(text: str, path: str) -> Errors:
-    if byte_length(text) > ATTRIBUTE_TEXT_MAX:
-        yield too_long(path, ATTRIBUTE_TEXT_MAX)
-        return
-    try:
-        SemVer.parse(text)
-    except SemVerError:
-        yield invalid(path, text, "must be a string compatible with semver.org spec 2.0.0")
+    if len(text) <= MAX_LENGTH:
+        try:
+            SemVer.parse(text)
+        except SemVerError:
+            yield invalid(path, text, "must be a string compatible with semver.org spec 2.0.0")
+    yield from _text(text, path)
 
 
 # --- counters -----------------------------------------------------------------------------------------------------
@@ -262,7 +261,7 @@ def _place(value: Device, old: Device | None, path: str, places_itself: bool) ->
 
 def _node_allocatable(resource: str, entry: NodeAllocatableResource, capacities: Mapping[str, object], path: str) -> Errors:
     if resource not in ("cpu", "memory") and not resource.startswith("hugepages-"):
-        yield invalid(path, resource, "must be a node allocatable resource name")
+        yield invalid(path, TypedText(resource), "must be a node allocatable resource name")
     if entry.mapping is None and entry.overhead is None:
         yield required(path, "at least one of mapping or overhead must be set")
     if entry.mapping is not None:
@@ -279,7 +278,7 @@ def _mapping(mapping: NodeAllocatableMapping, capacities: Mapping[str, object], 
     elif key == "":
         yield invalid(f"{path}.capacityKey", key, "capacityKey must not be an empty string")
     elif key is not None and key not in capacities:
-        yield not_found(f"{path}.capacityKey", key)
+        yield not_found(f"{path}.capacityKey", TypedText(key))
     if key is not None and multiplier is None:
         yield required(f"{path}.capacityMultiplier", "capacityMultiplier is required when capacityKey is set")
     if key is not None:

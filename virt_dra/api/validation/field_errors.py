@@ -85,8 +85,9 @@ def duplicate(field: str, value: object) -> FieldError:
     return FieldError(ErrorType.DUPLICATE, field, rendered(value))
 
 
-def not_supported(field: str, value: object, supported: Iterable[str]) -> FieldError:
-    return FieldError(ErrorType.NOT_SUPPORTED, field, rendered(value), f"supported values: {', '.join(map(quoted, supported))}")
+def not_supported(field: str, value: str, supported: Iterable[str]) -> FieldError:
+    """Values with a set of supported ones have a type of their own in Go."""
+    return FieldError(ErrorType.NOT_SUPPORTED, field, rendered(TypedText(value)), f"supported values: {', '.join(map(quoted, supported))}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
@@ -106,13 +107,19 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
     return FieldError(ErrorType.TOO_MANY, field, str(count), f"must have at most {limit} item{'' if limit == 1 else 's'}")
 
 
+class TypedText(str):
+    """A text of a type of its own in Go: it is shown as JSON, other texts are shown quoted as in Go's source."""
+
+    __slots__ = ()
+
+
 class Struct(dict[str, object]):
     """JSON of a Go struct: in the order of its fields, while maps are sorted."""
 
 
 def rendered(value: object) -> str:
-    """A value as apimachinery shows it: text quoted, numbers and booleans plain, anything else as compact JSON."""
-    if isinstance(value, str):
+    """A value as apimachinery shows it: text quoted, numbers and booleans plain, all else (:class:`TypedText`, too) as compact JSON."""
+    if isinstance(value, str) and not isinstance(value, TypedText):
         return quoted(value)
     if isinstance(value, Quantity):
         return quoted(str(value))

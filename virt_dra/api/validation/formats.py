@@ -64,13 +64,15 @@ def pool(name: str, path: str) -> Errors:
 
 
 def declared_driver(name: str, path: str, limit: int | None = DRIVER_MAX) -> Errors:
-    """``limit`` is in characters, as this rule says. None: only that of a subdomain."""
+    """``limit`` is in characters, as this rule says, and in bytes, as the rule by hand does. None: only that of a subdomain."""
     if not name:
         yield required(path)
         return
     yield from each_invalid(path, name, dns1123_subdomain_caseless(name))
     if limit is not None and len(name) > limit:
         yield FieldError(ErrorType.TOO_LONG, path, "", f"may not be more than {limit} characters")
+    elif limit is not None and byte_length(name) > limit:
+        yield too_long(path, limit)
 
 
 def declared_pool(name: str, path: str) -> Errors:

@@ -12,9 +12,11 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import (
     AllocatedDeviceStatus,
+    CELDeviceSelector,
     CounterSet,
     DeviceAttribute,
     DeviceCounterConsumption,
+    DeviceDerivedAttribute,
     DeviceRequest,
     DeviceSubRequest,
     ExactDeviceRequest,
@@ -27,8 +29,10 @@ from virt_dra.api.wire import Wire
 
 _WRITTEN_EMPTY: dict[type[Wire], tuple[str, ...]] = {
     AllocatedDeviceStatus: ("driver", "pool", "device", "conditions"),
+    CELDeviceSelector: ("expression",),
     CounterSet: ("name",),
     DeviceCounterConsumption: ("counter_set",),
+    DeviceDerivedAttribute: ("name", "expression"),
     DeviceRequest: ("name",),
     DeviceSubRequest: ("name", "device_class_name"),
     ExactDeviceRequest: ("device_class_name",),
