@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.upstream.allocator.problems import FEATURES, Json
-from virt_dra.allocator import Allocated, AllocationError, Features, NodeError, Snapshot, UnsupportedFeature, allocate
+from virt_dra.allocator import Allocated, AllocationError, Features, NodeError, Snapshot, Unsatisfiable, allocate
 from virt_dra.allocator.usage import Use
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.quantity import Quantity
@@ -43,13 +44,18 @@ def _use(entry: Json) -> Use:
 
 
 def ours(problem: Json) -> Json:
-    """``{"results", "error", "node_error"}``, and ``"unsupported"`` if that is what the error says."""
+    """``{"results", "error", "node_error"}``."""
     claims = [ResourceClaim.from_wire(each) for each in problem["claims"]]
+    node, on = Node.from_wire(problem["node"]), features(problem)
+    return wire_answer(lambda: allocate(snapshot(problem), claims, node, on, step_limit=STEPS, explain=False))
+
+
+def wire_answer(decide: Callable[[], Allocated | Unsatisfiable]) -> Json:
+    """What was decided, in the protocol's words."""
     try:
-        found = allocate(snapshot(problem), claims, Node.from_wire(problem["node"]), features(problem), step_limit=STEPS, explain=False)
+        found = decide()
     except AllocationError as error:
-        answer: Json = {"results": None, "error": str(error), "node_error": isinstance(error, NodeError)}
-        return answer | ({"unsupported": error.feature} if isinstance(error, UnsupportedFeature) else {})
+        return {"results": None, "error": str(error), "node_error": isinstance(error, NodeError)}
     results = _with_share_names([result.to_wire() for result in found.results]) if isinstance(found, Allocated) else None
     return {"results": results, "error": None, "node_error": False}
 

@@ -1,0 +1,188 @@
+"""Random problems of every feature against the plain allocator, with every shortcut and without; and one allocator for many nodes and
+pods against a fresh one for each. The Go reference stands behind both (tests/upstream/allocator); here nothing else is needed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from functools import partial
+from unittest.mock import patch
+
+import pytest
+
+from tests.allocator.plain import TooLong, plain_answer
+from tests.upstream.allocator.compare import comparable
+from tests.upstream.allocator.ours import features, ours, snapshot, wire_answer
+from tests.upstream.allocator.problems import Json, problem
+from virt_dra.allocator import Allocated, Allocator
+from virt_dra.allocator.demand import Demand
+from virt_dra.allocator.features.selectors import SelectorFilter
+from virt_dra.allocator.model import Choice, Device, Request, Upcoming
+from virt_dra.allocator.pools import Reachable
+from virt_dra.allocator.search import Enter, Outcome, Search
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.resource_v1 import ResourceClaim
+
+SEED = 4711
+
+
+def _problems(count: int, seed: int = SEED) -> Iterator[Json]:
+    source = random.Random(seed)
+    return (problem(source) for _ in range(count))
+
+
+def _nothing_known(search: Search, at: Enter) -> Outcome | None:
+    return None
+
+
+def _yes(search: Search, *about: object) -> bool:
+    return True
+
+
+def _no(search: Search, *about: object) -> bool:
+    return False
+
+
+def _everything(filter_: SelectorFilter, request: Request, reachable: Reachable) -> Sequence[Device]:
+    return reachable.devices
+
+
+def _forgotten(demand: Demand, key: object, solution: object) -> None:
+    """Keeps no outcome."""
+
+
+SHORTCUTS: Mapping[str, tuple[type, str, Callable[..., object]]] = {
+    "states known to fail": (Search, "_known", _nothing_known),
+    "failures that end the search": (Search, "_unblemished", _no),
+    "requests that are short of devices": (Search, "_is_short", _no),
+    "all requests want more than there is": (Search, "_lacks", _no),
+    "too few devices left for the slots": (Search, "suits", _yes),
+    "devices that selectors refuse": (SelectorFilter, "candidates", _everything),
+    "outcomes kept by shape and state": (Demand, "remember", _forgotten),
+}
+"""What is left out, and how to do it after all."""
+
+
+@contextmanager
+def _without(*shortcuts: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        for owner, name, instead in (SHORTCUTS[each] for each in shortcuts):
+            stack.enter_context(patch.object(owner, name, instead))
+        yield
+
+
+def test_the_rules_taken_plainly_give_the_same_answers() -> None:
+    compared = 0
+    for given in _problems(400):
+        try:
+            want = comparable(plain_answer(given, step_limit=20_000))
+        except TooLong:
+            continue
+        assert comparable(ours(given)) == want, json.dumps(given)
+        compared += 1
+    assert compared > 380
+
+
+@pytest.mark.parametrize("shortcuts", [(each,) for each in SHORTCUTS] + [tuple(SHORTCUTS)], ids=lambda names: " + ".join(names)[:40])
+def test_no_shortcut_changes_an_answer(shortcuts: tuple[str, ...]) -> None:
+    for given in _problems(100, seed=hash_of(shortcuts)):
+        with _without(*shortcuts):
+            want = ours(given)
+        if (want["error"] or "").startswith("filter operation aborted: "):
+            continue  # what the shortcut is for
+        assert ours(given) == want, json.dumps(given)
+
+
+def hash_of(names: tuple[str, ...]) -> int:
+    """The same in every run."""
+    return sum(map(ord, "".join(names)))
+
+
+class Traceless(Search):
+    """After a failure everything is as before; a solution can be taken back exactly."""
+
+    def run(self) -> bool:
+        before = self._states()
+        solved = super().run()
+        if not solved:
+            assert self.chosen == [[] for _ in self._claims]
+            assert self.selected == {}
+            assert self._states() == before
+            return solved
+        choices: list[Choice] = [choice for each in self.chosen for choice in each]
+        for choice in reversed(choices):
+            self.unplace(choice.request, choice.device)
+        assert self._states() == before
+        for choice in choices:
+            assert self.place(choice.request, choice.device) is None
+        return solved
+
+    def _states(self) -> list[Hashable]:
+        requests = tuple(slots.request for claim in self._claims for plan in claim.requests for slots in plan.alternatives)
+        upcoming = Upcoming(requests, _itself)
+        return [check.state(upcoming) for checks in self._checks for check in checks]
+
+
+def _itself(device: Device) -> Device:
+    return device
+
+
+def test_failures_leave_no_trace_and_solutions_can_be_taken_back() -> None:
+    with patch("virt_dra.allocator.attempt.Search", Traceless):
+        for given in _problems(300, seed=SEED + 1):
+            ours(given)
+
+
+NODES = ("n1", "n2", "n3", "n4")
+
+
+def _cluster(given: Json) -> Json:
+    """What n1 has, on every node: the devices of local slices in pools of their own, some of them with a difference."""
+    given = deepcopy(given)
+    local = [each for each in given["slices"] if each["spec"].get("nodeName") == "n1"]
+    for number, node in enumerate(NODES[1:]):
+        for slice_ in deepcopy(local):
+            slice_["metadata"]["name"] += f"-{node}"
+            slice_["spec"]["nodeName"] = node
+            slice_["spec"]["pool"]["name"] += f"-{node}"
+            devices = slice_["spec"].get("devices", [])
+            if number == 2 and devices:
+                devices.pop()
+            given["slices"].append(slice_)
+    return given
+
+
+def _node(given: Json, name: str) -> Json:
+    return {**given["node"], "metadata": {**given["node"]["metadata"], "name": name}}
+
+
+def _pod(given: Json, number: int) -> Json:
+    """The same claims under other names."""
+    claims = [each | {"metadata": each["metadata"] | {"name": f"pod{number}-{each['metadata']['name']}"}} for each in given["claims"]]
+    return given | {"claims": claims}
+
+
+def test_what_is_remembered_for_many_nodes_and_pods_is_what_a_fresh_allocator_finds() -> None:
+    placed = 0
+    for given in map(_cluster, _problems(60, seed=SEED + 2)):
+        shared = snapshot(given)
+        for number in range(3):
+            pod = _pod(given, number)
+            allocator = Allocator(shared, [ResourceClaim.from_wire(each) for each in pod["claims"]], features(pod))
+            for name in NODES:
+                asked = pod | {"node": _node(pod, name)}
+                node = Node.from_wire(asked["node"])
+                got = wire_answer(partial(allocator.allocate, node, explain=False))
+                assert got == ours(asked), json.dumps(asked)
+                if got["results"]:
+                    found = allocator.allocate(node, explain=False)
+                    assert isinstance(found, Allocated)
+                    shared = shared.with_allocation(*found.results)
+                    status = [{"allocation": each.to_wire()} for each in found.results]
+                    given["allocated"] += [{**claim, "status": each} for claim, each in zip(pod["claims"], status, strict=True)]
+                    placed += 1
+                    break
+    assert placed > 30
