@@ -394,7 +394,8 @@ class _Checker:
                     node.offset, f"found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), {self._shown(body)})'"
                 )
             return wanted
-        return self._overloaded(node.offset, SORT_BY, True, [over, self._types.list_of(body)])[1]
+        node.overloads, result = self._overloaded(node.offset, SORT_BY, True, [over, self._types.list_of(body)])
+        return result
 
     def _bind(self, node: Bind) -> Step[Type]:
         value: Type = yield self.visit(node.value)

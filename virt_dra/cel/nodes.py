@@ -105,6 +105,8 @@ class Comprehension(Node):
     second: Variable | None
     condition: Node | None
     body: Node
+    overloads: tuple[Overload, ...] = ()
+    """Of the call that sorts, for sortBy."""
 
 
 @dataclass(slots=True, eq=False)

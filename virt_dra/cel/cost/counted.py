@@ -144,9 +144,10 @@ class _Builder:
         # two slots: the value, and what computing the target once more costs, due when the variable is first used
         spare = self.slots
         self.slots += 1
-        self._bound[slot] = macros.repeated(slot, spare)
+        self._bound[slot] = macros.repeated(slot, spare, target)
         body: Run = yield self.build(node.body)
-        return macros.optional_map(target, body, slot, spare, flat=node.flat)
+        within = frozenset(variable.slot for inner in walk(node.target) for variable in bound(inner))
+        return macros.optional_map(target, body, slot, spare, within, flat=node.flat)
 
     # --- calls ---
 
@@ -343,7 +344,7 @@ class _Builder:
             case "transformMapEntry":
                 return macros.transform_entries(each, condition, body)
             case _:
-                return macros.sort_by(each, body, element_cost, known=not is_dyn(node.body.type))
+                return macros.sort_by(each, body, element_cost, known=len(node.overloads) == 1)
 
 
 _CHAINED = frozenset(("_[_]", "_[?_]", "_?_:_"))

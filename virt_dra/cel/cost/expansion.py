@@ -22,7 +22,7 @@ from virt_dra.cel.nodes import (
     Variable,
 )
 from virt_dra.cel.steps import Step, run
-from virt_dra.cel.types import BOOL, DYN, INT, STRING, Type, is_dyn
+from virt_dra.cel.types import BOOL, DYN, INT, STRING, Type
 
 
 @dataclass(slots=True, eq=False)
@@ -240,5 +240,5 @@ def _sort_by(node: Comprehension, over: Expr, body: Expr) -> Expr:
 
     mapped = Comprehension(node.offset, "map", node.range, node.variable, None, None, node.body, type=node.type)
     keys = _collection(mapped, read(), [node.variable], None, body)
-    overloads: list[tuple[Type, ...]] = [(node.type, key) for key in ((INT, STRING) if is_dyn(body.type) else (body.type,))]
+    overloads: list[tuple[Type, ...]] = [(overload.params[0], overload.params[1].params[0]) for overload in node.overloads]
     return Let(node.type, bound, over, Apply(node.type, SORT_BY, read(), [keys], overloads))

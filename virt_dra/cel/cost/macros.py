@@ -69,32 +69,42 @@ def lazy(slot: int, value: Run) -> Run:
     def run(meter: Meter) -> Value:
         known = meter.slots[slot]
         if known is UNSET:
+            meter.started.append(slot)
             known = meter.slots[slot] = value(meter)
         return known
 
     return run
 
 
-def repeated(slot: int, due: int) -> Run:
+def repeated(slot: int, due: int, target: Run) -> Run:
     """A variable of optMap: on its first use the target is computed once more, and its value() called."""
 
     def run(meter: Meter) -> Value:
         cost = meter.slots[due]
-        if isinstance(cost, int) and cost:
-            meter.slots[due] = 0
-            meter.charge(cost)
+        if cost is not None:
+            meter.slots[due] = None
+            meter.started.append(slot)
+            if isinstance(cost, int):
+                meter.charge(cost)
+            else:
+                target(meter)
+            meter.charge(1)
         return meter.slots[slot]
 
     return run
 
 
-def optional_map(target: Run, body: Run, slot: int, due: int, *, flat: bool) -> Run:
-    """``target.optMap(variable, body)`` or optFlatMap: hasValue() costs 1, and so does what makes the result, save optFlatMap's body."""
+def optional_map(target: Run, body: Run, slot: int, due: int, within: frozenset[int], *, flat: bool) -> Run:
+    """``target.optMap(variable, body)`` or optFlatMap: hasValue() costs 1, and so does what makes the result, save optFlatMap's body.
+
+    Computing the target once more costs the same again, unless it was the first to use a variable that is bound around it; ``within``: the
+    slots of those bound inside.
+    """
 
     def run(meter: Meter) -> Value:
-        before = meter.cost
+        before, mark = meter.cost, len(meter.started)
         value = target(meter)
-        again = meter.cost - before + 1
+        again = meter.cost - before if within.issuperset(meter.started[mark:]) else UNSET
         meter.charge(1)
         if isinstance(value, Failed):
             return value

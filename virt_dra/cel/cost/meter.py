@@ -48,7 +48,7 @@ UNSET: Final = object()
 class Meter(Budget):
     """The state of one counted evaluation."""
 
-    __slots__ = ("_interrupt", "_steps", "_stopped", "cost", "slots", "variables")
+    __slots__ = ("_interrupt", "_steps", "_stopped", "cost", "slots", "started", "variables")
 
     def __init__(self, variables: Mapping[str, Value], slots: int, interrupt: Interrupt | None = None) -> None:
         super().__init__()
@@ -56,6 +56,8 @@ class Meter(Budget):
         self.variables = variables
         self.slots: list[Value] = [UNSET] * slots
         """Values of the variables that macros bind, by :attr:`Variable.slot`."""
+        self.started: list[int] = []
+        """Slots of variables whose values were computed for their first use, in order."""
         self._interrupt = interrupt
         self._steps = 0
         self._stopped = False
