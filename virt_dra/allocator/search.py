@@ -8,7 +8,8 @@ Four things are left out that can't change the answer, nor which error is met:
 * nothing is entered again in a state in which it failed before. `Check.state` says what still matters of the past, and devices that
   are alike to everything upcoming (`Check.kind`) are interchangeable in it: which of them is taken doesn't matter, only how many;
 * a request that fails with nothing of the past to blame, or that has too few devices even if it came first, fails always: then the
-  whole search is over, provided that no device is an error and no refusal remains that would have to be reported (AC-8);
+  whole search is over, provided that no device is an error and no refusal remains that would have to be reported (AC-8); so it is
+  after any failure where all requests together want more than there is (`Bound`);
 * after a failure, a request that has fewer possible devices left than open slots is given up at once (its combinations all fail);
 * the work is bounded by a step budget instead of a deadline, so that the outcome doesn't depend on the machine.
 """
@@ -18,12 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.errors import FatalError, StepLimitExceeded
 from virt_dra.allocator.model import (
     RESULT_LIMIT,
     Availability,
+    Bound,
     Check,
     Choice,
     ClaimPlan,
@@ -97,6 +100,7 @@ class Search:
         checks: Sequence[Sequence[Check]],
         observer: Observer,
         step_limit: int = DEFAULT_STEP_LIMIT,
+        bounds: Sequence[Bound] = (),
     ) -> None:
         """``candidates``: devices for a request in the order of A-5.6, at least all that pass the filters or are an error to them.
 
@@ -115,6 +119,7 @@ class Search:
         self._filters = filters
         self._checks = checks
         self._step_limit = step_limit
+        self._bounds = bounds
         self._frames: list[Frame] = []
         self._failures: dict[_State, Outcome] = {}
         self._hopeless = False
@@ -306,6 +311,8 @@ class Search:
             self._hopeless = (fails_always and self._unblemished(None)) or (
                 self._is_short(at) and self._unblemished((at.claim, at.request))
             )
+        if outcome is Outcome.NO and not self._hopeless:
+            self._hopeless = self._lacks()
 
     def _has_room(self, at: Enter) -> bool:
         """Whether the limit of a claim played no part, so that devices of earlier requests aren't to blame through it either."""
@@ -321,6 +328,29 @@ class Search:
             if found >= slots.count and (slots.fixed is None or slots.fixed):
                 return False
         return True
+
+    def _lacks(self) -> bool:
+        """Whether all requests together want more than there is, and ending early hides nothing. Decided after a first failure."""
+        return bool(self._concerned) and self._unblemished(None) and self._too_much
+
+    @cached_property
+    def _concerned(self) -> Sequence[Bound]:
+        """The bounds that could say something."""
+        slots = [each for claim in self._claims for plan in claim.requests for each in plan.alternatives]
+        devices = {device for each in slots for device in self._possible(each)}
+        return [bound for bound in self._bounds if any(map(bound.concerns, devices))]
+
+    @cached_property
+    def _too_much(self) -> bool:
+        wanted = [
+            [(slots, [d for d in self._possible(slots) if self.kind(slots.request, d) is not None]) for slots in plan.alternatives]
+            for claim in self._claims
+            for plan in claim.requests
+        ]
+        return any(bound.lacks(wanted) for bound in self._concerned)
+
+    def _possible(self, slots: Slots) -> Sequence[Device]:
+        return self.candidates(slots.request) if slots.fixed is None else slots.fixed
 
     def _unblemished(self, last: tuple[int, int] | None) -> bool:
         """Whether ending early can hide nothing: no device that is an error to some request, no report of a constraint still to come.

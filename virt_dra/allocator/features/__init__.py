@@ -21,7 +21,7 @@ from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.features.taints import Taints
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Choice, Device, Filter, Request
+from virt_dra.allocator.model import Bound, Check, Choice, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -37,11 +37,12 @@ class FeatureTable:
         self._features = features
         self._attributes = snapshot.inventory.attributes
         self._node_operations = node_operations.checks(features, node)
-        self._counters = _counters(snapshot, pools, features)
+        self._counters, counted = _counters(snapshot, pools, features)
         self.availability = InUse(snapshot, features, selectors.matches)
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
         resolver = Resolver(snapshot.inventory.capacities, features)
         self._capacity = SharedCapacity(snapshot, resolver) if features.consumable_capacity else None
+        self.bounds: tuple[Bound, ...] = counted if self._capacity is None else (*counted, self._capacity)
         self.selectors = selectors
         self.filters: tuple[Filter, ...] = (
             *(() if features.device_binding_and_status else (NoBindingConditions(),)),
@@ -78,12 +79,13 @@ def _derives(claim: ResourceClaim) -> bool:
     return any(each.derived_attributes for each in wanted)
 
 
-def _counters(snapshot: Snapshot, pools: Pools, features: Features) -> tuple[Check, ...]:
+def _counters(snapshot: Snapshot, pools: Pools, features: Features) -> tuple[tuple[Check, ...], tuple[Bound, ...]]:
     """A-10.4: groups before counters; with counters off, groups don't matter."""
     if not features.partitionable_devices:
-        return (CountersOff(),)
+        return (CountersOff(),), ()
     counters = Counters(snapshot, pools)
-    return (CompatibilityGroups(snapshot, pools), counters) if features.compatibility_groups else (counters,)
+    found = (CompatibilityGroups(snapshot, pools), counters) if features.compatibility_groups else (counters,)
+    return found, found
 
 
 Writer: TypeAlias = Callable[[dict[str, Any], Choice], None]

@@ -9,16 +9,17 @@ refused (E2, requests.py).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from operator import le, sub
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid5
 
 from virt_dra.allocator.errors import FatalError
-from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, resolve
+from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, qualified, resolve
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Slots, Upcoming
 from virt_dra.api.quantity import Format, Quantity
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
 
@@ -230,6 +231,38 @@ class SharedCapacity:
                 return Rejection(EXHAUSTED, f"capacity {name} exhausted", device.id, detail)
         raise AssertionError(f"asked why the capacity left of {device.id} refuses a request, which it doesn't")
 
+    def concerns(self, device: Device) -> bool:
+        return is_shared(device)
+
+    def lacks(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]]) -> bool:
+        """Of some capacity the requests take more than all shared devices have left, or in parts of which too few fit."""
+        left: dict[Device, dict[str, int]] = {}
+        parts: dict[str, list[int]] = {}
+        for alternatives in wanted:
+            for name, amounts in _fewest([self._parts(slots, devices, left) for slots, devices in alternatives]).items():
+                parts.setdefault(name, []).extend(amounts)
+        return any(_too_much(amounts, [each[name] for each in left.values() if name in each]) for name, amounts in parts.items())
+
+    def _parts(self, slots: Slots, devices: Sequence[Device], left: dict[Device, dict[str, int]]) -> dict[str, list[int]]:
+        """What the slots take at least, by qualified name, the largest first. Adds to ``left`` what the devices have."""
+        if slots.request.admin_access:
+            return {}
+        takes: list[dict[str, int]] = []
+        for device in devices:
+            if not is_shared(device):
+                takes.append({})
+                continue
+            consumption = self._resolver.consumption(slots.request, device)
+            names = [qualified(device.id.driver, name) for name in consumption.quantities]
+            takes.append(_totals(names, consumption.amounts))
+            if device not in left:
+                left[device] = _totals(names, self._unused_of(device, consumption))
+        if slots.fixed is None:
+            common = [name for name in takes[0] if all(name in each for each in takes)] if takes else []
+            return {name: [min(each[name] for each in takes)] * slots.count for name in common}
+        every = {name for each in takes for name in each}
+        return {name: sorted((each[name] for each in takes if name in each), reverse=True) for name in every}
+
     def _unused_of(self, device: Device, consumption: Consumption) -> tuple[int, ...]:
         known = self._unused.get(device)
         if known is None:
@@ -276,6 +309,27 @@ class RoomFirst(Check):
 
 _EXCLUSIVE = "exclusive"
 _SHARED = "shared"
+
+
+def _totals(names: Sequence[str], amounts: Sequence[int]) -> dict[str, int]:
+    """A device may publish both forms of a name (AC-13)."""
+    totals: Counter[str] = Counter()
+    for name, amount in zip(names, amounts, strict=True):
+        totals[name] += amount
+    return totals
+
+
+def _fewest(alternatives: Sequence[dict[str, list[int]]]) -> dict[str, list[int]]:
+    """Parts of which every alternative has as many, and as large ones."""
+    first, *others = alternatives
+    return {name: list(map(min, zip(parts, *(each.get(name, ()) for each in others), strict=False))) for name, parts in first.items()}
+
+
+def _too_much(parts: Sequence[int], left: Sequence[int]) -> bool:
+    """Whether the parts surely don't fit into what is left: by their sum, or by the number of those of a size and above."""
+    return sum(parts) > sum(left) or any(
+        sum(part >= size for part in parts) > sum(each // size for each in left) for size in set(parts) if size
+    )
 
 
 def _written(amount: int, format: Format) -> Quantity:

@@ -8,13 +8,14 @@ Off: a device that consumes counters can't be used (A-10.4); slices with counter
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
+from virt_dra.allocator.features import counter_supply
 from virt_dra.allocator.features.charged_once import ChargedOnce
 from virt_dra.allocator.features.static import StaticCheck, feature_off
-from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Slots, Upcoming
 from virt_dra.allocator.pools import Pools
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
@@ -121,6 +122,18 @@ class Counters:
     def _charged(self, upcoming: Upcoming) -> frozenset[tuple[Kind, int]]:
         kinds = Counter(kind for device in self._once.devices if (kind := upcoming.kind(device)) is not None)
         return frozenset(kinds.items())
+
+    def concerns(self, device: Device) -> bool:
+        return bool(device.published.consumes_counters)
+
+    def lacks(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]]) -> bool:
+        """By any weighing of the counters (counter_supply.py)."""
+
+        def pool_of(pool: PoolId) -> tuple[CounterSets, Account]:
+            found = self._pool(pool)
+            return found.sets, found.account
+
+        return counter_supply.lacks(wanted, pool_of)
 
     def explain(self, request: Request, device: Device) -> Rejection:
         pool = self._pool(device.pool)
