@@ -39,14 +39,6 @@ RECORDED = {
 SCENARIOS = dict(scenarios())
 CLASSES: dict[str, type[TypedObject]] = {kind.KIND: kind for kind in KINDS}
 DIFFERENT = {
-    "claim/selector/cost": "the cost of expressions is not estimated yet (L-4)",
-    "claim/derived/syntax": "derived attributes are not compiled yet",
-    "claim/derived/type": "derived attributes are not compiled yet",
-    "claim/derived/one-heavy": "the cost of expressions is not estimated yet (L-4)",
-    "claim/derived/total-2": "the cost of expressions is not estimated yet (L-4)",
-    "claim/derived/total-4": "the cost of expressions is not estimated yet (L-4)",
-    "claim/derived/total-8": "the cost of expressions is not estimated yet (L-4)",
-    "claim/derived/total-16": "the cost of expressions is not estimated yet (L-4)",
     **dict.fromkeys(
         (
             "claim/constraint-both",

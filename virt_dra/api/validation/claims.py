@@ -20,7 +20,7 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.validation import metadata
 from virt_dra.api.validation.expressions import configuration, expression, selectors, unchecked
-from virt_dra.api.validation.field_errors import Errors, TypedText, immutable, invalid, not_supported, required, too_many
+from virt_dra.api.validation.field_errors import Errors, TypedText, forbidden, immutable, invalid, not_supported, required, too_many
 from virt_dra.api.validation.formats import declared_subdomain, fully_qualified_name, items, label, subdomain, unique_items
 from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.rules import Rules
@@ -31,6 +31,7 @@ ALTERNATIVES_MAX = 8
 CONSTRAINTS_MAX = 32
 CONFIGURATIONS_MAX = 32
 DERIVED_ATTRIBUTES_MAX = 32
+DERIVED_ATTRIBUTES_COST_MAX = 1_000_000
 
 _NO_SUCH_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 
@@ -89,6 +90,17 @@ def device_claim(devices: DeviceClaim, path: str, rules: Rules) -> Errors:
     )
     yield from items(devices.constraints, f"{path}.constraints", lambda entry, at: _constraint(entry, at, names, rules), CONSTRAINTS_MAX)
     yield from items(devices.config, f"{path}.config", lambda entry, at: _configuration(entry, at, names), CONFIGURATIONS_MAX)
+    yield from _together(devices, path, rules)
+
+
+def _together(devices: DeviceClaim, path: str, rules: Rules) -> Errors:
+    """The limit on all derived attributes of the claim (A-21.8). Upstream adds in 64 bits."""
+    if rules.derived_attribute_cost is None:
+        return
+    requests = [part for request in devices.requests for part in (request.exactly, *request.first_available) if part is not None]
+    expressions = [entry.expression for request in requests for entry in request.derived_attributes]
+    if sum(map(rules.derived_attribute_cost, expressions)) % 2**64 > DERIVED_ATTRIBUTES_COST_MAX:
+        yield forbidden(path, "too complex, total cost of derived attribute CEL expressions in the claim exceeds cost limit")
 
 
 def _request(request: DeviceRequest, path: str, scope: _Scope) -> Errors:

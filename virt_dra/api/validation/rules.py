@@ -12,6 +12,9 @@ ExpressionCheck = Callable[[str], str | None]
 
 TOO_COMPLEX = "too complex, exceeds cost limit"
 
+CostEstimate = Callable[[str], int]
+"""The text of an expression -> its worst-case cost, 0 for one that doesn't compile."""
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -20,12 +23,14 @@ class Rules:
     Attributes:
         check_selector: for ``selectors[].cel.expression``.
         check_derived_attribute: for ``derivedAttributes[].expression``.
+        derived_attribute_cost: what such an expression counts for the limit that those of a claim have together (A-21.8).
         gates: Which features the cluster has; without a word those of a plain 1.37. An object is validated as it would be stored:
             fields of a gate that is off are dropped before (:mod:`virt_dra.api.field_dropping`).
     """
 
     check_selector: ExpressionCheck | None = None
     check_derived_attribute: ExpressionCheck | None = None
+    derived_attribute_cost: CostEstimate | None = None
     gates: FeatureGates = PLAIN
 
 
