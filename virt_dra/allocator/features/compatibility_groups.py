@@ -8,12 +8,12 @@ Off: a slice that names groups doesn't count, so its pool is incomplete (A-4.3).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features.charged_once import ChargedOnce
-from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Slots, Upcoming
 from virt_dra.allocator.pools import Pools
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
@@ -143,6 +143,28 @@ class CompatibilityGroups:
         )
         kinds = Counter(kind for device in self._once.devices if (kind := upcoming.kind(device)) is not None)
         return (joined, frozenset(kinds.items())) if joined or kinds else None
+
+    def concerns(self, device: Device) -> bool:
+        return bool(device.published.consumes_counters) and self._pools.counter_sets(device.pool).grouped
+
+    def lacks(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]]) -> bool:
+        """More devices than the largest groups of all counter sets have together, and those without any."""
+        entries = [[each for each in alternatives if not each[0].request.admin_access] for alternatives in wanted]
+        devices = {device for alternatives in entries for _, suiting in alternatives for device in suiting}
+        if any(device.published.allow_multiple_allocations for device in devices):
+            return False  # one may serve several requests
+        ungrouped = 0
+        sizes: dict[tuple[PoolId, int], Counter[str | None]] = {}
+        for device in devices:
+            if not self.concerns(device):
+                ungrouped += 1
+                continue
+            pool = self._pool(device.pool)
+            number, groups = pool.sets.charges[device.id.device].groups[0]  # one of its sets is enough for a bound
+            common = pool.start.get(number)
+            sizes.setdefault((device.pool, number), Counter()).update((groups if common is None else groups & common) or (None,))
+        most = ungrouped + sum(max(of_set.values()) for of_set in sizes.values())
+        return sum(min(slots.count for slots, _ in alternatives) for alternatives in entries if alternatives) > most
 
     def explain(self, request: Request, device: Device) -> Rejection:
         pool = self._pool(device.pool)
