@@ -7,6 +7,7 @@ from itertools import combinations, product
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -188,6 +189,24 @@ def test_share_ids_tell_claims_requests_and_devices_apart() -> None:
     assert shares(snapshot, claims[0]) == shares(snapshot, claims[0])
     anonymous = [claim.with_(metadata=claim.metadata.with_(uid="")) for claim in claims]
     assert len({share for claim in anonymous for share in shares(snapshot, claim)}) == 8
+
+
+TOO_MUCH: dict[str, tuple[int, list[str]]] = {
+    "more in total than there is, in parts of many sizes": (14, ["1", "2", "3", "4", "5", "6", "7", "8"] * 4),
+    "more parts of a size than fit": (12, ["4"] * 25 + ["1"] * 5),
+    "more large parts than devices, and many small ones": (15, ["6"] * 16 + ["3", "2"] * 4),
+}
+
+
+@pytest.mark.parametrize(("devices", "widths"), TOO_MUCH.values(), ids=TOO_MUCH.keys())
+def test_what_can_never_suffice_is_told_at_the_first_failure(devices: int, widths: list[str]) -> None:
+    given = {"slices": [{"node": "n1", "devices": [card(f"d{i}", "10") for i in range(devices)]}]}
+    requests = [{"name": f"r{i}", **asking(width)} for i, width in enumerate(widths)]
+    found = allocate(build.snapshot(given, Toy), [build.claim({"requests": requests})], NODE)
+    assert isinstance(found, Unsatisfiable)
+    assert found.steps < 2000
+    assert found.explanation is not None
+    assert found.explanation.summary == "capacity bw exhausted"
 
 
 def card(name: str, bandwidth: str) -> Json:
