@@ -9,7 +9,6 @@ import pytest
 
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import CompileError, EvaluationError, compile_expression, compile_selector, device_input
-from virt_dra.cel.budget import STEP_LIMIT
 
 DEVICE = device_input("d", Device.from_wire({"name": "x", "attributes": {"l": {"strings": ["a"] * 40}, "m": {"string": "x" * 64}}}))
 TOO_MANY_STEPS = "operation cancelled: the expression takes more than 5000000 steps on this device"

@@ -26,7 +26,7 @@ from virt_dra.cel.nodes import (
     Variable,
 )
 from virt_dra.cel.types import ANY, UINT, Kind, is_dyn
-from virt_dra.cel.values import UInt, Value, type_name
+from virt_dra.cel.values import TypeValue, UInt, Value, type_name
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 
@@ -114,6 +114,11 @@ def _check_constant(node: Node, constants: dict[int, Value]) -> None:
     if isinstance(node, Ident):
         if node.variable is not None:
             _refuse_type(node.variable)
+        elif node.type.kind is Kind.TYPE:
+            constants[id(node)] = TypeValue(node.name)
+    elif isinstance(node, Select):
+        if node.constant is not None:
+            constants[id(node)] = TypeValue(node.constant)
     elif isinstance(node, Literal):
         constants[id(node)] = UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
     elif isinstance(node, ListNode):
@@ -128,7 +133,7 @@ def _check_constant(node: Node, constants: dict[int, Value]) -> None:
             _check_qualifier(node.args[1], constants)
         elif node.function in ("find", "findAll", "matches"):
             _check_pattern(arguments, len(node.args))
-        elif len(arguments) == 1 and len(node.args) == 1 and (node.function in CONVERSIONS or node.function == "dyn"):
+        elif len(arguments) == 1 and len(node.args) == 1 and (node.function in CONVERSIONS or node.function in ("dyn", "type")):
             _convert(node, arguments[0], constants)
 
 
@@ -170,7 +175,7 @@ def format_issue(node: Call) -> Issue | None:
     elements = [element for element, _ in node.args[0].elements]
     used = 0
     try:
-        for piece in parse_format(node.target.value, len(elements)):
+        for piece in parse_format(node.target.value, len(elements), literal=True):
             if isinstance(piece, Clause):
                 fault = _unfit_element(piece, elements[used])
                 if fault is not None:

@@ -60,8 +60,8 @@ class FormatFault(ValueError):
     """A format that can't be read, or that wants more arguments than there are."""
 
 
-def parse_format(text: str, arguments: int) -> Iterator[str | Clause]:
-    """The pieces of a format, in order. Raises FormatFault where the reference would stop."""
+def parse_format(text: str, arguments: int, *, literal: bool = False) -> Iterator[str | Clause]:
+    """The pieces of a format, in order. Raises FormatFault where the reference would stop; of two faults of a ``literal`` it tells another."""
     position = used = 0
     while position < len(text):
         start = text.find("%", position)
@@ -74,10 +74,12 @@ def parse_format(text: str, arguments: int) -> Iterator[str | Clause]:
             yield "%"
             position = start + 2
             continue
-        if start + 1 >= len(text):
+        if literal and start + 1 >= len(text):
             raise FormatFault("unexpected end of string")
         if used >= arguments:
             raise FormatFault(f"index {used} out of range")
+        if start + 1 >= len(text):
+            raise FormatFault("unexpected end of string")
         clause, position = _clause(text, start + 1)
         used += 1
         yield clause
