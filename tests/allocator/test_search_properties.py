@@ -74,8 +74,8 @@ def _partition(random: Random, number: int) -> Json:
     device = _device(random, number)
     if random.random() < 0.7:
         device["consumesCounters"] = [
-            {"counterSet": name, "counters": {counter: {"value": str(random.randint(0, 3))} for counter in LIMITS[name]}}
-            | ({"compatibilityGroups": random.sample(("mig", "mps"), random.choice((0, 1, 1, 2)))} if random.random() < 0.4 else {})
+            {"counterSet": name, "counters": {counter: {"value": str(random.choice((0, 1, 1, 2)))} for counter in LIMITS[name]}}
+            | ({"compatibilityGroups": random.sample(("mig", "mps"), random.choice((0, 1, 1, 2)))} if random.random() < 0.3 else {})
             for name in random.sample(tuple(LIMITS), random.choice((1, 1, 2)))
         ]
     if random.random() < 0.5:
@@ -85,13 +85,13 @@ def _partition(random: Random, number: int) -> Json:
 
 def _limited_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
     """Counters, compatibility groups, shared devices."""
-    devices = [_partition(random, i) for i in range(random.randint(2, 5))]
+    devices = [_partition(random, i) for i in range(random.randint(3, 6))]
     used: list[str | Json] = []
     for device in devices:
         place = {"request": "r0", "driver": build.DRIVER, "pool": "pool", "device": device["name"]}
         if device.get("allowMultipleAllocations") and random.random() < 0.3:
             used.append({**place, "shareID": "s1", "consumedCapacity": {"mem": "1"}})
-        elif random.random() < 0.15:
+        elif random.random() < 0.1:
             used.append(place)
     counters = [{"name": name, "counters": {each: {"value": str(value)} for each, value in of.items()}} for name, of in LIMITS.items()]
     slices: list[Json] = [
@@ -101,8 +101,8 @@ def _limited_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
     claims = [_claim(random, i) for i in range(random.randint(1, 2))]
     for request in (request for claim in claims for request in claim["requests"]):
         for wanted in request.get("first", [request]):
-            if random.random() < 0.4:
-                wanted["capacity"] = {"requests": {"mem": str(random.randint(1, 4))}}
+            if random.random() < 0.15:
+                wanted["capacity"] = {"requests": {"mem": str(random.randint(1, 3))}}
     return {"slices": slices, "used": used}, [build.claim(each) for each in claims]
 
 
