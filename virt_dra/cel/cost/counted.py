@@ -189,11 +189,19 @@ class _Builder:
             return dispatched
         implementation = overload.implementation
 
+        # a variable's static type can be narrower than its values' (flatten); then there is no overload, which dispatch says by name
+
         def direct(meter: Meter, arguments: list[Value]) -> Value:
-            return implementation(*arguments)
+            try:
+                return implementation(*arguments)
+            except UNFIT:
+                return dispatched(meter, arguments)
 
         def budgeted(meter: Meter, arguments: list[Value]) -> Value:
-            return implementation(meter, *arguments)
+            try:
+                return implementation(meter, *arguments)
+            except UNFIT:
+                return dispatched(meter, arguments)
 
         return budgeted if overload.budget else direct
 

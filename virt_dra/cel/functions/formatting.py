@@ -61,7 +61,7 @@ class FormatFault(ValueError):
 
 
 def parse_format(text: str, arguments: int, *, literal: bool = False) -> Iterator[str | Clause]:
-    """The pieces of a format, in order. Raises FormatFault where the reference would stop; of two faults of a ``literal`` it tells another."""
+    """The pieces of a format, in order. Raises FormatFault where the reference would stop, which for a ``literal`` is elsewhere."""
     position = used = 0
     while position < len(text):
         start = text.find("%", position)
