@@ -34,14 +34,15 @@ DEFAULT_FEATURES = {
 
 @dataclass(frozen=True)
 class Workload:
-    """One row of the bench. ``pods``: of the whole workload; ``peer_pods``: how many the reference is measured on, by mode.
+    """One row of the bench. ``make``: takes the number of pods, and of nodes if they are to be fewer. ``pods``: of the whole workload;
+    ``peer_pods``: how many the reference is measured on, by mode.
 
     ``goals``: how many times the reference's speed is wanted, by mode ("1" or "auto").
     """
 
     name: str
     title: str
-    make: Callable[[int], Json]
+    make: Callable[..., Json]
     pods: int
     goals: Mapping[str, float]
     peer_pods: Mapping[str, int]
@@ -149,37 +150,37 @@ def _workload(count: int, slices: list[Json], classes: list[Json], pods: int, **
     return {"features": DEFAULT_FEATURES, "nodes": nodes(count), "classes": classes, "slices": slices, "pods": pods, **more}
 
 
-def one_device(pods: int) -> Json:
+def one_device(pods: int, count: int = 500) -> Json:
     """500 nodes of 10 GPUs; a pod wants one."""
     wanted = claim("gpu", [exact("gpu", "gpu", SUITABLE, LARGE)])
-    return _workload(500, _gpu_slices(500, 10, 5), [GPU_CLASS], pods, claims_per_pod=[wanted])
+    return _workload(count, _gpu_slices(count, 10, 5), [GPU_CLASS], pods, claims_per_pod=[wanted])
 
 
-def first_available(pods: int) -> Json:
+def first_available(pods: int, count: int = 500) -> Json:
     """500 nodes of 1 H200, 3 H100 and 6 A100; a pod wants the best that is left."""
     rng = random.Random(2)
     products = [("Example H200 141GB HBM3e", "141Gi"), *[("Example H100 80GB HBM3", "80Gi")] * 3, *[("Example A100-SXM4-40GB", "40Gi")] * 6]
     slices = [
-        resource_slice(GPU, f"node-{node:05d}", [gpu(rng, i, 5, *product) for i, product in enumerate(products)]) for node in range(500)
+        resource_slice(GPU, f"node-{node:05d}", [gpu(rng, i, 5, *product) for i, product in enumerate(products)]) for node in range(count)
     ]
     names = [f'device.attributes["{GPU}"].productName.startsWith("Example {name}")' for name in ("H200", "H100", "A100")]
     wanted = claim("gpu", [{"name": "gpu", "firstAvailable": [alternative(f"choice-{i}", "gpu", name) for i, name in enumerate(names)]}])
-    return _workload(500, slices, [GPU_CLASS], pods, claims_per_pod=[wanted])
+    return _workload(count, slices, [GPU_CLASS], pods, claims_per_pod=[wanted])
 
 
-def match_attribute(pods: int) -> Json:
+def match_attribute(pods: int, count: int = 500) -> Json:
     """500 nodes of 10 GPUs on 2 PCIe roots; a pod has five requests that must share a root."""
     requests = [exact(f"gpu-{i}", "gpu", SUITABLE) for i in range(5)]
     wanted = claim("gpus", requests, [{"matchAttribute": PCIE_ROOT}])
-    return _workload(500, _gpu_slices(500, 10, 5), [GPU_CLASS], pods, claims_per_pod=[wanted])
+    return _workload(count, _gpu_slices(count, 10, 5), [GPU_CLASS], pods, claims_per_pod=[wanted])
 
 
-def distinct_attribute(pods: int) -> Json:
+def distinct_attribute(pods: int, count: int = 500) -> Json:
     """500 nodes of 10 GPUs on 5 boards; a pod has five requests that must be on different boards."""
-    slices = _gpu_slices(500, 10, 5, board=lambda node, index: {"string": f"board-{node}-{index // 2}"})
+    slices = _gpu_slices(count, 10, 5, board=lambda node, index: {"string": f"board-{node}-{index // 2}"})
     requests = [exact(f"gpu-{i}", "gpu", SUITABLE) for i in range(5)]
     wanted = claim("gpus", requests, [{"distinctAttribute": f"{GPU}/board"}])
-    return _workload(500, slices, [GPU_CLASS], pods, claims_per_pod=[wanted])
+    return _workload(count, slices, [GPU_CLASS], pods, claims_per_pod=[wanted])
 
 
 PROFILES = {"7g.80gb": (7, 8, 1), "4g.40gb": (4, 4, 1), "3g.40gb": (3, 4, 2), "2g.20gb": (2, 2, 3), "1g.10gb": (1, 1, 7)}
@@ -236,27 +237,27 @@ def _profile(name: str) -> str:
     return f'device.attributes["{GPU}"].profile == "{name}"'
 
 
-def partitionable(pods: int) -> Json:
+def partitionable(pods: int, count: int = 500) -> Json:
     """500 nodes of 4 GPUs in 14 possible partitions each; pods want one of five profiles."""
     variants = [[claim("partition", [exact("partition", "mig", _profile(name))])] for name in PROFILES]
     sequence = random.Random(4).choices(range(len(variants)), weights=(1, 2, 2, 3, 6), k=97)
-    return _workload(500, _partitionable_slices(500), [MIG_CLASS], pods, pod_variants=variants, pod_sequence=sequence)
+    return _workload(count, _partitionable_slices(count), [MIG_CLASS], pods, pod_variants=variants, pod_sequence=sequence)
 
 
-def partitionable_backtracking(pods: int) -> Json:
+def partitionable_backtracking(pods: int, count: int = 500) -> Json:
     """The same GPUs; half the pods want three partitions of one GPU, so a GPU in use is found out only at the second or third of them."""
     small = [claim("partition", [exact("partition", "mig", _profile("1g.10gb"))])]
     requests = [exact(f"part-{i}", "mig", _profile(name)) for i, name in enumerate(("1g.10gb", "2g.20gb", "4g.40gb"))]
     three = [claim("partitions", requests, [{"matchAttribute": f"{GPU}/parentUUID"}])]
-    return _workload(500, _partitionable_slices(500), [MIG_CLASS], pods, pod_variants=[small, three], pod_sequence=[0, 1])
+    return _workload(count, _partitionable_slices(count), [MIG_CLASS], pods, pod_variants=[small, three], pod_sequence=[0, 1])
 
 
-def shared_cards(pods: int) -> Json:
+def shared_cards(pods: int, count: int = 250) -> Json:
     """250 nodes of 4 network cards that are shared by bandwidth; pods want 5 to 40 Gbit/s of one."""
     rng = random.Random(5)
     policy = {"default": "1G", "validRange": {"min": "1G", "max": "100G", "step": "1G"}}
     slices = []
-    for node in range(250):
+    for node in range(count):
         devices = [
             {
                 "name": f"nic-{index}",
@@ -281,13 +282,13 @@ def shared_cards(pods: int) -> Json:
         for width in ("5G", "10G", "12500M", "25G", "40G")
     ]
     sequence = random.Random(6).choices(range(len(variants)), weights=(4, 4, 3, 2, 1), k=89)
-    return _workload(250, slices, [device_class("nic", NIC)], pods, pod_variants=variants, pod_sequence=sequence)
+    return _workload(count, slices, [device_class("nic", NIC)], pods, pod_variants=variants, pod_sequence=sequence)
 
 
-def list_attributes(pods: int) -> Json:
+def list_attributes(pods: int, count: int = 100) -> Json:
     """100 nodes of 64 ports, each with a list of 47 paths; a pod has 32 requests that must have a path in common."""
     slices = []
-    for node in range(100):
+    for node in range(count):
         devices = [
             {
                 "name": f"port-{index}",
@@ -304,7 +305,7 @@ def list_attributes(pods: int) -> Json:
         slices.append(resource_slice(SWITCH, f"node-{node:05d}", devices))
     requests = [exact(f"port-{i}", "port", f'device.attributes["{SWITCH}"].type == "port"') for i in range(32)]
     wanted = claim("ports", requests, [{"matchAttribute": f"{SWITCH}/paths"}])
-    made = _workload(100, slices, [device_class("port", SWITCH)], pods, claims_per_pod=[wanted])
+    made = _workload(count, slices, [device_class("port", SWITCH)], pods, claims_per_pod=[wanted])
     return {**made, "features": {**DEFAULT_FEATURES, "ListTypeAttributes": True}}
 
 
@@ -316,15 +317,15 @@ def _size_sequence() -> list[int]:
     return random.Random(7).choices(range(len(SIZES)), weights=SIZE_WEIGHTS, k=997)
 
 
-def large_cluster(pods: int) -> Json:
+def large_cluster(pods: int, count: int = 5000) -> Json:
     """5,000 nodes of 8 GPUs; pods want 1 to 8."""
     variants = [[claim("gpus", [exact("gpus", "gpu", SUITABLE, LARGE, count=size)])] for size in SIZES]
-    return _workload(5000, _gpu_slices(5000, 8, 4), [GPU_CLASS], pods, pod_variants=variants, pod_sequence=_size_sequence())
+    return _workload(count, _gpu_slices(count, 8, 4), [GPU_CLASS], pods, pod_variants=variants, pod_sequence=_size_sequence())
 
 
-def large_cluster_match(pods: int) -> Json:
+def large_cluster_match(pods: int, count: int = 5000) -> Json:
     """5,000 nodes of 8 GPUs on 2 PCIe roots; up to 4 must share a root, more the fabric of a node."""
-    slices = _gpu_slices(5000, 8, 4, fabric=lambda node, index: {"string": f"fabric-{node:05d}"})
+    slices = _gpu_slices(count, 8, 4, fabric=lambda node, index: {"string": f"fabric-{node:05d}"})
     variants = [
         [
             claim(
@@ -335,7 +336,7 @@ def large_cluster_match(pods: int) -> Json:
         ]
         for size in SIZES
     ]
-    return _workload(5000, slices, [GPU_CLASS], pods, pod_variants=variants, pod_sequence=_size_sequence())
+    return _workload(count, slices, [GPU_CLASS], pods, pod_variants=variants, pod_sequence=_size_sequence())
 
 
 def full_cluster(count: int) -> Json:

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from virt_dra.allocator import Allocated, Allocator
+from virt_dra.api.core_v1 import Node
 from virt_dra.cli.main import cli
 
 Json = dict[str, Any]
@@ -296,3 +298,12 @@ def test_requests_may_come_from_a_file(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["id"] == "file"
     missing = CliRunner().invoke(cli, ["allocate", "--jsonl", str(tmp_path / "none")])
     assert (missing.exit_code, missing.stderr) == (2, f"error: {tmp_path}/none: No such file or directory\n")
+
+
+def test_a_fault_of_ours_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Allocator, node: Node, *, explain: bool = True) -> Allocated:
+        raise KeyError(node.name)
+
+    monkeypatch.setattr(Allocator, "allocate", fail)
+    answers = _ask(_problem(), _problem(id=2))
+    assert [(a["id"], a["error"]) for a in answers] == [(i, "internal error, please report it: KeyError in fail: 'n1'") for i in (1, 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Final, TypeVar
@@ -46,10 +47,27 @@ def answer(request: Json) -> Json:
     checked: bool = member(request, "validate", bool, False)
 
     begin = time.perf_counter()
+    try:
+        out = _decide(Snapshot.build(slices, classes, allocated).with_uses(uses), claims, node, features, explain=explain)
+    except Exception as fault:  # noqa: BLE001 - a fault of ours in one problem must be told, and must not end the answers to the others
+        out = {"results": None, "error": f"internal error, please report it: {_described(fault)}", "node_error": False}
+    out["elapsed_us"] = round((time.perf_counter() - begin) * 1e6, 1)
+    if checked and out["error"] is None and (faults := _faults(slices, classes, claims)):
+        out |= {"results": None, "error": "; ".join(faults)}
+    return out
+
+
+def _described(fault: Exception) -> str:
+    where = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"{type(fault).__name__} in {where.name}: {fault}"
+
+
+def _decide(snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, *, explain: bool) -> Json:
+    """The answer without ``elapsed_us``."""
     out: Json = {"results": None, "error": None, "node_error": False}
     explanation: Json | None = None
+    allocator = Allocator(snapshot, claims, features)
     try:
-        allocator = Allocator(Snapshot.build(slices, classes, allocated).with_uses(uses), claims, features)
         found = allocator.allocate(node, explain=explain)
     except AllocationError as error:
         out["error"] = str(error)
@@ -61,12 +79,7 @@ def answer(request: Json) -> Json:
             out["results"] = with_share_names([result.to_wire() for result in found.results])
         elif found.explanation is not None:
             explanation = explanation_json(found.explanation)
-    out["elapsed_us"] = round((time.perf_counter() - begin) * 1e6, 1)
-    if explain:
-        out["explanation"] = explanation
-    if checked and out["error"] is None and (faults := _faults(slices, classes, claims)):
-        out |= {"results": None, "error": "; ".join(faults)}
-    return out
+    return {**out, "explanation": explanation} if explain else out
 
 
 def _explained(allocator: Allocator, node: Node) -> Json | None:
