@@ -7,12 +7,12 @@ slices, claims or clusters, does no I/O, and sees no clock and no randomness.
 from __future__ import annotations
 
 from virt_dra.cel.compiler import Program
-from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, Interrupted
+from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded
 from virt_dra.cel.declarations import LANGUAGE, STORED_EXPRESSIONS, new_expressions
 from virt_dra.cel.derived import DerivedAttribute, compile_derived_attribute
 from virt_dra.cel.device import DeviceInput, convertible, device_input
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import CelError, CompileError, EvaluationError
+from virt_dra.cel.errors import CelError, CompileError, EvaluationError, Interrupted
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.selector import Selector, compile_selector

@@ -5,9 +5,18 @@ This guards what Kubernetes' cost (``virt_dra.cel.cost``) doesn't bound: lists t
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Final, TypeVar
 
-from virt_dra.cel.errors import BudgetExceeded
+from virt_dra.cel.errors import BudgetExceeded, Interrupted
+
+V = TypeVar("V")
+
+CHECK_EVERY: Final = 100
+"""Steps of comprehensions between two looks at the deadline (L-4.4)."""
+
+Interrupt = Callable[[], bool]
+"""Whether the evaluation shall end: a deadline has passed, or whoever asked is gone."""
 
 STEP_LIMIT: Final = 5_000_000
 """Steps of one evaluation: more than a cost of 1,000,000 (L-4.1) allows, save for what that takes for cheap, as joining lists."""
@@ -18,12 +27,27 @@ TEXT_LIMIT: Final = 100_000
 
 
 class Budget:
-    """The steps that are left to one evaluation."""
+    """The steps that are left to one evaluation, and what may interrupt it."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_interrupt", "left", "steps")
 
-    def __init__(self, limit: int = STEP_LIMIT) -> None:
+    def __init__(self, limit: int = STEP_LIMIT, interrupt: Interrupt | None = None) -> None:
         self.left = limit
+        self.steps = 0
+        """Steps of loops that were done, if they are counted for an interrupt."""
+        self._interrupt = interrupt
+
+    def loop(self, values: Iterable[V]) -> Iterable[V]:
+        """What a loop goes through. Raises Interrupted in the middle of it."""
+        self.spend(len(values) if isinstance(values, Sized) else 0)
+        return values if self._interrupt is None else self._watched(values, self._interrupt)
+
+    def _watched(self, values: Iterable[V], interrupt: Interrupt) -> Iterator[V]:
+        for value in values:
+            yield value
+            self.steps += 1
+            if self.steps % CHECK_EVERY == 0 and interrupt():
+                raise Interrupted
 
     def read(self, text: str | bytes) -> None:
         """Use up the steps of going through a text. Raises BudgetExceeded."""

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from virt_dra.cel import runtime
-from virt_dra.cel.budget import Budget
+from virt_dra.cel.budget import Budget, Interrupt
 from virt_dra.cel.cost.attributes import Run
 from virt_dra.cel.cost.counted import count, literal_value, literals, settled
 from virt_dra.cel.cost.declared import VARIABLES, Declared
 from virt_dra.cel.cost.estimate import estimate_cost
-from virt_dra.cel.cost.meter import COST_LIMIT, Failed, Interrupt, Meter
+from virt_dra.cel.cost.meter import COST_LIMIT, Failed, Meter
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError
+from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, Interrupted
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
 from virt_dra.cel.reads import Reads, reads
@@ -64,8 +64,6 @@ class Program:
     _root: Node
     _environment: Environment
     _plain: Compiled
-    _loops: bool
-    """Whether it has macros that loop."""
     _budgeted: bool
     _counted: tuple[Run, int] | None = None
     _bounded: bool | None = None
@@ -81,11 +79,13 @@ class Program:
         ``interrupt`` is asked every 100 steps of comprehensions whether to stop (L-4.4). Raises EvaluationError: CostExceeded beyond the
         limit (L-4.1), Interrupted.
         """
-        if (self._bounded or self._is_bounded()) and not (self._loops and interrupt is not None):
+        if self._bounded or self._is_bounded():
             try:
-                return self._plain(variables, Budget() if self._budgeted else _UNUSED)
+                return self._plain(variables, Budget(interrupt=interrupt) if self._budgeted else _UNUSED)
             except BudgetExceeded:
                 raise
+            except Interrupted:
+                interrupt = _interrupted
             except _FAILURES:
                 pass
             except RecursionError:
@@ -124,6 +124,11 @@ class Program:
         return self._bounded
 
 
+def _interrupted() -> bool:
+    """For an evaluation that starts again to see whether its interruption matters."""
+    return True
+
+
 _TOO_DEEP = "the expression nests too deeply to be evaluated here"
 
 
@@ -131,7 +136,7 @@ def compile_tree(expression: str, root: Node, environment: Environment) -> Progr
     """Compile a tree that was checked without issues."""
     emitter = _Emitter(environment)
     plain = emitter.function(root)
-    return Program(expression, root.type, root, environment, plain, emitter.loops, emitter.budgeted)
+    return Program(expression, root.type, root, environment, plain, emitter.budgeted)
 
 
 class _Emitter:
@@ -141,8 +146,6 @@ class _Emitter:
         self._implementations: dict[int, str] = {}
         self._functions: list[str] = []
         self._scope: list[Variable] = []
-        self.loops = False
-        """Whether the function made loops."""
         self.budgeted = False
         """Whether the function made uses its budget."""
 
@@ -357,7 +360,7 @@ class _Emitter:
         return Code(f"lambda {', '.join(f'v{variable.slot}' for variable in variables)}: {code.text}", code.depth + 1)
 
     def _comprehension(self, node: Comprehension) -> Step[Code]:
-        self.loops = self.budgeted = True
+        self.budgeted = True
         over: Code = yield self._emit(node.range)
         variables = [node.variable] if node.second is None else [node.variable, node.second]
         predicate = node.macro in ("all", "exists", "exists_one", "filter")

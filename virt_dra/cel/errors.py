@@ -47,6 +47,13 @@ class BudgetExceeded(Aborted):
     """It took more steps than one evaluation may."""
 
 
+class Interrupted(EvaluationError):
+    """The caller's interrupt ended it (L-4.4)."""
+
+    def __init__(self) -> None:
+        super().__init__("operation interrupted")
+
+
 class InternalFault(Aborted):
     """What upstream's evaluator cannot do and reports as an internal error; a selector that does it selects nothing there either."""
 

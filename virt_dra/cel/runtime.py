@@ -1,4 +1,4 @@
-"""What generated code calls besides library functions: selection, literals, macros, and the careful logic that takes failures as values."""
+"""What generated code calls besides library functions: selection, literals and macros."""
 
 from __future__ import annotations
 
@@ -158,11 +158,9 @@ def in_constants(value: Value, constants: frozenset[Value]) -> bool:
 def elements(budget: Budget, over: Value) -> Iterable[Value]:
     """A list's elements, or a map's keys."""
     if isinstance(over, list):
-        budget.spend(len(over))
-        return over
+        return budget.loop(over)
     if isinstance(over, dict):
-        budget.spend(len(over))
-        return [key_value(key) for key in over]
+        return budget.loop([key_value(key) for key in over])
     raise EvaluationError(f"got '{go_type(over)}', expected iterable type")
 
 
@@ -170,10 +168,9 @@ def pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
     """A list's positions and elements, or a map's entries."""
     if isinstance(over, list):
         budget.spend(len(over))
-        return enumerate(over)
+        return budget.loop(enumerate(over))
     if isinstance(over, dict):
-        budget.spend(len(over))
-        return [(key_value(key), value) for key, value in over.items()]
+        return budget.loop([(key_value(key), value) for key, value in over.items()])
     raise EvaluationError(f"unsupported comprehension range type: {go_type(over)}")
 
 
@@ -233,8 +230,8 @@ def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condi
 
 
 def macro_sortBy(budget: Budget, over: Value, body: Body) -> list[Value]:
-    values = list(elements(budget, over))
-    return sorted_by(budget, values, [body(value) for value in values])
+    keyed = [(value, body(value)) for value in elements(budget, over)]
+    return sorted_by(budget, [value for value, _ in keyed], [key for _, key in keyed])
 
 
 def optional_or(target: Value, other: Callable[[], Value]) -> Value:

@@ -7,12 +7,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from virt_dra.cel.budget import Interrupt
 from virt_dra.cel.compiler import Program
-from virt_dra.cel.cost.meter import Interrupt, Interrupted
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import EvaluationError, enhanced
+from virt_dra.cel.errors import EvaluationError, Interrupted, enhanced
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.reads import Reads

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from virt_dra.cel.cost.actual import sorted_by_keys
 from virt_dra.cel.cost.attributes import Run
-from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Interrupted, Meter
-from virt_dra.cel.errors import Aborted, EvaluationError
+from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Meter
+from virt_dra.cel.errors import Aborted, EvaluationError, Interrupted
 from virt_dra.cel.functions.lists import sorted_by
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import no_such_overload

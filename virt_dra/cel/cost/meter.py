@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.cel.budget import Budget
+from virt_dra.cel.budget import CHECK_EVERY, Budget, Interrupt
 from virt_dra.cel.errors import Aborted, EvaluationError
 from virt_dra.cel.values import Value
 
 COST_LIMIT: Final = 1_000_000
 """What one evaluation may cost, and the worst case that admission accepts (L-4.1)."""
-
-CHECK_EVERY: Final = 100
-"""Steps of comprehensions between two looks at the deadline (L-4.4)."""
-
-Interrupt = Callable[[], bool]
-"""Whether the evaluation shall end: a deadline has passed, or whoever asked is gone."""
 
 
 class CostExceeded(Aborted):
@@ -25,13 +19,6 @@ class CostExceeded(Aborted):
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
-
-
-class Interrupted(EvaluationError):
-    """The caller's interrupt ended it."""
-
-    def __init__(self) -> None:
-        super().__init__("operation interrupted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +35,7 @@ UNSET: Final = object()
 class Meter(Budget):
     """The state of one counted evaluation."""
 
-    __slots__ = ("_interrupt", "_steps", "_stopped", "cost", "slots", "started", "variables")
+    __slots__ = ("_due", "_stopped", "cost", "slots", "started", "variables")
 
     def __init__(self, variables: Mapping[str, Value], slots: int, interrupt: Interrupt | None = None) -> None:
         super().__init__()
@@ -58,8 +45,7 @@ class Meter(Budget):
         """Values of the variables that macros bind, by :attr:`Variable.slot`."""
         self.started: list[int] = []
         """Slots of variables whose values were computed for their first use, in order."""
-        self._interrupt = interrupt
-        self._steps = 0
+        self._due = interrupt
         self._stopped = False
 
     def charge(self, cost: int) -> None:
@@ -70,9 +56,9 @@ class Meter(Budget):
 
     def stopped(self) -> bool:
         """Count one step of a comprehension; whether the evaluation has been interrupted."""
-        if self._stopped or self._interrupt is None:
+        if self._stopped or self._due is None:
             return self._stopped
-        self._steps += 1
-        if self._steps % CHECK_EVERY == 0:
-            self._stopped = self._interrupt()
+        self.steps += 1
+        if self.steps % CHECK_EVERY == 0:
+            self._stopped = self._due()
         return self._stopped
