@@ -118,6 +118,39 @@ class PodResourceClaimStatus(Wire):
     resource_claim_name: Str | None = None
 
 
+class ContainerExtendedResourceRequest(Wire):
+    """Which request of the special claim stands for an extended resource of a container (C-7.5)."""
+
+    container_name: Str = ""
+    resource_name: Str = ""
+    request_name: Str = ""
+
+
+class PodExtendedResourceClaimStatus(Wire):
+    request_mappings: List[ContainerExtendedResourceRequest] = ()
+    resource_claim_name: Str = ""
+
+
+class NodeAllocatableMappedResources(Wire):
+    name: Str = ""
+    quantity: Quantity | None = None
+
+
+class NodeAllocatableOverheadResources(Wire):
+    name: Str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResourceClaimStatus(Wire):
+    """What of a node's own resources a claim of the pod uses (C-8)."""
+
+    resource_claim_name: Str = ""
+    containers: List[Str] = ()
+    mapping: List[NodeAllocatableMappedResources] = ()
+    overhead: List[NodeAllocatableOverheadResources] = ()
+
+
 class PodCondition(Wire):
     type: Str = ""
     status: Str = ""
@@ -130,6 +163,8 @@ class PodStatus(Wire):
     phase: Str | None = None
     conditions: List[PodCondition] = ()
     resource_claim_statuses: List[PodResourceClaimStatus] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: List[NodeAllocatableResourceClaimStatus] = ()
 
 
 class Pod(TypedObject):

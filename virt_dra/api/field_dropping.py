@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from virt_dra.api.core_v1 import Pod, PodStatus
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import (
@@ -66,7 +67,9 @@ def without_disabled_fields(new: O, old: O | None, gates: FeatureGates) -> O:
 
 
 def without_disabled_status(new: O, old: O, gates: FeatureGates) -> O:
-    """``new`` without the fields of its status that belong to a gate that is off. Only claims have such fields."""
+    """``new`` without the fields of its status that belong to a gate that is off. Claims and pods have such fields."""
+    if isinstance(new, Pod) and isinstance(old, Pod):
+        return _with(new, status=_pod_status_without(new.status, old.status, gates))
     if not isinstance(new, ResourceClaim) or not isinstance(old, ResourceClaim):
         return new
     status, before = new.status, _results(old.status)
@@ -159,6 +162,14 @@ def _shares_in_use(claim: ResourceClaim) -> bool:
         or any(result.share_id is not None or result.consumed_capacity for result in _results(claim.status))
         or any(device.share_id is not None for device in claim.status.devices)
     )
+
+
+def _pod_status_without(new: PodStatus, old: PodStatus, gates: FeatureGates) -> PodStatus:
+    if not gates.extended_resource and old.extended_resource_claim_status is None:
+        new = new.without("extended_resource_claim_status")
+    if not gates.node_allocatable_resources and not old.node_allocatable_resource_claim_statuses:
+        new = new.without("node_allocatable_resource_claim_statuses")
+    return new
 
 
 # --- slices -------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from virt_dra.api.validation.field_errors import Errors, TypedText, invalid, not
 from virt_dra.api.validation.formats import (
     QUALIFIED_MAX,
     declared_label,
+    is_node_allocatable,
     is_qualified_name,
     items,
     label,
@@ -260,7 +261,7 @@ def _place(value: Device, old: Device | None, path: str, places_itself: bool) ->
 
 
 def _node_allocatable(resource: str, entry: NodeAllocatableResource, capacities: Mapping[str, object], path: str) -> Errors:
-    if resource not in ("cpu", "memory") and not resource.startswith("hugepages-"):
+    if not is_node_allocatable(resource):
         yield invalid(path, TypedText(resource), "must be a node allocatable resource name")
     if entry.mapping is None and entry.overhead is None:
         yield required(path, "at least one of mapping or overhead must be set")

@@ -180,6 +180,11 @@ def time(text: str | None, path: str) -> Errors:
         yield invalid(path, text, "must be a time in RFC 3339, for example 2026-01-02T03:04:05Z")
 
 
+def is_node_allocatable(resource: str) -> bool:
+    """Whether this is a resource of nodes that devices may stand for."""
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
 # --- lists and maps -----------------------------------------------------------------------------------------------
 
 

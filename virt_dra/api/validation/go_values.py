@@ -7,6 +7,9 @@ Checks generated from an API version's types (Kubernetes' declarative validation
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+from pydantic.fields import FieldInfo
 
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.quantity import Quantity
@@ -60,17 +63,17 @@ def versioned(value: object) -> object:
             {
                 info.alias or name: None if found == () else versioned(found)
                 for name, info, found in fields
-                if name in written or _is_written(found, is_pointer=info.default is None)
+                if name in written or _is_written(found, info)
             }
         )
     return _entries(value, versioned)
 
 
-def _is_written(found: object, *, is_pointer: bool) -> bool:
-    """Whether Go writes it despite ``omitempty``: a pointer that is set, whatever it points to, and everything not empty."""
-    if found is None or found in ((), {}):
+def _is_written(found: object, field: FieldInfo) -> bool:
+    """Whether Go writes it despite ``omitempty``: a pointer that is set, whatever it points to, raw JSON, and everything not empty."""
+    if found is None or (found in ((), {}) and field.annotation is not Any):
         return False
-    return is_pointer or found not in ("", 0)
+    return field.default is None or found not in ("", 0)
 
 
 def internal(value: object) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement
-from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden, invalid, required
+from virt_dra.api.validation.field_errors import Errors, TypedText, each_invalid, forbidden, invalid, required
 from virt_dra.api.validation.formats import items, label_name, subdomain
 
 _UNKNOWN_OPERATOR = "not a valid selector operator"
@@ -31,7 +31,7 @@ def _expression(requirement: NodeSelectorRequirement, path: str) -> Errors:
         if count != 1:
             yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
     else:
-        yield invalid(f"{path}.operator", requirement.operator, _UNKNOWN_OPERATOR)
+        yield invalid(f"{path}.operator", TypedText(requirement.operator), _UNKNOWN_OPERATOR)
     yield from label_name(requirement.key, f"{path}.key")
     for index, value in enumerate(requirement.values):
         yield from each_invalid(f"{path}.values[{index}]", value, names.label_value(value))
@@ -39,7 +39,7 @@ def _expression(requirement: NodeSelectorRequirement, path: str) -> Errors:
 
 def _field(requirement: NodeSelectorRequirement, path: str) -> Errors:
     if requirement.operator not in ("In", "NotIn"):
-        yield invalid(f"{path}.operator", requirement.operator, _UNKNOWN_OPERATOR)
+        yield invalid(f"{path}.operator", TypedText(requirement.operator), _UNKNOWN_OPERATOR)
     elif len(requirement.values) != 1:
         yield required(f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
     if requirement.key != "metadata.name":

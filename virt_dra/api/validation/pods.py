@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus, ResourceClaimReference
-from virt_dra.api.validation.field_errors import Errors, duplicate, forbidden, invalid, not_found, required
-from virt_dra.api.validation.formats import label, subdomain
+from collections.abc import Collection
+
+from virt_dra.api.core_v1 import (
+    NodeAllocatableResourceClaimStatus,
+    Pod,
+    PodExtendedResourceClaimStatus,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+    PodSpec,
+    ResourceClaimReference,
+)
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.validation.field_errors import Errors, TypedText, duplicate, forbidden, invalid, not_found, required
+from virt_dra.api.validation.formats import is_node_allocatable, label, subdomain
 from virt_dra.api.validation.go_values import internal
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -42,6 +53,12 @@ def pod_status(obj: Pod) -> Errors:
     seen: set[str] = set()
     for index, status in enumerate(obj.status.resource_claim_statuses):
         yield from _claim_status(status, f"status.resourceClaimStatuses[{index}]", names, seen)
+    if obj.status.extended_resource_claim_status is not None:
+        yield from _extended_resources(obj.status.extended_resource_claim_status, obj.spec, "status.extendedResourceClaimStatus")
+    referenced = {claim.resource_claim_name for claim in obj.spec.resource_claims}
+    referenced |= {claim.resource_claim_name for claim in obj.status.resource_claim_statuses}
+    for index, uses in enumerate(obj.status.node_allocatable_resource_claim_statuses):
+        yield from _node_resources(uses, f"status.nodeAllocatableResourceClaimStatuses[{index}]", referenced)
 
 
 def _asked(obj: Pod) -> object:
@@ -99,3 +116,56 @@ def _claim_status(status: PodResourceClaimStatus, path: str, names: set[str], se
     seen.add(status.name)
     if status.resource_claim_name is not None:
         yield from subdomain(status.resource_claim_name, f"{path}.resourceClaimName")
+
+
+def _extended_resources(status: PodExtendedResourceClaimStatus, spec: PodSpec, path: str) -> Errors:
+    """The claim that the scheduler made for extended resources, and which container's resource each of its requests is (C-7.5)."""
+    containers = {container.name: container.resources for container in (*spec.init_containers, *spec.containers)}
+    if not status.request_mappings:
+        yield required(f"{path}.requestMappings", "at least one request mapping is required")
+    seen: set[tuple[str, str, str]] = set()
+    for index, mapping in enumerate(status.request_mappings):
+        at = f"{path}.requestMappings[{index}]"
+        if mapping.container_name not in containers:
+            rule = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            yield invalid(f"{at}.containerName", mapping.container_name, rule)
+        elif mapping.resource_name not in containers[mapping.container_name].requests:
+            entries = "spec.initContainers.resources.requests or spec.containers.resources.requests"
+            yield invalid(f"{at}.resourceName", mapping.resource_name, f"must match the extended resource name of an entry in {entries}")
+        yield from label(mapping.request_name, f"{path}.requestName")
+        key = (mapping.container_name, mapping.resource_name, mapping.request_name)
+        if key in seen:
+            for field, name in zip(("containerName", "resourceName", "requestName"), key, strict=True):
+                yield duplicate(f"{at}.{field}", name)
+        seen.add(key)
+    if status.resource_claim_name:
+        yield from subdomain(status.resource_claim_name, f"{path}.resourceClaimName")
+    else:
+        yield required(f"{path}.resourceClaimName")
+
+
+def _node_resources(status: NodeAllocatableResourceClaimStatus, path: str, referenced: Collection[str | None]) -> Errors:
+    if not status.resource_claim_name:
+        return
+    if status.resource_claim_name not in referenced:
+        yield invalid(f"{path}.resourceClaimName", status.resource_claim_name, "no mapping found in pod reference")
+    for index, mapped in enumerate(status.mapping):
+        yield from _node_resource(mapped.name, f"{path}.mapping[{index}]")
+        yield from _not_negative(mapped.quantity, f"{path}.mapping[{index}].quantity")
+    for index, overhead in enumerate(status.overhead):
+        at = f"{path}.overhead[{index}]"
+        yield from _node_resource(overhead.name, at)
+        if overhead.per_pod is None and overhead.per_container is None:
+            yield invalid(at, "", "at least one of perPod or perContainer must be set")
+        yield from _not_negative(overhead.per_pod, f"{at}.perPod")
+        yield from _not_negative(overhead.per_container, f"{at}.perContainer")
+
+
+def _node_resource(name: str, path: str) -> Errors:
+    if not is_node_allocatable(name):
+        yield invalid(f"{path}.name", TypedText(name), "must be a node allocatable resource name")
+
+
+def _not_negative(quantity: Quantity | None, path: str) -> Errors:
+    if quantity is not None and quantity.sign() < 0:
+        yield invalid(path, quantity, "must be non-negative")
