@@ -149,7 +149,7 @@ MATCH = {"requests": [{"count": 2}], "constraints": [{"match": "gpu.example.com/
     ("claim", "first", "second", "kept"),
     [
         pytest.param({"requests": [{}]}, [{"uuid": "a"}], [{"uuid": "b"}], 1, id="what nobody looks at doesn't tell nodes apart"),
-        pytest.param(MATCH, [{"row": "a"}, {"row": "b"}], [{"row": "x"}, {"row": "y"}], 1, id="of a constrained attribute only the pattern"),
+        pytest.param(MATCH, [{"row": "a"}, {"row": "b"}], [{"row": "x"}, {"row": "y"}], 1, id="of constrained values the pattern"),
         pytest.param(MATCH, [{"row": "a"}, {"row": "a"}], [{"row": "x"}, {"row": "y"}], 2, id="another pattern is another shape"),
         pytest.param(MATCH, [{"row": 1}, {"row": 1}], [{"row": 1}, {"row": True}], 2, id="1 and true are two values"),
         pytest.param(
