@@ -91,8 +91,9 @@ def _content(capacity: DeviceCapacity) -> Hashable:
 
 def _policy_content(policy: CapacityRequestPolicy) -> Hashable:
     range_ = policy.valid_range
-    bounds = None if range_ is None else tuple(each and each.spelling for each in (range_.min, range_.max, range_.step))
-    return policy.default and policy.default.spelling, tuple(each.spelling for each in policy.valid_values), bounds
+    bounds = () if range_ is None else (range_.min, range_.max, range_.step)
+    amounts = (policy.default, *bounds, *policy.valid_values)
+    return len(bounds), tuple(None if each is None else each.spelling for each in amounts)
 
 
 class Resolver:
