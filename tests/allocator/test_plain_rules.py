@@ -18,11 +18,15 @@ from tests.upstream.allocator.compare import comparable
 from tests.upstream.allocator.ours import features, ours, snapshot, wire_answer
 from tests.upstream.allocator.problems import Json, problem
 from virt_dra.allocator import Allocated, Allocator
+from virt_dra.allocator.bounds import Bounds
 from virt_dra.allocator.demand import Demand
 from virt_dra.allocator.features.selectors import SelectorFilter
+from virt_dra.allocator.memory import Memory
 from virt_dra.allocator.model import Choice, Device, Request, Upcoming
 from virt_dra.allocator.pools import Reachable
-from virt_dra.allocator.search import Enter, Outcome, Search
+from virt_dra.allocator.search import Search
+from virt_dra.allocator.shortcuts import Shortcuts
+from virt_dra.allocator.steps import Enter, Outcome
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
 
@@ -34,16 +38,16 @@ def _problems(count: int, seed: int = SEED) -> Iterator[Json]:
     return (problem(source) for _ in range(count))
 
 
-def _nothing_known(search: Search, at: Enter) -> Outcome | None:
+def _nothing(owner: object, *about: object) -> None:
     return None
 
 
-def _yes(search: Search, *about: object) -> bool:
-    return True
-
-
-def _no(search: Search, *about: object) -> bool:
+def _no(owner: object, *about: object) -> bool:
     return False
+
+
+def _only_the_outcome(search: Search, at: Enter, outcome: Outcome) -> Outcome:
+    return outcome
 
 
 def _everything(filter_: SelectorFilter, request: Request, reachable: Reachable) -> Sequence[Device]:
@@ -55,11 +59,12 @@ def _forgotten(demand: Demand, key: object, solution: object) -> None:
 
 
 SHORTCUTS: Mapping[str, tuple[type, str, Callable[..., object]]] = {
-    "states known to fail": (Search, "_known", _nothing_known),
-    "failures that end the search": (Search, "_unblemished", _no),
-    "requests that are short of devices": (Search, "_is_short", _no),
-    "all requests want more than there is": (Search, "_lacks", _no),
-    "too few devices left for the slots": (Search, "suits", _yes),
+    "states known to fail": (Memory, "known", _nothing),
+    "too little left": (Bounds, "refuse", _no),
+    "all requests want more than there is": (Shortcuts, "_lacks", _no),
+    "failures for which nothing chosen is to blame": (Shortcuts, "hopeless", _no),
+    "devices like those tried in vain": (Shortcuts, "likeness", _nothing),
+    "all that the search looks for": (Search, "_failed", _only_the_outcome),
     "devices that selectors refuse": (SelectorFilter, "candidates", _everything),
     "outcomes kept by shape and state": (Demand, "remember", _forgotten),
 }
@@ -87,7 +92,8 @@ def test_the_rules_taken_plainly_give_the_same_answers() -> None:
 
 
 @pytest.mark.parametrize("shortcuts", [(each,) for each in SHORTCUTS] + [tuple(SHORTCUTS)], ids=lambda names: " + ".join(names)[:40])
-def test_no_shortcut_changes_an_answer(shortcuts: tuple[str, ...]) -> None:
+def test_no_shortcut_changes_an_answer(shortcuts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", 0)
     for given in _problems(100, seed=hash_of(shortcuts)):
         with _without(*shortcuts):
             want = ours(given)
@@ -108,7 +114,7 @@ class Traceless(Search):
         before = self._states()
         solved = super().run()
         if not solved:
-            assert self.chosen == [[] for _ in self._claims]
+            assert not any(self.chosen)
             assert self.selected == {}
             assert self._states() == before
             return solved
@@ -121,16 +127,17 @@ class Traceless(Search):
         return solved
 
     def _states(self) -> list[Hashable]:
-        requests = tuple(slots.request for claim in self._claims for plan in claim.requests for slots in plan.alternatives)
+        requests = tuple(slots.request for _, plan, _ in self.entries for slots in plan.alternatives)
         upcoming = Upcoming(requests, _itself)
-        return [check.state(upcoming) for checks in self._checks for check in checks]
+        return [check.state(upcoming) for checks in self.checks for check in checks]
 
 
 def _itself(device: Device) -> Device:
     return device
 
 
-def test_failures_leave_no_trace_and_solutions_can_be_taken_back() -> None:
+def test_failures_leave_no_trace_and_solutions_can_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", 0)
     with patch("virt_dra.allocator.attempt.Search", Traceless):
         for given in _problems(300, seed=SEED + 1):
             ours(given)

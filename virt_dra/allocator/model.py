@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from virt_dra.api import resource_v1
 from virt_dra.api.quantity import Quantity
@@ -191,3 +191,32 @@ class Bound(Protocol):
         """Whether all of ``wanted`` together is surely more than there is, with nothing chosen yet.
 
         ``wanted``: per entry of a claim its alternatives, each with the devices that it could have alone."""
+
+
+class Take(NamedTuple):
+    """A device's part of something of which there is only so much."""
+
+    of: Hashable
+    """What is taken; amounts of it add up, wherever they are taken from."""
+    at: Hashable
+    """Which one it is taken from."""
+    amount: int
+    """Positive."""
+    left: int
+    """How much there is before this attempt takes anything."""
+
+
+@runtime_checkable
+class Consumes(Protocol):
+    """A check that refuses where something runs out. What it says lets the search see early that too little is left."""
+
+    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+        """What an `add` surely uses up, whatever was added before. Asked where `kind` isn't None."""
+
+
+@runtime_checkable
+class Agrees(Protocol):
+    """A check whose devices must have something in common."""
+
+    def labels(self, request: Request, device: Device) -> Collection[Hashable] | None:
+        """Devices go together only if all of them share a label; None: any device goes with these. Asked where `kind` isn't None."""

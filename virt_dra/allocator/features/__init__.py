@@ -85,7 +85,7 @@ def _counters(snapshot: Snapshot, pools: Pools, features: Features) -> tuple[tup
         return (CountersOff(),), ()
     counters = Counters(snapshot, pools)
     found = (CompatibilityGroups(snapshot, pools), counters) if features.compatibility_groups else (counters,)
-    return found, found
+    return found, (counters,)
 
 
 Writer: TypeAlias = Callable[[dict[str, Any], Choice], None]

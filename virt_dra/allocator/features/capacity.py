@@ -19,7 +19,7 @@ from uuid import UUID, uuid5
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, qualified, resolve
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Slots, Upcoming
+from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Slots, Take, Upcoming
 from virt_dra.api.quantity import Format, Quantity
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
 
@@ -217,6 +217,13 @@ class SharedCapacity:
             if left != self._unused[device] and (kind := upcoming.kind(device)) is not None:
                 held[kind, left] = held.get((kind, left), 0) + 1
         return frozenset(held.items()) or None
+
+    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+        if request.admin_access or not is_shared(device):
+            return ()
+        consumption = self._resolver.consumption(request, device)
+        each = zip(consumption.quantities, consumption.amounts, self._unused_of(device, consumption), strict=True)
+        return [Take(name, (device, name), amount, left) for name, amount, left in each if amount]
 
     def explain(self, request: Request, device: Device) -> Rejection:
         consumption = self._resolver.consumption(request, device)

@@ -15,7 +15,7 @@ from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features import counter_supply
 from virt_dra.allocator.features.charged_once import ChargedOnce
 from virt_dra.allocator.features.static import StaticCheck, feature_off
-from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Slots, Upcoming
+from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Slots, Take, Upcoming
 from virt_dra.allocator.pools import Pools
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
@@ -134,6 +134,21 @@ class Counters:
             return found.sets, found.account
 
         return counter_supply.lacks(wanted, pool_of)
+
+    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+        """Nothing for a device that can be shared: its first share may have been taken already."""
+        if request.admin_access or not device.published.consumes_counters:
+            return ()
+        pool = self._pool(device.pool)
+        charge = pool.sets.charges[device.id.device]
+        if charge.sharable:
+            return ()
+        counters, left = pool.sets.counters, pool.account.left
+        return [
+            Take(counters[number].name, (device.pool, number), amount * counters[number].unit, left[number] * counters[number].unit)
+            for number, amount in charge.amounts
+            if amount
+        ]
 
     def explain(self, request: Request, device: Device) -> Rejection:
         pool = self._pool(device.pool)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from virt_dra.allocator.features.attributes import Attributes, Constrained, Values
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Device, Kind, Rejection, Request, Take, Upcoming
 
 REPEATED = "AttributeNotDistinct"
 """A device chosen before has the same value."""
@@ -49,6 +49,11 @@ class DistinctAttribute:
             if seen.type == values.type and seen.values & values.values:
                 return device
         return None
+
+    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+        """Each of its values."""
+        values = self._attribute.values(request, device)
+        return () if values is None else [Take(values.type, value, 1, 1) for value in values.values]
 
     def explain(self, request: Request, device: Device) -> Rejection:
         values = self._attribute.values(request, device)

@@ -8,11 +8,11 @@ Shared devices (capacity.py) are never taken: what is left of them decides.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Device, Kind, Rejection, Request, Take, Upcoming
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
     from virt_dra.allocator.snapshot import Snapshot
@@ -90,6 +90,12 @@ class InUse:
             (kind, device in self._taken, frozenset(of)) for device, of in marks.items() if (kind := upcoming.kind(device)) is not None
         )
         return frozenset(held.items()) or None
+
+    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+        """The device, as far as all normal requests, or the admin requests of its claim, are concerned."""
+        if self._sharable(device):
+            return ()
+        return (Take(("admin", request.claim_index) if request.admin_access else "device", device, 1, 1),)
 
     def explain(self, request: Request, device: Device) -> Rejection:
         holder = self._of_claim.get((request.claim_index, device)) if request.admin_access else self._taken.get(device)

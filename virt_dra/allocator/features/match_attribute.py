@@ -5,7 +5,7 @@ The common values so far are a stack with one entry per device, so that undo res
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 from virt_dra.allocator.features.attributes import Attributes, Constrained, Values
 from virt_dra.allocator.gates import Features
@@ -51,6 +51,10 @@ class MatchAttribute:
     def state(self, upcoming: Upcoming) -> Hashable:
         matters = self._common and self._attribute.matters(upcoming)
         return self._common[-1] if matters else None
+
+    def labels(self, request: Request, device: Device) -> Collection[Hashable] | None:
+        values = self._attribute.values(request, device)
+        return None if values is None else [(values.type, value) for value in values.values]
 
     def explain(self, request: Request, device: Device) -> Rejection:
         values = self._attribute.values(request, device)
