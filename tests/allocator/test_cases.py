@@ -11,7 +11,7 @@ import yaml
 
 from tests.allocator import build
 from tests.allocator.toy_selectors import Toy
-from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Features, NodeError, UnsupportedFeature, allocate
+from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Features, NodeError, allocate
 from virt_dra.allocator.explain import lines
 
 CASES = Path(__file__).parent / "cases"
@@ -34,7 +34,7 @@ def _got(case: dict[str, Any], want: dict[str, Any]) -> dict[str, Any]:
     try:
         found = allocate(build.snapshot(given, Toy), claims, node, _features(case.get("features", {})), **limits)
     except AllocationError as error:
-        kind = "node_error" if isinstance(error, NodeError) else "unsupported" if isinstance(error, UnsupportedFeature) else "fatal"
+        kind = "node_error" if isinstance(error, NodeError) else "fatal"
         return got | {kind: str(error)}
     if not isinstance(found, Allocated):
         assert found.explanation is not None

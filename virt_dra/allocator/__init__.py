@@ -5,7 +5,7 @@
         case Allocated(results): ...           # one AllocationResult per claim
         case Unsatisfiable(explanation=why): ...
 
-Rules: docs/spec/allocation.md (A-*, AC-*). What is not built yet is a named error (features/unsupported.py).
+Rules: docs/spec/allocation.md (A-*, AC-*).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virt_dra.allocator.attempt import Allocated, Allocator, Unsatisfiable
-from virt_dra.allocator.errors import AllocationError, FatalError, NodeError, StepLimitExceeded, UnsupportedFeature
+from virt_dra.allocator.errors import AllocationError, FatalError, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Explanation
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT
@@ -37,7 +37,6 @@ __all__ = [
     "Snapshot",
     "StepLimitExceeded",
     "Unsatisfiable",
-    "UnsupportedFeature",
     "Use",
     "Walk",
     "allocate",
@@ -57,7 +56,7 @@ def allocate(
 ) -> Allocated | Unsatisfiable:
     """Find devices on ``node`` for all ``claims`` (without allocation, defaulted; A-1.2), the first solution in A-7's order.
 
-    Uses the node's name, labels and declared features. Raises :class:`FatalError` (also UnsupportedFeature, StepLimitExceeded) when
+    Uses the node's name, labels and declared features. Raises :class:`FatalError` (also StepLimitExceeded) when
     no node can be decided and :class:`NodeError` when this one can't. ``explain=False`` saves the second, watched run after a failure.
     """
     return Allocator(snapshot, claims, features, step_limit=step_limit).allocate(node, explain=explain)

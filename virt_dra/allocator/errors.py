@@ -18,18 +18,6 @@ class NodeError(AllocationError):
     """This node can't be decided or can't serve the claims; other nodes may (A-1.3 c)."""
 
 
-class UnsupportedFeature(FatalError):
-    """An object uses a feature whose rules this allocator does not implement; guessing could hand out a device wrongly.
-
-    ``feature`` is the field or feature, ``subject`` names the object: ``claim NS/NAME, request R`` or ``device DRIVER/POOL/DEVICE``.
-    """
-
-    def __init__(self, feature: str, subject: str) -> None:
-        self.feature = feature
-        self.subject = subject
-        super().__init__(f"{subject}: uses {feature}, which this allocator does not support yet")
-
-
 class StepLimitExceeded(FatalError):
     """The search was cut off by its step budget (a deterministic stand-in for the reference's deadline, E23)."""
 
