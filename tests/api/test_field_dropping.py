@@ -36,6 +36,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from virt_dra.api.scheme import KINDS, read_object
+from virt_dra.api.wire import Json
 
 GATES = st.builds(
     lambda on: FeatureGates(**dict(zip((f.name for f in fields(FeatureGates)), on, strict=True))), st.tuples(*[st.booleans()] * 17)
@@ -142,6 +143,21 @@ DATA = AllocatedDeviceStatus(driver="d", pool="p", device="x")
 def test_so_it_does_in_a_claims_status(gate: str, full: ResourceClaimStatus, bare: ResourceClaimStatus) -> None:
     off = replace(FeatureGates.all(), **{gate: False})
     new, old = a_claim(a_request(), status=full), a_claim(a_request(), status=bare)
+    assert without_disabled_status(new, old, off).to_wire() == old.to_wire()
+    assert without_disabled_status(new, new, off) is new
+
+
+@pytest.mark.parametrize(
+    ("gate", "fields"),
+    [
+        ("extended_resource", {"extendedResourceClaimStatus": {"resourceClaimName": "x"}}),
+        ("node_allocatable_resources", {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "x"}]}),
+    ],
+)
+def test_so_it_does_in_a_pods_status(gate: str, fields: Json) -> None:
+    off = replace(FeatureGates.all(), **{gate: False})
+    head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    new, old = read_object({**head, "status": {"phase": "Running", **fields}}), read_object({**head, "status": {"phase": "Running"}})
     assert without_disabled_status(new, old, off).to_wire() == old.to_wire()
     assert without_disabled_status(new, new, off) is new
 

@@ -109,6 +109,8 @@ def _compared(obj: Json, number: Callable[[str, str], str]) -> Json:
             "claims": spec.get("resourceClaims"),
             "uses": [entry.get("resources", {}).get("claims") for entry in (*spec.get("initContainers", ()), *spec.get("containers", ()))],
             "statuses": status.get("resourceClaimStatuses"),
+            "extended": status.get("extendedResourceClaimStatus"),
+            "nodeResources": status.get("nodeAllocatableResourceClaimStatuses"),
             "phase": status.get("phase"),
         }
     pruned: Json = _without_empty(obj)

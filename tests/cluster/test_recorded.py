@@ -34,7 +34,7 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 RECORDED = {
     line["id"]: line
     for path in sorted((Path(__file__).parent / "recorded").glob("*.jsonl"))
-    for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    for line in map(json.loads, path.read_text(encoding="utf-8").strip().split("\n"))  # some texts have other line ends in them
 }
 SCENARIOS = dict(scenarios())
 CLASSES: dict[str, type[TypedObject]] = {kind.KIND: kind for kind in KINDS}

@@ -36,6 +36,20 @@ def claims() -> Iterator[Scenario]:
     yield one("default-all", claim(request(allocationMode="All")))
     yield one("null-count", claim(request(count=None, allocationMode=None)))
     yield one("status-dropped", {**claim(request()), "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}})
+    long_names = {"254": "a" * 254, "long-bad": "A/" * 127, "253": "a" * 253}
+    for key, name in long_names.items():
+        yield one(f"class-length/{key}", claim(request(deviceClassName=name)))
+        yield one(f"alternative-class-length/{key}", claim({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": name}]}))
+    yield one("driver-of-wide-characters", claim(request(), config=[{"opaque": {"driver": "é" * 33, "parameters": {}}}]))
+    typed = "a\u0007<&>\u2028\u007f"
+    yield one(
+        "texts-of-types",
+        claim(
+            request("a", allocationMode=typed, tolerations=[{"key": typed, "operator": typed, "effect": typed}]),
+            request("b", derivedAttributes=[{"name": f"a.b/{typed}", "expression": "1"}]),
+            constraints=[{"matchAttribute": typed}],
+        ),
+    )
     for key, name in NAMES.items():
         yield one(f"request-name/{key}", claim(request(name)))
         yield one(f"alternative-name/{key}", claim({"name": "r", "firstAvailable": [exactly(name=name)]}))

@@ -7,6 +7,27 @@ from collections.abc import Iterator
 from tests.upstream.apiserver.scenarios.building import Json, Scenario, create, get, merged, operations, patch, pod, update
 from tests.upstream.apiserver.scenarios.tables import NAMES
 
+MAPPING = {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "r"}
+EXTENDED: dict[str, Json] = {
+    "fine": {"resourceClaimName": "x", "requestMappings": [MAPPING]},
+    "none": {"resourceClaimName": "x"},
+    "no-claim": {"requestMappings": [MAPPING]},
+    "bad-claim": {"resourceClaimName": "X_", "requestMappings": [MAPPING]},
+    "container": {"resourceClaimName": "x", "requestMappings": [{**MAPPING, "containerName": "z"}]},
+    "other-container": {"resourceClaimName": "x", "requestMappings": [{**MAPPING, "containerName": "d"}]},
+    "resource": {"resourceClaimName": "x", "requestMappings": [{**MAPPING, "resourceName": "example.com/z"}]},
+    "request": {"resourceClaimName": "x", "requestMappings": [{**MAPPING, "requestName": "R/s"}]},
+    "twice": {"resourceClaimName": "x", "requestMappings": [MAPPING, MAPPING, {**MAPPING, "requestName": "s"}]},
+    "empty": {"requestMappings": [{}]},
+}
+NODE_RESOURCES: dict[str, list[Json]] = {
+    "fine": [{"resourceClaimName": "x", "containers": ["c"], "mapping": [{"name": "cpu", "quantity": "1"}]}],
+    "generated": [{"resourceClaimName": "made", "overhead": [{"name": "memory", "perPod": "1", "perContainer": "0"}]}],
+    "unknown": [{"resourceClaimName": "z"}],
+    "resource": [{"resourceClaimName": "x", "mapping": [{"name": "gpu<", "quantity": "-1"}], "overhead": [{"name": "disk"}]}],
+    "negative": [{"resourceClaimName": "x", "overhead": [{"name": "hugepages-2Mi", "perPod": "-1", "perContainer": "-1m"}]}],
+}
+
 
 def pods() -> Iterator[Scenario]:
     def one(name: str, body: Json) -> Scenario:
@@ -72,6 +93,19 @@ def pods() -> Iterator[Scenario]:
             f"pod/status/{key}",
             [create(pod([entry])), patch("Pod", {"status": {"resourceClaimStatuses": statuses}}, subresource="status")],
         )
+    for key, extended in EXTENDED.items():
+        asks = {"resources": {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}}
+        containers = [{"name": "c", "image": "i", **asks}, {"name": "d", "image": "i"}]
+        yield (
+            f"pod/extended/{key}",
+            [
+                create(merged(pod([]), {"spec": {"containers": containers}})),
+                patch("Pod", {"status": {"extendedResourceClaimStatus": extended}}, subresource="status"),
+            ],
+        )
+    for key, uses_ in NODE_RESOURCES.items():
+        status = {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}], "nodeAllocatableResourceClaimStatuses": uses_}
+        yield f"pod/node-resources/{key}", [create(pod([entry, made])), patch("Pod", {"status": status}, subresource="status")]
     yield (
         "pod/update",
         [

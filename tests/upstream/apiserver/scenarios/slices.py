@@ -44,6 +44,8 @@ ATTRIBUTES: dict[str, Json] = {
     "49-ints": {"ints": list(range(49))},
     "version-big": {"version": "99999999999999999999.0.0"},
     "version-plus": {"version": "1.0.0+"},
+    "version-long-bad": {"version": "1" * 65},
+    "versions-long-bad": {"versions": ["1.0.0", "1" * 65]},
 }
 
 
@@ -63,6 +65,11 @@ def policies() -> Iterator[tuple[str, str, Json]]:
         "zero": ["0", "1Gi"],
         "negative": ["-1", "1Gi"],
         "same-fraction": ["0.5", "500m", "1Gi"],
+        "same-decimals": ["0.50", "0.5", "0.5", "1Gi"],
+        "same-whole": ["1", "1000m", "1.0", "1Gi"],
+        "same-thousand": ["1k", "1000", "1e3", "1Gi"],
+        "same-negative": ["-0.5", "-500m", "-0.5", "1Gi"],
+        "same-nano": ["1n", "0.000000001", "1Gi"],
     }
     for key, entries in values.items():
         yield f"values/{key}", "10Gi", {"default": "1Gi", "validValues": entries}
@@ -180,6 +187,32 @@ def slices() -> Iterator[Scenario]:
     yield one("devices-65-list", slice_(*(device(f"d{i}") for i in range(64)), device("t", attributes={"a": {"ints": [1]}})))
     yield one("devices-65-empty-list", slice_(*(device(f"d{i}") for i in range(64)), device("t", attributes={"a": {"ints": []}})))
     yield one("devices-65-empty-taints", slice_(*(device(f"d{i}") for i in range(64)), device("t", taints=[])))
+    faulty = device(
+        "D",
+        attributes={"a": {}, "b": {"ints": [1], "int": 1}, "c": {"version": "x"}, "-": {"strings": ["s" * 65]}},
+        consumesCounters=[{"counterSet": "S", "counters": {"C": {"value": "1"}}, "compatibilityGroups": ["G", "g", "h"]}, {}],
+        taints=[{"effect": "x"}, {}],
+        bindingConditions=list("abcde"),
+        bindingFailureConditions=["a b"],
+        nodeAllocatableResources={"disk": {"mapping": {}}, "cpu": {"mapping": {"capacityKey": "z"}}, "memory": {"overhead": {}}},
+        nodeName="",
+    )
+    yield one("devices-65-faulty", slice_(*(device(f"d{i}") for i in range(64)), faulty))
+    yield one("devices-129-faulty", slice_(*(device("d") for _ in range(128)), device("D", attributes={"a": {}}, nodeName="N")))
+    yield one(
+        "null-entries",
+        slice_(device(attributes={"a": None}, capacity={"c": None, "d": {"value": None}}, nodeAllocatableResources={"cpu": None})),
+    )
+    yield one("null-counters-entry", slice_(sharedCounters=[{"name": "s", "counters": {"c": None}}]))
+    typed = "a\u0007<&>\u2028\u007f"
+    yield one(
+        "texts-of-types",
+        slice_(
+            device(nodeAllocatableResources={typed: {"mapping": {"capacityKey": typed, "capacityMultiplier": "1"}}}),
+            device("e", taints=[{"key": typed, "value": typed, "effect": typed}]),
+            skipNodeOperations=[typed],
+        ),
+    )
     yield one("device-twice", slice_(device(), device(), device("D"), device("D")))
     yield one("device-and-counters", slice_(device(), sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]))
     yield one("empty-devices-and-counters", slice_(devices=[], sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]))

@@ -230,7 +230,9 @@ def _written_in() -> Iterator[Scenario]:
 def _refused_in() -> Iterator[Scenario]:
     """Faults are told with the paths and the values of the version that was asked."""
     bad = {**FULL_REQUEST, "deviceClassName": "C", "count": -1, "tolerations": [{"operator": "x"}], "selectors": [{}]}
-    wrong: Json = {"requests": [{"name": "R", "exactly": bad}, {"name": "R", "exactly": bad}, {"name": "f", "firstAvailable": [{"name": "A"}]}]}
+    wrong: Json = {
+        "requests": [{"name": "R", "exactly": bad}, {"name": "R", "exactly": bad}, {"name": "f", "firstAvailable": [{"name": "A"}]}]
+    }
     devices = [{**FULL_DEVICES[0], "taints": [{"key": "k"}], "attributes": {"a": {}}, "bindingConditions": list("abcde")}] * 2
     for version in (DRA, BETA2, BETA1):
         short = version.rpartition("/")[2]
