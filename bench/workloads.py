@@ -25,7 +25,6 @@ DEFAULT_FEATURES = {
     "ConsumableCapacity": True,
     "DeviceBindingAndStatus": True,
     "DeviceTaints": True,
-    "FractionalCapacityRange": True,
     "PartitionableDevices": True,
     "PrioritizedList": True,
 }
