@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, NoReturn, TypeAlias
+from typing import IO, Final, Literal, NoReturn, TypeAlias
 
 import click
 
@@ -166,8 +166,8 @@ def command(
     if jsonl:
         if paths or derived or new or gates:
             raise click.UsageError("--jsonl goes with a file of requests only; what the options say stands in each request")
-        with click.open_file(expression or "-", "rb") as requests:
-            answer_stream(requests, answer, NOTHING)
+        requests: IO[bytes] = click.File("rb").convert(expression or "-", None, click.get_current_context())
+        answer_stream(requests, answer, NOTHING)
         return
     if expression is None:
         raise click.UsageError("name an expression, e.g. virt-dra cel 'device.driver == \"gpu.example.com\"' -f slices.yaml")

@@ -84,10 +84,10 @@ def _declare_sum(kind: str, zero: Value) -> None:
         budget.spend(len(values))
         if not values:
             return zero
-        _same_type(values)
         added = _ADDITIONS.get(type_name(values[0]))
         if added is None:
             raise EvaluationError(no_such_overload("sum", values))
+        _same_type(values)
         return reduce(added[1], values, added[0])
 
 
