@@ -227,3 +227,26 @@ def test_any_text_is_a_quantity_or_a_quantity_error(text: str) -> None:
     except QuantityError:
         return
     assert Quantity(str(quantity)) == quantity
+
+
+def test_the_longest_amounts_can_still_be_added_up() -> None:
+    longest = Quantity("9e3999")
+    assert longest + longest - longest == longest
+    assert longest + longest > longest
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("1Gi", "1Gi", True),
+        ("1Gi", "1024Mi", False),  # equal amounts; of the first, the text is kept
+        ("8Gi", "8192Mi", True),
+        ("1.001", "1001m", False),
+        ("1000m", "1", False),
+        ("0", "0Gi", False),
+    ],
+)
+def test_spelling_tells_equal_amounts_apart_as_upstreams_structs_do(one: str, other: str, alike: bool) -> None:
+    assert Quantity(one) == Quantity(other)
+    assert (Quantity(one).spelling == Quantity(other).spelling) is alike
+    assert pickle.loads(pickle.dumps(Quantity(one))).spelling == Quantity(one).spelling

@@ -186,12 +186,12 @@ class Quantity:
     def __add__(self, other: Quantity) -> Quantity:
         if not isinstance(other, Quantity):
             return NotImplemented
-        return _make(self._nano + other._nano, self.format if self._nano else other.format, _sum_scale(self, other))
+        return _built(self._nano + other._nano, self.format if self._nano else other.format, _sum_scale(self, other))
 
     def __sub__(self, other: Quantity) -> Quantity:
         if not isinstance(other, Quantity):
             return NotImplemented
-        return _make(self._nano - other._nano, self.format if self._nano else other.format, _sum_scale(self, other))
+        return _built(self._nano - other._nano, self.format if self._nano else other.format, _sum_scale(self, other))
 
     def __neg__(self) -> Quantity:
         return _make(-self._nano, self.format, self._scale)
@@ -287,6 +287,11 @@ class Quantity:
 def _make(nano: int, format: Format, scale: int | None = None, kept: str | None = None) -> Quantity:
     if not -_TOO_LONG < nano < _TOO_LONG:
         raise QuantityError("...", UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
+    return _built(nano, format, scale, kept)
+
+
+def _built(nano: int, format: Format, scale: int | None = None, kept: str | None = None) -> Quantity:
+    """Sums come here: of numbers with few enough digits they are never much longer, so what is in use can always be added up."""
     quantity = object.__new__(Quantity)
     object.__setattr__(quantity, "_nano", nano)
     if scale is not None and not -_INT64 <= nano // 10 ** (9 + scale) < _INT64:
