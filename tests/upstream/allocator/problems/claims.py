@@ -57,7 +57,7 @@ def _wanted(mix: Mix, derives: list[str]) -> Json:
     if mix.has("all_mode", 0.5, 0.02):
         wanted["allocationMode"] = "All"
     else:
-        wanted |= {"allocationMode": "ExactCount", "count": mix.pick({1: 12, 2: 5, 3: 2, 4: 0.3, 0: 0.1, 33: 0.02})}
+        wanted |= {"allocationMode": "ExactCount", "count": mix.pick({1: 14, 2: 5, 3: 1.5, 4: 0.2, 0: 0.1, 33: 0.02})}
     if mix.has("taints", 0.4, 0.02):
         wanted["tolerations"] = [dict(mix.choice(attributes.TOLERATIONS)) for _ in range(mix.choice((1, 1, 2)))]
     if mix.has("capacity_requests", 0.75, 0.02):

@@ -25,7 +25,7 @@ def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
     for _ in range(mix.pick({1: 5, 2: 3, 3: 1})):
         spec: Json = {"devices": []}
         spec |= where if mix.chance(0.7) else node_selection.of_slice(mix)
-        for _ in range(mix.pick({0: 0.5, 1: 2, 2: 3, 3: 4, 4: 2})):
+        for _ in range(mix.pick({0: 0.4, 1: 1.5, 2: 3, 3: 4, 4: 3, 5: 1.5})):
             device = dict(template, name=f"d{number}") if template is not None and mix.chance(0.7) else _device(mix, f"d{number}", sets)
             if spec.get("perDeviceNodeSelection"):
                 device |= node_selection.of_device(mix)
