@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from virt_dra.allocator.kinds import Broken, Entry, Kinds
 from virt_dra.allocator.matching import satisfiable
@@ -81,8 +81,8 @@ class Bounds:
         for of_claim in checks:
             for check in of_claim:
                 numbers.setdefault(id(check), len(numbers))
-            self._consuming.append([(numbers[id(check)], check) for check in of_claim if isinstance(check, Consumes)])
-            self._agreeing.append([(numbers[id(check)], check) for check in of_claim if isinstance(check, Agrees)])
+            self._consuming.append([(numbers[id(check)], check) for check in of_claim if _consumes(check)])
+            self._agreeing.append([(numbers[id(check)], check) for check in of_claim if _agrees(check)])
         self._looks: dict[int, _Look] = {}
         self._bits: dict[Device, int] = {}
         self._resources: list[_Resource] = []
@@ -150,7 +150,7 @@ class Bounds:
             demands: list[_Demand] = []
             sums: dict[int, int] = {}
             for each in self._entries[entry : self._read_up_to]:
-                options = tuple(self._option(slots) for slots in each.plan.alternatives if slots.fixed is None or slots.fixed)
+                options = self._options(each.plan.alternatives)
                 if len(options) == 1 and self._exclusive(options[0].look):
                     sums[options[0].look] = sums.get(options[0].look, 0) + options[0].need
                 else:
@@ -159,9 +159,14 @@ class Bounds:
             known = self._rest[entry] = summed + [demand for demand in demands if all(option.need for option in demand)]
         return known
 
-    def _option(self, slots: Slots) -> _Option:
-        number = self._kinds.look(slots.request)
-        return _Option(number, slots.count, self._looks[number].devices)
+    def _options(self, alternatives: Sequence[Slots]) -> _Demand:
+        """Of those with one look the least."""
+        least: dict[int, int] = {}
+        for slots in alternatives:
+            if slots.fixed is None or slots.fixed:
+                look = self._kinds.look(slots.request)
+                least[look] = min(slots.count, least.get(look, slots.count))
+        return tuple(_Option(look, need, self._looks[look].devices) for look, need in least.items())
 
     def _exclusive(self, number: int) -> bool:
         """Whether nobody else can have a device that is taken with this look."""
@@ -377,6 +382,14 @@ class _Units:
             found += several
             left -= several * amount
         return min(found, wanted)
+
+
+def _consumes(check: object) -> TypeGuard[Consumes]:
+    return hasattr(check, "takes")  # isinstance of a protocol looks at more, and costs more than all the rest
+
+
+def _agrees(check: object) -> TypeGuard[Agrees]:
+    return hasattr(check, "labels")
 
 
 def _within(demand: _Demand, gone: dict[int, int]) -> _Demand:

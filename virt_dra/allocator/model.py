@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from virt_dra.api import resource_v1
 from virt_dra.api.quantity import Quantity
@@ -206,7 +206,6 @@ class Take(NamedTuple):
     """How much there is before this attempt takes anything."""
 
 
-@runtime_checkable
 class Consumes(Protocol):
     """A check that refuses where something runs out. What it says lets the search see early that too little is left."""
 
@@ -214,7 +213,6 @@ class Consumes(Protocol):
         """What an `add` surely uses up, whatever was added before. Asked where `kind` isn't None."""
 
 
-@runtime_checkable
 class Agrees(Protocol):
     """A check whose devices must have something in common."""
 

@@ -39,6 +39,8 @@ class Shortcuts:
         """The state in which the entry failed that everything fails with."""
         self._over = False
         self._counted_from_the_start = -1
+        self._looked_through = (0, False)
+        self._last_blemished = -1
 
     def known(self, at: Enter) -> Outcome | None:
         """The outcome from here on, if it is known."""
@@ -116,10 +118,16 @@ class Shortcuts:
 
     def _clean(self, first: int, end: int | None = None) -> bool:
         """Whether nothing has to be met from entry ``first`` to the deepest one reached, or before entry ``end``."""
-        entries = range(first, self._search.deepest + 1 if end is None else end)
-        return not any(self._kinds.broken(entry) or self._reports(entry) for entry in entries)
+        if end is None:
+            end = self._search.deepest + 1
+        reported = self._search.refused_constraint is not None
+        if self._looked_through != (end, reported):
+            self._looked_through = (end, reported)
+            self._last_blemished = max((entry for entry in range(end) if self._blemished(entry, reported)), default=-1)
+        return first > self._last_blemished
 
-    def _reports(self, entry: int) -> bool:
-        return self._search.refused_constraint is None and any(
-            self._kinds.reported(slots.request) for slots in self._entries[entry].plan.alternatives
-        )
+    def _blemished(self, entry: int, reported: bool) -> bool:
+        """Whether some device is an error to the entry, or a refusal of it would have to be reported."""
+        if self._kinds.broken(entry):
+            return True
+        return not reported and any(self._kinds.reported(slots.request) for slots in self._entries[entry].plan.alternatives)
