@@ -94,7 +94,7 @@ class CompatibilityGroups:
         charge = pool.sets.charges[device.id.device]
         if not pool.sets.grouped or (charge.sharable and self._once.before(device)):
             return _NO_MEMBER
-        return (device.pool, charge.groups) if all(_admits(pool.start, *each) for each in charge.groups) else None
+        return (device.pool, charge.groups, charge.sharable) if all(_admits(pool.start, *each) for each in charge.groups) else None
 
     def fact(self, request: Request, device: Device) -> Hashable:
         if request.admin_access or not device.published.consumes_counters:

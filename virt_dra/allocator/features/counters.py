@@ -70,7 +70,7 @@ class Counters:
         left = pool.account.left
         if pool.account.unknown or any(amount > left[number] for number, amount in charge.amounts):
             return None
-        return (device.pool, charge.amounts) if charge.amounts else _NOT_CHARGED
+        return (device.pool, charge.amounts, charge.sharable) if charge.amounts else _NOT_CHARGED
 
     def fact(self, request: Request, device: Device) -> Hashable:
         if request.admin_access or not device.published.consumes_counters:
