@@ -57,7 +57,10 @@ def _syntax(question: Question, theirs: Answer, ours: Answer) -> bool:
 
 
 def _type_variable(question: Question, theirs: Answer, ours: Answer) -> bool:
-    return _both("compile_error", theirs, ours) and re.sub(r"_var\d+", "dyn", _text(theirs)) == _text(ours)
+    """Where theirs names a type variable, ours has what it stands for."""
+    if not _both("compile_error", theirs, ours) or "_var" not in _text(theirs):
+        return False
+    return re.fullmatch(r"[^']+?".join(map(re.escape, re.split(r"_var\d+", _text(theirs)))), _text(ours)) is not None
 
 
 def _map_order(question: Question, theirs: Answer, ours: Answer) -> bool:
