@@ -37,7 +37,7 @@ class FeatureTable:
         self._features = features
         self._attributes = snapshot.inventory.attributes
         self._node_operations = node_operations.checks(features, node)
-        self._counters, counted = _counters(snapshot, pools, features)
+        self._counters, counted = _counters(snapshot, pools, node, features)
         self.availability = InUse(snapshot, features, selectors.matches)
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
         resolver = Resolver(snapshot.inventory.capacities, features)
@@ -79,12 +79,12 @@ def _derives(claim: ResourceClaim) -> bool:
     return any(each.derived_attributes for each in wanted)
 
 
-def _counters(snapshot: Snapshot, pools: Pools, features: Features) -> tuple[tuple[Check, ...], tuple[Bound, ...]]:
+def _counters(snapshot: Snapshot, pools: Pools, node: Node, features: Features) -> tuple[tuple[Check, ...], tuple[Bound, ...]]:
     """A-10.4: groups before counters; with counters off, groups don't matter."""
     if not features.partitionable_devices:
         return (CountersOff(),), ()
     counters = Counters(snapshot, pools)
-    found = (CompatibilityGroups(snapshot, pools), counters) if features.compatibility_groups else (counters,)
+    found = (CompatibilityGroups(snapshot, pools, node), counters) if features.compatibility_groups else (counters,)
     return found, (counters,)
 
 

@@ -8,13 +8,14 @@ Off: a slice that names groups doesn't count, so its pool is incomplete (A-4.3).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features.charged_once import ChargedOnce
 from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Slots, Upcoming
 from virt_dra.allocator.pools import Pools
+from virt_dra.api.core_v1 import Node
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
     from virt_dra.allocator.snapshot import Snapshot
@@ -44,16 +45,30 @@ def _joined(members: Mapping[int, Common], number: int, groups: frozenset[str]) 
     return common & groups if common is not None and groups else common
 
 
-def _baseline(sets: CounterSets, account: Account) -> dict[int, Common]:
-    """The members in use, in the order of the slices (A-13.2)."""
+def _baseline(sets: CounterSets, account: Account, targeting: Callable[[], Set[Device]]) -> Mapping[int, Common]:
+    """The members in use (A-13.2). Where members with and without groups meet, which slices can't have meant, the order matters: those
+    of the slices that target the node come first."""
     if account.members is None:
-        members: dict[int, Common] = {}
-        for device in sets.devices if account.devices else ():
-            if device.id.device in account.devices:
-                for number, groups in sets.charges[device.id.device].groups:
-                    members[number] = _joined(members, number, groups)
-        account.members = members
+        used = [device for device in sets.devices if device.id.device in account.devices]
+        if not _is_mixed(sets, used):
+            account.members = _folded(sets, used)
+            return account.members
+        first = targeting()
+        return _folded(sets, sorted(used, key=lambda device: device not in first))
     return account.members
+
+
+def _folded(sets: CounterSets, devices: Sequence[Device]) -> dict[int, Common]:
+    members: dict[int, Common] = {}
+    for device in devices:
+        for number, groups in sets.charges[device.id.device].groups:
+            members[number] = _joined(members, number, groups)
+    return members
+
+
+def _is_mixed(sets: CounterSets, devices: Sequence[Device]) -> bool:
+    kinds = {(number, not groups) for device in devices for number, groups in sets.charges[device.id.device].groups}
+    return len(kinds) > len({number for number, _ in kinds})
 
 
 class _Members:
@@ -71,9 +86,10 @@ class _Members:
 class CompatibilityGroups:
     """One for all claims of an attempt."""
 
-    def __init__(self, snapshot: Snapshot, pools: Pools) -> None:
+    def __init__(self, snapshot: Snapshot, pools: Pools, node: Node) -> None:
         self._used = snapshot.used
         self._pools = pools
+        self._node = node
         self._of: dict[PoolId, _Members] = {}
         self._once = ChargedOnce(snapshot.used)
 
@@ -81,8 +97,12 @@ class CompatibilityGroups:
         found = self._of.get(pool)
         if found is None:
             sets = self._pools.counter_sets(pool)
-            found = self._of[pool] = _Members(sets, _baseline(sets, sets.account(self._used.get(pool))) if sets.grouped else {})
+            start = _baseline(sets, sets.account(self._used.get(pool)), self._targeting) if sets.grouped else {}
+            found = self._of[pool] = _Members(sets, start)
         return found
+
+    def _targeting(self) -> Set[Device]:
+        return frozenset(self._pools.reachable(self._node).devices)
 
     def constrains(self, request: Request) -> bool:
         return False
