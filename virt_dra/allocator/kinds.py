@@ -44,6 +44,7 @@ class Kinds:
         self._looks: dict[Request, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._kinds: list[dict[Device, Kind]] = []
+        self._kinds_of: dict[Request, dict[Device, Kind]] = {}
         self._upcoming: dict[int, Upcoming] = {}
         self._positions: dict[Request, dict[Device, int]] = {}
         self._broken: dict[int, bool] = {}
@@ -74,7 +75,9 @@ class Kinds:
 
     def of(self, request: Request, device: Device) -> Kind:
         """What tells devices apart for a request, whatever else is chosen; None if it can never have the device."""
-        kinds = self._kinds[self.look(request)]
+        kinds = self._kinds_of.get(request)
+        if kinds is None:
+            kinds = self._kinds_of[request] = self._kinds[self.look(request)]
         try:
             return kinds[device]
         except KeyError:
@@ -110,13 +113,13 @@ class Kinds:
 
     def broken(self, entry: int) -> bool:
         """Whether some device is an error to some alternative."""
-        known = self._broken.get(entry)
+        return any(self._some_broken(slots) for slots in self._entries[entry].plan.alternatives)
+
+    def _some_broken(self, slots: Slots) -> bool:
+        look = self.look(slots.request)
+        known = self._broken.get(look)
         if known is None:
-            known = self._broken[entry] = any(
-                isinstance(self.of(slots.request, device), Broken)
-                for slots in self._entries[entry].plan.alternatives
-                for device in self.devices(slots)
-            )
+            known = self._broken[look] = any(isinstance(self.of(slots.request, device), Broken) for device in self.devices(slots))
         return known
 
     def upcoming(self, entry: int) -> Upcoming:

@@ -32,7 +32,8 @@ class Memory:
         self._kinds = kinds
         self._checks = checks
         self._chosen = chosen
-        self._failures: dict[State, Outcome] = {}
+        self._failures: dict[Enter, dict[State, Outcome]] = {}
+        self._remembered = 0
         self._most = _most_from(entries)
 
     def state(self, at: Enter) -> State:
@@ -47,11 +48,13 @@ class Memory:
 
     def known(self, at: Enter) -> Outcome | None:
         """The outcome from here on, if an equal state is known to fail."""
-        return self._failures.get(self.state(at)) if self._failures else None
+        failures = self._failures.get(at)
+        return None if failures is None else failures.get(self.state(at))
 
     def remember(self, state: State, outcome: Outcome) -> None:
-        if len(self._failures) < _REMEMBERED_FAILURES:
-            self._failures[state] = outcome
+        if self._remembered < _REMEMBERED_FAILURES:
+            self._remembered += 1
+            self._failures.setdefault(state.at, {})[state] = outcome
 
     def has_room(self, at: Enter) -> bool:
         """Whether the limit of the claim can play no part from here on that depends on what the claim holds already."""

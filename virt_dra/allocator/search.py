@@ -25,7 +25,7 @@ from virt_dra.allocator.steps import Enter, Outcome, Step
 DEFAULT_STEP_LIMIT = 1_000_000
 """Steps (one device looked at, or one slot entered) before an attempt on one node is cut off: a few seconds."""
 
-_PATIENCE = 100
+_PATIENCE = 64
 """Steps before shortcuts are looked for: finding them costs more than a short search does."""
 
 
@@ -144,9 +144,10 @@ class Search:
                 self.shortcuts.failed(at, outcome)
         return outcome
 
-    def pop(self) -> None:
-        """The top frame is done, and was no choice."""
+    def give_up(self) -> Outcome:
+        """The top frame is done, for reasons that are known and will be met again, or because it was no choice."""
         self._frames.pop()
+        return Outcome.NO
 
     def spend(self, steps: int) -> None:
         self.steps += steps
@@ -180,19 +181,19 @@ class Search:
         self._remove(request, device)
 
     def _add(self, request: Request, device: Device) -> Check | None:
-        added: list[Check] = []
+        checks = self.checks[request.claim_index]
+        added = 0
         refused: Check | None = None
         try:
-            for check in self.checks[request.claim_index]:
+            for check in checks:
                 if not check.add(request, device):
                     refused = check
                     break
-                added.append(check)
-            else:
-                added.clear()
+                added += 1
         finally:
-            for check in reversed(added):  # empty unless one refused, or raised
-                check.remove(request, device)
+            if added < len(checks):  # one refused, or raised
+                for check in reversed(checks[:added]):
+                    check.remove(request, device)
         return refused
 
     def _remove(self, request: Request, device: Device) -> None:
@@ -209,8 +210,7 @@ class _ClaimEnd:
         self._search = search
 
     def resume(self, outcome: Outcome) -> Step:
-        self._search.pop()
-        return Outcome.NO
+        return self._search.give_up()
 
 
 class _Alternatives:
@@ -239,7 +239,8 @@ class _Alternatives:
             shortcuts = self._search.shortcuts
             # All alternatives of the request that blocks everything are tried: the explanation shall name them.
             if shortcuts is not None and self._at.entry < self._search.deepest and shortcuts.hopeless(self._at):
-                return self._leave(Outcome.NO)
+                del self._search.selected[self._key]
+                return self._search.give_up()
         return self.advance()
 
     def _leave(self, outcome: Outcome) -> Step:
@@ -313,7 +314,7 @@ class _Scan:
         if shortcuts is not None:
             entry, alternative, slot, _ = self._at
             if shortcuts.hopeless(Enter(entry, alternative, slot, self._cursor)):
-                return search.leave(self._at, Outcome.NO)
+                return search.give_up()
             self._in_vain(shortcuts, device)
         return self.advance()
 
