@@ -12,8 +12,8 @@ from contextlib import suppress
 from tests.allocator.plain import CORRECTIONS, TooLong, plain_answer
 from tests.upstream.allocator.problems import Json
 
-_STEPS = 2_000_000
-_FEW_STEPS = 200_000
+_STEPS = 300_000
+_FEW_STEPS = 100_000
 """To tell which corrections matter; where that takes longer more of them are blamed than need be."""
 
 

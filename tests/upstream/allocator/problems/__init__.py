@@ -22,12 +22,15 @@ def problem(random: Random) -> Json:
     published = slices(mix)
     allocated, state = used(mix, published)
     claims = [claim(mix, f"claim{i}") for i in range(mix.choice((2, 2, 3)) if mix.has("several_claims", 1.0, 0.1) else 1)]
-    if mix.chance(0.04):
+    if mix.chance(0.003):
+        claims.pop()
+    if mix.chance(0.04) and claims:
         spoil(mix, claims)
-    found = {
-        "features": mix.features,
+    configs = 32 if mix.has("config", 0.04, 0.0) else 2
+    found: Json = {
+        "features": {name: on for name, on in mix.features.items() if on or mix.chance(0.8)},
         "node": node(mix),
-        "classes": [device_class(mix, name) for name in CLASSES],
+        "classes": [device_class(mix, name, configs) for name in CLASSES],
         "slices": published,
         "allocated": allocated,
         "claims": claims,
@@ -36,4 +39,6 @@ def problem(random: Random) -> Json:
         found["allocated_state"] = state
     if all(mix.features.values()):
         del found["features"]  # means the same
+    if mix.chance(0.01):
+        del found["node"]["metadata"]["labels"]
     return found

@@ -74,6 +74,8 @@ def _policy(mix: Mix, base: str) -> Json:
         policy = {"default": mix.choice(values), "validValues": values}
     elif kind == "default":
         policy = {"default": mix.choice(_DEFAULTS[base])}
+    if mix.chance(0.01):
+        policy["validValues"] = list(mix.choice(_VALUE_LISTS[base]))
     if mix.chance(0.03):
         policy.pop("default", None)
     if mix.chance(0.03):

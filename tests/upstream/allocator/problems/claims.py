@@ -6,17 +6,18 @@ from tests.upstream.allocator.problems import attributes, capacity
 from tests.upstream.allocator.problems.mix import Json, Mix
 
 CLASSES = ("c0", "c1", "c2")
+_FEW = {1: 14.0, 2: 5.0, 3: 1.5, 4: 0.2, 0: 0.1, 33: 0.02}
+_MANY = {1: 3.0, 4: 1.0, 8: 2.0, 12: 2.0, 16: 2.0, 20: 1.0, 28: 1.0, 32: 1.0}
 _DERIVED = ("derived.io/key", "common.io/root", "a.example.com/numa")
 
 
-def device_class(mix: Mix, name: str) -> Json:
+def device_class(mix: Mix, name: str, configs: int) -> Json:
+    """With up to ``configs`` configurations: more than 64 can't be stored (AC-14)."""
     spec: Json = {}
     if mix.has("selectors", 0.6, 0.15):
         spec["selectors"] = [attributes.selector(mix) for _ in range(mix.randint(1, 2))]
     if mix.has("config", 0.7, 0.1):
-        spec["config"] = [attributes.opaque(mix, f"{name}-{i}") for i in range(mix.randint(1, 2))]
-        if mix.has("config", 0.02, 0.0):
-            spec["config"] = [attributes.opaque(mix, f"{name}-{i}") for i in range(32)]
+        spec["config"] = [attributes.opaque(mix, f"{name}-{i}") for i in range(mix.randint(configs // 2, configs))]
     return {"metadata": {"name": name}, "spec": spec}
 
 
@@ -35,6 +36,9 @@ def claim(mix: Mix, name: str) -> Json:
                 wanted["adminAccess"] = mix.chance(0.9)
             requests.append({"name": f"r{i}", "exactly": wanted})
             names.append(f"r{i}")
+    if mix.chance(0.003):
+        requests.clear()
+    names = names if mix.chance(0.99) else [*names, "nowhere"]
     devices: Json = {"requests": requests}
     if constraints := attributes.constraints(mix, names, derives):
         devices["constraints"] = constraints
@@ -57,7 +61,8 @@ def _wanted(mix: Mix, derives: list[str]) -> Json:
     if mix.has("all_mode", 0.5, 0.02):
         wanted["allocationMode"] = "All"
     else:
-        wanted |= {"allocationMode": "ExactCount", "count": mix.pick({1: 14, 2: 5, 3: 1.5, 4: 0.2, 0: 0.1, 33: 0.02})}
+        counts = _MANY if "many_devices" in mix.strong else _FEW
+        wanted |= {"allocationMode": "ExactCount", "count": mix.pick(counts)}
     if mix.has("taints", 0.4, 0.02):
         wanted["tolerations"] = [dict(mix.choice(attributes.TOLERATIONS)) for _ in range(mix.choice((1, 1, 2)))]
     if mix.has("capacity_requests", 0.75, 0.02):
@@ -70,6 +75,8 @@ def _wanted(mix: Mix, derives: list[str]) -> Json:
 def spoil(mix: Mix, claims: list[Json]) -> None:
     """One fault that a pre-check reports (A-6), or that kills the reference."""
     devices = mix.choice(claims)["spec"]["devices"]
+    if not devices["requests"]:
+        return
     entry = mix.choice(devices["requests"])
     if mix.chance(0.05):
         entry.pop("exactly", None)  # AC-12

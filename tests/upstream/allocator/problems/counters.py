@@ -30,7 +30,7 @@ def consumed(mix: Mix, sets: Sets) -> list[Json]:
         if mix.has("compatibility_groups", 0.75, 0.03):
             entry["compatibilityGroups"] = mix.sample(_GROUPS, mix.choice((0, 1, 1, 1, 2)))
         found.append(entry)
-    return found
+    return [*found, {**found[0]}] if mix.chance(0.01) else found
 
 
 def spoil(mix: Mix, counter_slices: list[Json], devices: list[Json]) -> None:

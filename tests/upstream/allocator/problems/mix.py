@@ -21,6 +21,7 @@ CONCEPTS = (
     "derived_attributes",
     "distinct_attribute",
     "list_attributes",
+    "many_devices",
     "match_attribute",
     "node_operations",
     "node_selection",
@@ -73,6 +74,8 @@ class Mix(Random):
     def of(cls, random: Random) -> Mix:
         mix = cls(random.getrandbits(64))
         chosen = mix.sample(CONCEPTS, mix.choice((1, 2, 2, 3, 3, 4)))
+        if mix.chance(0.8) and "many_devices" in chosen:
+            chosen.remove("many_devices")  # takes the reference long
         mix.strong = frozenset(chosen) | {other for concept in chosen for other in _WITH.get(concept, ())}
         mix.features = {name: not mix.chance(0.03) for name in BASE}
         for name, concept in ALPHA.items():

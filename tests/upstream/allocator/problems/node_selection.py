@@ -29,6 +29,18 @@ def node(mix: Mix) -> Json:
 def of_slice(mix: Mix) -> Json:
     """The fields of a slice's spec."""
     strong = "node_selection" in mix.strong
+    if mix.chance(0.01):  # what validation refuses: the first of nodeName, allNodes and nodeSelector that says something counts
+        return mix.choice(
+            (
+                {"nodeName": "", "allNodes": True},
+                {"nodeName": "n1", "allNodes": True},
+                {"allNodes": False, "nodeSelector": selector(mix)},
+                {"allNodes": True, "perDeviceNodeSelection": False},
+                {"allNodes": True, "nodeSelector": selector(mix)},
+                {"nodeName": "n2", "perDeviceNodeSelection": True},
+                {"allNodes": False},
+            )
+        )
     kind = mix.pick(
         {"node": 6.0, "other": 0.5, "all": 4.0, "selector": 3.0 if strong else 1.0, "device": 3.0 if strong else 0.5, "nothing": 0.05}
     )
@@ -47,6 +59,8 @@ def of_slice(mix: Mix) -> Json:
 
 
 def of_device(mix: Mix) -> Json:
+    if mix.chance(0.02):
+        return mix.choice(({"nodeName": "", "allNodes": True}, {"allNodes": False}, {"nodeName": "n2", "allNodes": True}))
     kind = mix.pick({"node": 5, "other": 1, "all": 3, "selector": 3, "nothing": 0.3})
     match kind:
         case "node":

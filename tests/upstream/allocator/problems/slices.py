@@ -17,7 +17,7 @@ def slices(mix: Mix) -> list[Json]:
 
 
 def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
-    template = _device(mix, "template", {}) if mix.chance(0.35) else None
+    template = _device(mix, "template", {}) if mix.chance(0.9 if "many_devices" in mix.strong else 0.35) else None
     sets = counters.counter_sets(mix) if mix.has("counters", 0.9, 0.05) else {}
     where = node_selection.of_slice(mix)
     found: list[Json] = []
@@ -25,7 +25,8 @@ def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
     for _ in range(mix.pick({1: 5, 2: 3, 3: 1})):
         spec: Json = {"devices": []}
         spec |= where if mix.chance(0.7) else node_selection.of_slice(mix)
-        for _ in range(mix.pick({0: 0.4, 1: 1.5, 2: 3, 3: 4, 4: 3, 5: 1.5})):
+        many = "many_devices" in mix.strong and driver == DRIVERS[0]
+        for _ in range(mix.randint(10, 20) if many else mix.pick({0: 0.4, 1: 1.5, 2: 3, 3: 4, 4: 3, 5: 1.5})):
             device = dict(template, name=f"d{number}") if template is not None and mix.chance(0.7) else _device(mix, f"d{number}", sets)
             if spec.get("perDeviceNodeSelection"):
                 device |= node_selection.of_device(mix)
@@ -40,6 +41,8 @@ def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
         for part in (names[:cut], names[cut:]):
             if part:
                 spec = {"sharedCounters": counters.declared(mix, {name: sets[name] for name in part})}
+                if mix.chance(0.01):
+                    spec["devices"] = [_device(mix, "nobody", {})]  # ignored
                 found.append({"spec": spec | (where if mix.chance(0.6) else node_selection.of_slice(mix))})
     generation = mix.choice((1, 1, 1, 3))
     for i, each in enumerate(found):

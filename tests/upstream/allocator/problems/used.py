@@ -47,7 +47,7 @@ def _state(mix: Mix, devices: list[tuple[Json, Json]]) -> Json:
     state: Json = {"devices": [], "shared": [], "capacity": []}
     for spec, device in mix.sample(devices, min(len(devices), mix.choice((1, 2)))):
         place = {"driver": spec["driver"], "pool": spec["pool"]["name"], "device": device["name"]}
-        if not device.get("allowMultipleAllocations"):
+        if not device.get("allowMultipleAllocations") and mix.chance(0.95):
             state["devices"].append(place)
             continue
         kind = mix.choice(("devices", "shared", "capacity"))
