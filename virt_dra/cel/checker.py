@@ -37,6 +37,30 @@ def check(root: Node, environment: Environment) -> list[Issue]:
     return checker.issues
 
 
+def _inherits_doubt(node: Node) -> bool:
+    """Whether a node's type is no surer than those of its parts."""
+    match node:
+        case Ident():
+            return node.variable is not None and node.variable.unsure
+        case Select():
+            return node.operand.unsure and not node.test
+        case Call():
+            operands = node.args if node.target is None else [node.target, *node.args]
+            return any(overload.result.open for overload in node.overloads) and any(operand.unsure for operand in operands)
+        case ListNode():
+            return any(element.unsure for element, _ in node.elements)
+        case MapNode():
+            return any(key.unsure or value.unsure for key, value, _ in node.entries)
+        case Comprehension():
+            kept = node.macro in ("filter", "sortBy", "transformMap") and node.range.unsure
+            return kept or (node.macro in ("map", "transformList", "transformMap", "transformMapEntry") and node.body.unsure)
+        case Bind():
+            return node.body.unsure
+        case OptionalMap():
+            return node.target.unsure or node.body.unsure
+    return False
+
+
 _MOST_REPEATED = 10 * MAX_ISSUES
 """What occurs twice within what occurs twice … is repeated up to here."""
 
@@ -101,8 +125,10 @@ class _Checker:
 
     # --- scopes ---
 
-    def _enter(self, variable: Variable, bound: Type) -> None:
+    def _enter(self, variable: Variable, bound: Type, source: Node) -> None:
+        """Bring a variable into scope; ``source``: the node that its value comes from."""
         variable.type = bound
+        variable.unsure = source.unsure or self._unifier.resolve(bound).open
         variable.slot = len(self._variables)
         self._variables.append(variable)
         self._scope.setdefault(variable.name, []).append(variable)
@@ -143,6 +169,7 @@ class _Checker:
                 node.type = yield self._optional_map(node)
             case Message():
                 node.type = yield self._message(node)
+        node.unsure = self._unifier.resolve(node.type).open or _inherits_doubt(node)
         return node.type
 
     def _ident(self, node: Ident) -> Type:
@@ -348,9 +375,9 @@ class _Checker:
     def _comprehension(self, node: Comprehension) -> Step[Type]:
         over: Type = yield self.visit(node.range)
         first, second = self._ranges(node, over)
-        self._enter(node.variable, first)
+        self._enter(node.variable, first, node.range)
         if node.second is not None:
-            self._enter(node.second, second)
+            self._enter(node.second, second, node.range)
         condition: Type | None = None
         if node.condition is not None:
             condition = yield self.visit(node.condition)
@@ -399,7 +426,7 @@ class _Checker:
 
     def _bind(self, node: Bind) -> Step[Type]:
         value: Type = yield self.visit(node.value)
-        self._enter(node.variable, value)
+        self._enter(node.variable, value, node.value)
         body: Type = yield self.visit(node.body)
         self._leave(node.variable)
         return body
@@ -417,7 +444,7 @@ class _Checker:
             for step in ("hasValue", "value"):
                 self._issue(node.offset, f"found no matching overload for '{step}' applied to '{self._shown(target)}.()'")
             inside = present = ERROR
-        self._enter(node.variable, self._unifier.resolve(inside))
+        self._enter(node.variable, self._unifier.resolve(inside), node.target)
         body: Type = yield self.visit(node.body)
         self._leave(node.variable)
         if not node.flat:

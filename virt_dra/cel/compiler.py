@@ -240,7 +240,7 @@ class _Emitter:
         if node.constant is not None:
             return Code(self._type_constant(node.constant))
         operand: Code = yield self._emit(node.operand)
-        kind, name = node.operand.type, ascii(node.name)
+        kind, name = node.operand.known_type, ascii(node.name)
         depth = operand.depth + 1
         if node.test:
             test = "has_key" if kind.kind is Kind.MAP else "has"
@@ -276,7 +276,7 @@ class _Emitter:
         operands = ([node.target] if node.target is not None else []) + node.args
         codes: list[Code] = yield self._many(operands)
         depth = max((code.depth for code in codes), default=0) + 1
-        types = [operand.type for operand in operands]
+        types = [operand.known_type for operand in operands]
         short = self._operator(node.function, operands, codes) or self._lookup(node, codes)
         if short is not None:
             return Code(short, depth)
@@ -295,7 +295,7 @@ class _Emitter:
 
     def _operator(self, function: str, operands: list[Node], codes: list[Code]) -> str | None:
         """Source for the operators that Python's own suffice for, given what is known of the operands."""
-        types = [operand.type for operand in operands]
+        types = [operand.known_type for operand in operands]
         if function in _COMPARISONS:
             one, two = types
             sign = _COMPARISONS[function]

@@ -17,6 +17,8 @@ class Variable:
 
     name: str
     type: Type = DYN
+    unsure: bool = False
+    """As :attr:`Node.unsure`."""
     slot: int = 0
     """Number of the variable in generated code, unique in its expression."""
 
@@ -28,6 +30,13 @@ class Node:
     offset: int
     type: Type = field(default=DYN, kw_only=True)
     height: int = field(default=0, kw_only=True)
+    unsure: bool = field(default=False, kw_only=True)
+    """Whether the type was left open at first and says how the value is used, not what it is: ``[dyn(1)].flatten()[0]`` can be anything."""
+
+    @property
+    def known_type(self) -> Type:
+        """The type that every value has; dyn if nothing is sure."""
+        return DYN if self.unsure else self.type
 
 
 LiteralValue: TypeAlias = "bool | int | float | str | bytes | None"

@@ -175,7 +175,7 @@ class _Builder:
         """The overload to call without looking at the values' types; None if that takes a look."""
         if len(node.overloads) != 1 or node.overloads[0].implementation is None or node.function == "!_":
             return None  # a negated value's type may have been inferred from the negation
-        fits = all(settled(param, operand.type) for param, operand in zip(node.overloads[0].params, operands, strict=True))
+        fits = all(settled(param, operand.known_type) for param, operand in zip(node.overloads[0].params, operands, strict=True))
         return node.overloads[0] if fits else None
 
     def _invocation(self, node: Call, operands: list[Node]) -> _Invoke:
