@@ -79,16 +79,18 @@ def _without(*shortcuts: str) -> Iterator[None]:
         yield
 
 
-def test_the_rules_taken_plainly_give_the_same_answers() -> None:
+@pytest.mark.parametrize("patience", [0, 64])
+def test_the_rules_taken_plainly_give_the_same_answers(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", patience)
     compared = 0
-    for given in _problems(400):
+    for given in _problems(250, seed=SEED + patience):
         try:
             want = comparable(plain_answer(given, step_limit=20_000))
         except TooLong:
             continue
         assert comparable(ours(given)) == want, json.dumps(given)
         compared += 1
-    assert compared > 380
+    assert compared > 230
 
 
 @pytest.mark.parametrize("shortcuts", [(each,) for each in SHORTCUTS] + [tuple(SHORTCUTS)], ids=lambda names: " + ".join(names)[:40])

@@ -11,11 +11,13 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from unittest.mock import patch
 
 from tests.allocator.plain import TooLong
 from tests.upstream.allocator.case import as_case
@@ -72,10 +74,11 @@ def verdict(answer: Json) -> str:
     return "none" if answer["results"] is None else "allocated"
 
 
-def answer(given: Json) -> Json:
-    """Ours; a crash is an answer too, and a difference."""
+def answer(given: Json, *, eager: bool = False) -> Json:
+    """Ours; a crash is an answer too, and a difference. ``eager``: shortcuts are looked for at once, not only in a long search."""
     try:
-        return ours(given)
+        with patch("virt_dra.allocator.search._PATIENCE", 0) if eager else nullcontext():
+            return ours(given)
     except Exception as error:  # noqa: BLE001 - whatever it is, it must be shown with the problem that causes it
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"crash: {type(error).__name__} in {Path(where.filename).name}, {where.name}: {error}"
@@ -125,11 +128,11 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     unexplained: list[Json] = field(default_factory=list)
 
-    def explain(self, asked: Reference, differing: list[tuple[Json, Json, Json]]) -> None:
+    def explain(self, asked: Reference, differing: list[tuple[Json, Json, Json]], *, eager: bool) -> None:
         for given, theirs, mine in differing:
             why = explanation(asked, given, theirs, mine)
             if why is None:
-                self.unexplained.append({"given": given, "theirs": comparable(theirs), "ours": comparable(mine)})
+                self.unexplained.append({"given": given, "theirs": comparable(theirs), "ours": comparable(mine), "eager": eager})
             self.counts[why or "UNEXPLAINED"] += 1
 
     def merge(self, other: Outcome) -> None:
@@ -156,7 +159,7 @@ def batches(seed: int, count: int) -> Iterator[tuple[int, int, int]]:
     return ((seed, number, min(BATCH, count - number * BATCH)) for number in range(-(-count // BATCH)))
 
 
-def compare(asked: Reference, problems: list[Json]) -> Outcome:
+def compare(asked: Reference, problems: list[Json], *, eager: bool = False) -> Outcome:
     outcome = Outcome()
     differing: list[tuple[Json, Json, Json]] = []
     for given, answered in zip(problems, asked.ask_all(problems), strict=True):
@@ -164,10 +167,10 @@ def compare(asked: Reference, problems: list[Json]) -> Outcome:
         theirs, respelled = canonical(given, answered)
         if respelled:
             outcome.counts["AC-22"] += 1
-        mine = answer(given)
+        mine = answer(given, eager=eager)
         if not _equal(theirs, mine):
             differing.append((given, theirs, mine))
-    outcome.explain(asked, differing)
+    outcome.explain(asked, differing, eager=eager)
     return outcome
 
 
@@ -176,24 +179,26 @@ def shrunk(asked: Reference, difference: Json) -> Json:
     wanted = kind(difference["theirs"], difference["ours"])
 
     def same(given: Json) -> bool:
-        theirs, mine = canonical(given, asked.ask(given))[0], answer(given)
+        theirs, mine = canonical(given, asked.ask(given))[0], answer(given, eager=difference["eager"])
         if comparable(theirs) == comparable(mine):
             return False
         return kind(comparable(theirs), comparable(mine)) == wanted and explanation(asked, given, theirs, mine) is None
 
     given = shrink(difference["given"], same)
-    return {"given": given, "theirs": comparable(asked.ask(given)), "ours": comparable(answer(given))}
+    mine = comparable(answer(given, eager=difference["eager"]))
+    return {"given": given, "theirs": comparable(asked.ask(given)), "ours": mine, "eager": difference["eager"]}
 
 
 def described(difference: Json) -> str:
     """For people: a case in the reference's favour, and what we answer."""
-    return f"{as_case(difference['given'], difference['theirs'])}# ours: {json.dumps(difference['ours'])}\n"
+    mine = f"# ours{' with all shortcuts at once' if difference['eager'] else ''}: {json.dumps(difference['ours'])}"
+    return f"{as_case(difference['given'], difference['theirs'])}{mine}\n"
 
 
 def _share(binary: Path, seed: int, number: int, size: int) -> Outcome:
     """In a process of its own."""
     with Reference(binary) as asked:
-        return compare(asked, batch(seed, number, size))
+        return compare(asked, batch(seed, number, size), eager=number % 2 == 1)
 
 
 def main() -> None:
