@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virt_dra.allocator.attempt import Allocated, Allocator, Unsatisfiable
-from virt_dra.allocator.errors import AllocationError, FatalError, NodeError, StepLimitExceeded
+from virt_dra.allocator.errors import AllocationError, DeadlineExceeded, FatalError, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Explanation
 from virt_dra.allocator.gates import DEFAULT, Features
-from virt_dra.allocator.search import DEFAULT_STEP_LIMIT
+from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Interrupt
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.allocator.usage import Use
 from virt_dra.allocator.walk import Placed, Walk, wanted_nodes
@@ -29,9 +29,11 @@ __all__ = [
     "Allocated",
     "AllocationError",
     "Allocator",
+    "DeadlineExceeded",
     "Explanation",
     "FatalError",
     "Features",
+    "Interrupt",
     "NodeError",
     "Placed",
     "Snapshot",
@@ -52,14 +54,16 @@ def allocate(
     features: Features = DEFAULT,
     *,
     step_limit: int = DEFAULT_STEP_LIMIT,
+    interrupt: Interrupt | None = None,
     explain: bool = True,
 ) -> Allocated | Unsatisfiable:
     """Find devices on ``node`` for all ``claims`` (without allocation, defaulted; A-1.2), the first solution in A-7's order.
 
-    Uses the node's name, labels and declared features. Raises :class:`FatalError` (also StepLimitExceeded) when
-    no node can be decided and :class:`NodeError` when this one can't. ``explain=False`` saves the second, watched run after a failure.
+    Uses the node's name, labels and declared features. Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded) when
+    no node can be decided and :class:`NodeError` when this one can't. ``interrupt`` is asked now and then whether to stop.
+    ``explain=False`` saves the second, watched run after a failure.
     """
-    return Allocator(snapshot, claims, features, step_limit=step_limit).allocate(node, explain=explain)
+    return Allocator(snapshot, claims, features, step_limit=step_limit, interrupt=interrupt).allocate(node, explain=explain)
 
 
 def explain(

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from virt_dra.allocator.demand import Demand, Solution, choices, solution_of
-from virt_dra.allocator.errors import AllocationError, NodeError
+from virt_dra.allocator.errors import Aborted, AllocationError, DeadlineExceeded, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
@@ -18,7 +18,7 @@ from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pools import INVALID, Reachable
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import Results
-from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Search
+from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Interrupt, Search
 from virt_dra.allocator.shapes import state
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.api.core_v1 import Node
@@ -59,14 +59,21 @@ class Allocator:
     """
 
     def __init__(
-        self, snapshot: Snapshot, claims: Sequence[ResourceClaim], features: Features = DEFAULT, *, step_limit: int = DEFAULT_STEP_LIMIT
+        self,
+        snapshot: Snapshot,
+        claims: Sequence[ResourceClaim],
+        features: Features = DEFAULT,
+        *,
+        step_limit: int = DEFAULT_STEP_LIMIT,
+        interrupt: Interrupt | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._claims = claims
         self._features = features
         self._step_limit = step_limit
         self._pools = snapshot.inventory.pools(features)
-        self._selectors = SelectorFilter(snapshot.inventory.selectors)
+        self._interrupt = interrupt
+        self._selectors = SelectorFilter(snapshot.inventory.selectors, interrupt)
         self.demand = snapshot.inventory.demands(features).of(claims)
         """What the claims have in common with those of equal pods; None where they break a rule."""
 
@@ -117,6 +124,8 @@ class Allocator:
             return self._outcome(node, reachable, self._plan(node, reachable))
         try:
             return self._outcome(node, reachable, demand.plans)
+        except Aborted:
+            raise
         except AllocationError:
             self._outcome(node, reachable, self._plan(node, reachable))
             raise
@@ -155,6 +164,19 @@ class Allocator:
         table = self._table(node)
         checks = tuple([table.checks(plan.claim) for plan in plans])
         candidates = candidates or partial(self._selectors.candidates, reachable=reachable)
-        search = Search(plans, candidates, table.availability, table.filters, checks, observer, self._step_limit, table.bounds)
-        search.run()
+        search = Search(
+            plans, candidates, table.availability, table.filters, checks, observer, self._step_limit, table.bounds, self._interrupt
+        )
+        try:
+            search.run()
+        except (StepLimitExceeded, DeadlineExceeded) as error:
+            raise error.after(self._progress(search)) from None
         return search
+
+    def _progress(self, search: Search) -> str:
+        """How far a search came that was cut off."""
+        if search.deepest < 0:
+            return ""
+        entry = search.entries[search.deepest]
+        where = f"claim {self._claims[entry.claim].key}, request {entry.plan.name}"
+        return f"; it got as far as {where} ({search.deepest + 1} of {len(search.entries)} requests)"

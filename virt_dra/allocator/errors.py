@@ -18,9 +18,33 @@ class NodeError(AllocationError):
     """This node can't be decided or can't serve the claims; other nodes may (A-1.3 c)."""
 
 
-class StepLimitExceeded(FatalError):
-    """The search was cut off by its step budget (a deterministic stand-in for the reference's deadline, E23)."""
+class Aborted(FatalError):
+    """No decision was reached (E23). ``cause`` says why, ``progress`` how far the search came."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, cause: str, progress: str = "") -> None:
+        self.cause = cause
+        self.progress = progress
+        super().__init__(f"filter operation aborted: {cause}{progress}")
+
+
+class StepLimitExceeded(Aborted):
+    """The search was cut off by its step budget, which doesn't depend on the machine."""
+
+    def __init__(self, limit: int, progress: str = "") -> None:
         self.limit = limit
-        super().__init__(f"filter operation aborted: no decision within {limit} search steps")
+        super().__init__(f"no decision within {limit} search steps", progress)
+
+    def after(self, progress: str) -> StepLimitExceeded:
+        """The same with how far it came."""
+        return StepLimitExceeded(self.limit, progress)
+
+
+class DeadlineExceeded(Aborted):
+    """Whoever asked doesn't want to wait any longer."""
+
+    def __init__(self, progress: str = "") -> None:
+        super().__init__("context deadline exceeded", progress)
+
+    def after(self, progress: str) -> DeadlineExceeded:
+        """The same with how far it came."""
+        return DeadlineExceeded(progress)

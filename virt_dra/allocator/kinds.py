@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.errors import Aborted, FatalError
 from virt_dra.allocator.model import Availability, Check, Device, Filter, Kind, Request, RequestPlan, Slots, Upcoming
 
 
@@ -96,6 +96,8 @@ class Kinds:
                 if kind is None and not reported:
                     return None
                 kinds.append(kind)
+        except Aborted:
+            raise
         except FatalError:
             return Broken(device)
         if reported:  # while one of these is taken, the constraint isn't asked: that is another outcome

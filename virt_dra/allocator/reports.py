@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.errors import Aborted, FatalError
 from virt_dra.allocator.model import RESULT_LIMIT, Check, ClaimPlan, Device, Request
 
 Reports = dict[Request, frozenset[Device] | None]
@@ -47,6 +47,8 @@ def _refused_alone(
             if refused is not None:
                 return len(placed) if refused.constrains(request) else None
             placed.append(device)
+    except Aborted:
+        raise
     except FatalError:
         return None  # raised again, before anything is reported, when it is that device's turn
     finally:

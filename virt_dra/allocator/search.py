@@ -5,8 +5,8 @@ each frame is one choice that can still be changed. Two answers travel down that
 32 devices, so other devices of the same size can't help and only a smaller alternative can).
 
 What finds its devices soon does nothing else. After `_PATIENCE` steps a failure makes the search ask what it can leave out
-(shortcuts.py), without changing the answer or the error that is met. The work is bounded by a step budget instead of a deadline, so that
-the outcome doesn't depend on the machine.
+(shortcuts.py), without changing the answer or the error that is met. The work is bounded by a step budget, so that the outcome
+doesn't depend on the machine, and can be interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
-from virt_dra.allocator.errors import StepLimitExceeded
+from virt_dra.allocator.errors import DeadlineExceeded, StepLimitExceeded
 from virt_dra.allocator.kinds import Entry
 from virt_dra.allocator.model import RESULT_LIMIT, Availability, Bound, Check, Choice, ClaimPlan, Device, Filter, Request, Slots
 from virt_dra.allocator.observer import Observer
@@ -24,6 +24,12 @@ from virt_dra.allocator.steps import Enter, Outcome, Step
 
 DEFAULT_STEP_LIMIT = 1_000_000
 """Steps (one device looked at, or one slot entered) before an attempt on one node is cut off: a few seconds."""
+
+Interrupt = Callable[[], bool]
+"""Whether to stop: a deadline has passed, or whoever asked is gone. There is no clock in here."""
+
+_LOOK_EVERY = 500
+"""Steps between two looks at the interrupt: a few milliseconds."""
 
 _PATIENCE = 64
 """Steps before shortcuts are looked for: finding them costs more than a short search does."""
@@ -47,11 +53,13 @@ class Search:
         observer: Observer,
         step_limit: int = DEFAULT_STEP_LIMIT,
         bounds: Sequence[Bound] = (),
+        interrupt: Interrupt | None = None,
     ) -> None:
         """``candidates``: devices for a request in the order of A-5.6, at least all that pass the filters or are an error to them.
 
         ``filters`` answer the same whatever is chosen, and aren't asked about devices that are given (mode All). ``checks`` has one
-        sequence per claim, each with ``availability`` in it. ``bounds``: what may know that all requests together want too much."""
+        sequence per claim, each with ``availability`` in it. ``bounds``: what may know that all requests together want too much.
+        ``interrupt``: asked now and then whether to stop."""
         self.entries = [Entry(number, plan, i) for number, claim in enumerate(claims) for i, plan in enumerate(claim.requests)]
         self.candidates = candidates
         self.availability = availability
@@ -70,10 +78,12 @@ class Search:
         self.shortcuts: Shortcuts | None = None
         self.bounds = bounds
         self._step_limit = step_limit
+        self._interrupt = interrupt
+        self._look_at = min(step_limit, _LOOK_EVERY) if interrupt is not None else step_limit
         self._frames: list[Frame] = []
 
     def run(self) -> bool:
-        """Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`."""
+        """Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`, :class:`DeadlineExceeded`."""
         step: Step = Enter(0)
         while True:
             if isinstance(step, Enter):
@@ -151,8 +161,12 @@ class Search:
 
     def spend(self, steps: int) -> None:
         self.steps += steps
-        if self.steps > self._step_limit:
-            raise StepLimitExceeded(self._step_limit)
+        if self.steps > self._look_at:
+            if self.steps > self._step_limit:
+                raise StepLimitExceeded(self._step_limit)
+            if self._interrupt is not None and self._interrupt():
+                raise DeadlineExceeded
+            self._look_at = min(self._step_limit, self.steps + _LOOK_EVERY)
 
     def admits(self, request: Request, device: Device) -> bool:
         if not self.availability.admits(request, device):

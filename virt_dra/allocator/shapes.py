@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.errors import Aborted, FatalError
 from virt_dra.allocator.model import Check, Device, Filter, Label, PoolId, Request
 from virt_dra.allocator.pools import Pool, Pools, Reachable, ReachablePool
 from virt_dra.allocator.usage import PoolUse
@@ -58,12 +58,17 @@ class Shapes:
             for number, request in enumerate(self._requests)
         ]
         declared = reachable.declared_features
-        facts = tuple([tuple([self._fact(view, device, declared, labels) for view in views]) for device in reachable.devices])
+        facts: list[Hashable] = []
+        for device in reachable.devices:
+            fact = tuple([self._fact(view, device, declared, labels) for view in views])
+            if _BROKEN in fact:
+                return reachable  # like no other: expressions that fail may be costly, so they aren't asked about all devices
+            facts.append(fact)
         pools = tuple(
             (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each, reachable.node))
             for each in reachable.pools
         )
-        return pools, facts
+        return pools, tuple(facts)
 
     def _fact(self, view: _View, device: Device, declared: tuple[str, ...], labels: _Labels) -> Hashable:
         selected = view.selected(device)
@@ -99,6 +104,8 @@ class _View:
     def selected(self, device: Device) -> bool | str:
         try:
             return self._selectors.admits(self.request, device)
+        except Aborted:
+            raise
         except FatalError:
             return _BROKEN
 
@@ -107,6 +114,8 @@ class _View:
         try:
             if not all(each.admits(self.request, device) for each in self._filters):
                 return False
+        except Aborted:
+            raise
         except FatalError:
             return _BROKEN
         return tuple([each.fact(self.request, device) for each in self._checks])

@@ -17,7 +17,7 @@ from virt_dra.allocator.demand import Demand
 from virt_dra.allocator.errors import NodeError
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import PoolId
-from virt_dra.allocator.search import DEFAULT_STEP_LIMIT
+from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Interrupt
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
@@ -49,6 +49,7 @@ class Walk:
         *,
         all_nodes: bool = False,
         step_limit: int = DEFAULT_STEP_LIMIT,
+        interrupt: Interrupt | None = None,
     ) -> None:
         """``all_nodes``: the second way of the module's text."""
         self.snapshot = snapshot
@@ -57,6 +58,7 @@ class Walk:
         self._wanted = wanted_nodes(len(nodes)) if all_nodes else 1
         self._first_only = not all_nodes
         self._step_limit = step_limit
+        self._interrupt = interrupt
         self._pools = snapshot.inventory.pools(features)
         self._start = 0
         self._everything = (1 << len(nodes)) - 1
@@ -71,7 +73,7 @@ class Walk:
 
     def place(self, claims: Sequence[ResourceClaim]) -> Placed | None:
         """Decide for one pod's claims; None: they fit on no node. Raises FatalError as `allocate` does."""
-        allocator = Allocator(self.snapshot, claims, self._features, step_limit=self._step_limit)
+        allocator = Allocator(self.snapshot, claims, self._features, step_limit=self._step_limit, interrupt=self._interrupt)
         verdicts = self._up_to_date(allocator.demand)
         self._found.clear()
         index = self._first(allocator, verdicts) if self._first_only else self._among_many(allocator, verdicts)

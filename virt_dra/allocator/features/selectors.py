@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
-from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.errors import DeadlineExceeded, FatalError
 from virt_dra.allocator.model import Device, Rejection, Request
 from virt_dra.allocator.pools import Reachable
 from virt_dra.api.resource_v1 import DeviceAttribute
@@ -185,10 +185,12 @@ class SelectorOutcomes:
 class SelectorFilter:
     """The selectors of the requests of one pod."""
 
-    def __init__(self, outcomes: SelectorOutcomes) -> None:
+    def __init__(self, outcomes: SelectorOutcomes, interrupt: Callable[[], bool] | None = None) -> None:
+        """``interrupt``: asked before each evaluation whether to stop."""
         self._outcomes = outcomes
         self._texts: dict[Request, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._known: dict[Request, Outcomes] = {}
+        self._interrupt = interrupt
 
     def admits(self, request: Request, device: Device) -> bool:
         """Raises :class:`FatalError` if a selector can't be compiled or evaluated."""
@@ -214,9 +216,19 @@ class SelectorFilter:
             return reachable.devices
         found = known.candidates.get(reachable)
         if found is None:
-            found = tuple(device for device in reachable.devices if self.matches(request, device) is not False)
-            known.candidates[reachable] = found
+            found = known.candidates[reachable] = self._not_refused(request, reachable.devices)
         return found
+
+    def _not_refused(self, request: Request, devices: Sequence[Device]) -> tuple[Device, ...]:
+        """What comes behind an error is rarely reached, and expressions that fail may be costly: it is left as it is."""
+        found: list[Device] = []
+        for number, device in enumerate(devices):
+            matches = self.matches(request, device)
+            if matches is None:
+                return (*found, *devices[number:])
+            if matches:
+                found.append(device)
+        return tuple(found)
 
     def explain(self, request: Request, device: Device) -> Rejection:
         outcome = self._outcome(request, device)
@@ -238,6 +250,8 @@ class SelectorFilter:
         try:
             return known[device]
         except KeyError:
+            if self._interrupt is not None and self._interrupt():
+                raise DeadlineExceeded from None
             outcome = known[device] = self._outcomes.evaluate(*self._texts[request], device)
             return outcome
 
