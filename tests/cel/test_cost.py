@@ -14,6 +14,7 @@ from virt_dra.cel import (
     COST_LIMIT,
     CostExceeded,
     EvaluationError,
+    Examined,
     Interrupted,
     compile_derived_attribute,
     compile_expression,
@@ -76,6 +77,20 @@ def test_nothing_makes_good_what_costs_too_much(guard: str) -> None:
 )
 def test_a_call_that_must_exceed_the_limit_is_not_made(expression: str, cost: int) -> None:
     assert compile_selector(expression).examine(DEVICE).cost == cost
+
+
+@pytest.mark.parametrize(
+    ("expression", "cost"),
+    [
+        ("lists.range(1000).all(x, lists.range(10000).all(y, y >= 0))", COST_LIMIT + 1),
+        ("lists.range(99999).map(x, [x, x]).size() > 0", COST_LIMIT + 9),
+        ("lists.range(99999).filter(x, x > 5 && true).size() > 0", COST_LIMIT + 6),
+        ('lists.range(99999).map(x, x > 3, {"a": x}).size() > 0', COST_LIMIT + 7),
+        ("lists.range(99999).map(x, optional.of(x).optMap(y, y + y)).size() > 0", COST_LIMIT + 7),
+    ],
+)
+def test_an_evaluation_ends_at_the_step_that_costs_too_much(expression: str, cost: int) -> None:
+    assert compile_selector(expression).examine(DEVICE) == Examined(error=EXCEEDED, cost=cost)
 
 
 def test_a_failing_evaluation_costs_what_it_came_to() -> None:

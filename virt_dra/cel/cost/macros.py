@@ -84,7 +84,7 @@ def repeated(slot: int, due: int, target: Run) -> Run:
         if cost is not None:
             meter.slots[due] = None
             meter.started.append(slot)
-            if isinstance(cost, int):
+            if isinstance(cost, int) and meter.cost + cost <= COST_LIMIT:
                 meter.charge(cost)
             else:
                 target(meter)
@@ -183,7 +183,7 @@ def quantifier(loop: Loop, body: Run, *, decisive: bool) -> Run:
             return entries
         result: Value = not decisive
         for _ in entries:
-            meter.charge(asking)
+            meter.charge_each(asking)
             if result is decisive:
                 break
             meter.charge(1)
@@ -211,14 +211,14 @@ def exists_one(loop: Loop, body: Run) -> Run:
         for _ in entries:
             value = body(meter)
             if value is True:
-                meter.charge(2)
+                meter.charge_each(2)
                 if isinstance(result, int):
                     result += 1
             elif value is not False:
                 result = value if isinstance(value, Failed) else _NO_OVERLOAD
             if meter.stopped():
                 return _INTERRUPTED
-        meter.charge(2)
+        meter.charge_each(2)
         return result if isinstance(result, Failed) else result == 1
 
     return run
@@ -238,7 +238,8 @@ def collect(loop: Loop, condition: Run | None, body: Run, element_cost: int) -> 
             if wanted is True:
                 meter.charge(1)
                 value = body(meter)
-                meter.charge(element_cost + 1)
+                meter.charge(element_cost)
+                meter.charge(1)
                 if not isinstance(value, Failed):
                     made.append(value)
                 elif failure is None:
@@ -327,7 +328,7 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
     def run(meter: Meter) -> Value:
         values = loop.over(meter)
         # the list is bound to a variable, read as the call's target and as the range of the keys
-        meter.charge(2)
+        meter.charge_each(2)
         entries = Loop(lambda _: values, loop.slot).entries(meter)
         keys: list[Value] = []
         failure = entries if isinstance(entries, Failed) else None
@@ -335,7 +336,8 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
             for _ in entries:
                 meter.charge(1)
                 key = body(meter)
-                meter.charge(element_cost + 1)
+                meter.charge(element_cost)
+                meter.charge(1)
                 if not isinstance(key, Failed):
                     keys.append(key)
                 elif failure is None:

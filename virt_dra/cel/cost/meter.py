@@ -54,6 +54,13 @@ class Meter(Budget):
         if self.cost > COST_LIMIT:
             raise CostExceeded
 
+    def charge_each(self, steps: int) -> None:
+        """Add the cost of steps that cost 1 each. Raises CostExceeded at the one that is too much."""
+        self.cost += steps
+        if self.cost > COST_LIMIT:
+            self.cost = COST_LIMIT + 1
+            raise CostExceeded
+
     def stopped(self) -> bool:
         """Count one step of a comprehension; whether the evaluation has been interrupted."""
         if self._stopped or self._due is None:
