@@ -139,14 +139,15 @@ class _Builder:
 
     def _optional_map(self, node: OptionalMap) -> Step[Run]:
         """``target.hasValue() ? optional.of(body) : optional.none()``; the body's variable stands for ``target.value()``."""
+        known = len(self._bound)
         target: Run = yield self.build(node.target)
+        within = frozenset(list(self._bound)[known:])
         slot = node.variable.slot
         # two slots: the value, and what computing the target once more costs, due when the variable is first used
         spare = self.slots
         self.slots += 1
         self._bound[slot] = macros.repeated(slot, spare, target)
         body: Run = yield self.build(node.body)
-        within = frozenset(variable.slot for inner in walk(node.target) for variable in bound(inner))
         return macros.optional_map(target, body, slot, spare, within, flat=node.flat)
 
     # --- calls ---
