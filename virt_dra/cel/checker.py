@@ -99,7 +99,8 @@ class _Checker:
             else:
                 self._alike([(key, False) for key, _, _ in aggregate.entries])
                 self._alike([(value, optional) for _, value, optional in aggregate.entries])
-        self.issues += filter(None, map(format_issue, calls))
+        # of those at one place the innermost first
+        self.issues += filter(None, map(format_issue, reversed(calls)))
 
     def _alike(self, parts: list[tuple[Node, bool]]) -> None:
         first: Type | None = None

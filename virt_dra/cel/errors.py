@@ -74,6 +74,8 @@ def compile_error(text: str, issues: list[Issue]) -> CompileError:
 def _describe(text: str, issue: Issue) -> str:
     if issue.offset is None:
         return f"ERROR: <input>:-1:0: {issue.message}"
+    if not text:
+        return f"ERROR: <input>:1:0: {issue.message}"
     before = text[: issue.offset]
     number = before.count("\n") + 1
     start = before.rfind("\n") + 1

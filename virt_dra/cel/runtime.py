@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from virt_dra.cel.budget import Budget
-from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.errors import EvaluationError, InternalFault
 from virt_dra.cel.functions.lists import sorted_by
 from virt_dra.cel.functions.operators import differs_native, equals_native, index, index_map, optional_index
 from virt_dra.cel.functions.printing import printed
@@ -141,7 +141,10 @@ def add_entry(made: dict[Value, Value], optional: bool, key: Value, value: Value
         if not isinstance(value, Optional):
             raise EvaluationError(f"cannot initialize optional entry '{printed(key)}' from non-optional value {printed(value)}")
         if not value.present:
-            made.pop(map_key(key), None)
+            try:
+                made.pop(map_key(key), None)
+            except InternalFault:
+                raise InternalFault(f"hash of unhashable type: {go_type(key)}") from None
             return
         value = value.value
     made[map_key(key)] = value

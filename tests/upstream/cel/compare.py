@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.cel.answers import Answer, Question, answer
-from tests.upstream.cel.differences import VARIES, reason
+from tests.upstream.cel.differences import VARIES, control, reason
 from tests.upstream.cel.questions import CHUNK, chunk_of
 from tests.upstream.cel.reference import Reference, temporary
 from tests.upstream.cel.shrink import shrunk
@@ -60,14 +60,22 @@ def compare(reference: Reference, asked: Sequence[Question]) -> Comparison:
         theirs = waiting.result()
     made = Comparison()
     unclear: list[Difference] = []
+    controls: list[Question] = []
     for question, one, other in zip(asked, theirs, ours, strict=True):
         made.outcomes.update(_traits(question, one))
         if one != other:
             why = reason(question, one, other)
             if why is None:
                 unclear.append(Difference(question, one, other))
-            else:
-                made.outcomes[why] += 1
+                continue
+            made.outcomes[why] += 1
+            without = control(why, question)
+            if without is not None:
+                controls.append(without)
+    for question, one in zip(controls, reference.ask(controls), strict=True):
+        other = answer(question)
+        if one != other and reason(question, one, other) is None:
+            unclear.append(Difference(question, one, other))
     for difference, again in zip(unclear, asked_again(reference, [difference.question for difference in unclear]), strict=True):
         if varies(difference, again):
             made.outcomes[VARIES] += 1
