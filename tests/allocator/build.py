@@ -8,6 +8,7 @@ class    ``gpu`` or {name, when: [expression], config: [text]}
 claim    {name, requests: [{name, class, count | all, when: [...], …} or {name, first: [{…}]}], constraints: [{match|distinct, requests}],
           config: [{text, requests}]}
 used     ``driver/pool/device`` or a wire result
+state    {devices | shared | capacity: [{driver, pool, device, shareID, consumed}]}: what no claim produces
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from virt_dra.allocator import Snapshot
+from virt_dra.allocator import Snapshot, Use
 from virt_dra.allocator.features.selectors import CompileSelector
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 
 Json = dict[str, Any]
@@ -146,9 +148,15 @@ def _result(given: str | Mapping[str, Any]) -> Json:
 
 def snapshot(given: Mapping[str, Any], compile_selector: CompileSelector | None = None) -> Snapshot:
     used = [claim({"name": "other", "allocated": given["used"]})] if given.get("used") else []
-    return Snapshot.build(
+    built = Snapshot.build(
         [slice_(each) for each in given.get("slices", ())],
         [device_class(each) for each in given.get("classes", ("gpu",))],
         used,
         compile_selector=compile_selector,
     )
+    return built.with_uses(_use(entry) for entries in given.get("state", {}).values() for entry in entries)
+
+
+def _use(entry: Mapping[str, Any]) -> Use:
+    consumed = {name: Quantity(amount) for name, amount in entry["consumed"].items()} if "consumed" in entry else None
+    return Use(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)
