@@ -28,6 +28,12 @@ def _node(devices: Iterable[str | Json], **more: object) -> Json:
     return {"slices": [{"node": "n1", "devices": list(devices), **more}]}
 
 
+def _pool(counters: dict[str, dict[str, str]], devices: list[Json]) -> Json:
+    """Two slices: counter sets, and devices that take from them."""
+    slices: list[Json] = [{"counters": counters}, {"devices": devices}]
+    return {"slices": [{"name": f"s{i}", "count": 2, "node": "n1", **each} for i, each in enumerate(slices)]}
+
+
 def _with(count: int, **attributes: Callable[[int], object]) -> list[Json]:
     return [{"name": f"d{i}", "attributes": {name: value(i) for name, value in attributes.items()}} for i in range(count)]
 
@@ -184,13 +190,7 @@ def _partitions(n: int, per_gpu: int, room: int, takes: Callable[[int], int]) ->
     """GPUs with memory ``room`` each, cut into ``per_gpu`` partitions."""
     gpus = n // per_gpu
     devices = [{"name": f"d{i}", "takes": {f"gpu-{i // per_gpu}": {"memory": str(takes(i))}}} for i in range(n)]
-    counters = {f"gpu-{i}": {"memory": str(room)} for i in range(gpus)}
-    return {
-        "slices": [
-            {"name": "s0", "count": 2, "node": "n1", "counters": counters},
-            {"name": "s1", "count": 2, "node": "n1", "devices": devices},
-        ]
-    }
+    return _pool({f"gpu-{i}": {"memory": str(room)} for i in range(gpus)}, devices)
 
 
 def counters_that_never_suffice(n: int) -> Problem:
@@ -218,6 +218,34 @@ def unlike_partitions_that_never_suffice(n: int) -> Problem:
     requests = [{"name": "half", "count": halves, "when": [_is("size", 4)]}]
     rest = {"name": "c1", "requests": [{"name": "quarter", "count": 8 * gpus // 2 - 2 * halves + 1, "when": [_is("size", 2)]}]}
     return Problem(given, [{"name": "c0", "requests": requests}, rest], None)
+
+
+def _grouped(n: int, per_set: int) -> Json:
+    """Counter sets with room for all, but half of the devices of each are in one group and half in another."""
+    devices = [
+        {
+            "name": f"d{i}",
+            "takes": {f"gpu-{i // per_set}": {"slots": "1"}},
+            "groups": {f"gpu-{i // per_set}": ["mig" if i % 2 else "mps"]},
+        }
+        for i in range(n)
+    ]
+    counters = {f"gpu-{i}": {"slots": "100"} for i in range(n // per_set)}
+    return {
+        "slices": [
+            {"name": "s0", "count": 2, "node": "n1", "counters": counters},
+            {"name": "s1", "count": 2, "node": "n1", "devices": devices},
+        ]
+    }
+
+
+def compatibility_groups_too_small(n: int) -> Problem:
+    k = min(n // 2, LIMIT - 1)
+    return Problem(_grouped(2 * k, 2 * k), [{"requests": [{"count": k + 1}]}], None, ("compatibility_groups",))
+
+
+def compatibility_groups_of_many_sets_too_small(n: int) -> Problem:
+    return Problem(_grouped(n, 8), _claims(n // 2 + 1), None, ("compatibility_groups",))
 
 
 def shared_capacity_that_never_suffices(n: int) -> Problem:
@@ -340,6 +368,8 @@ FAMILIES: tuple[Callable[[int], Problem], ...] = (
     counters_that_never_suffice,
     counters_of_many_gpus_that_never_suffice,
     unlike_partitions_that_never_suffice,
+    compatibility_groups_too_small,
+    compatibility_groups_of_many_sets_too_small,
     shared_capacity_that_never_suffices,
     shared_capacity_of_unlike_wishes,
     groups_of_seven,

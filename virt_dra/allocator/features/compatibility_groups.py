@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features.charged_once import ChargedOnce
-from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Slots, Upcoming
+from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Take, Upcoming
 from virt_dra.allocator.pools import Pools
 from virt_dra.api.core_v1 import Node
 
@@ -74,13 +74,15 @@ def _is_mixed(sets: CounterSets, devices: Sequence[Device]) -> bool:
 class _Members:
     """A pool in this attempt: what the members of each counter set have in common now, and before each device that joined."""
 
-    __slots__ = ("before", "now", "sets", "start")
+    __slots__ = ("before", "now", "places", "sets", "start")
 
     def __init__(self, sets: CounterSets, start: Mapping[int, Common]) -> None:
         self.sets = sets
         self.start = start
         self.now: dict[int, Common] = dict(start)
         self.before: list[dict[int, Common]] = []
+        self.places: dict[int, int] = {}
+        """Per counter set, once asked for."""
 
 
 class CompatibilityGroups:
@@ -164,27 +166,27 @@ class CompatibilityGroups:
         kinds = Counter(kind for device in self._once.devices if (kind := upcoming.kind(device)) is not None)
         return (joined, frozenset(kinds.items())) if joined or kinds else None
 
-    def concerns(self, device: Device) -> bool:
-        return bool(device.published.consumes_counters) and self._pools.counter_sets(device.pool).grouped
+    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+        """A place in each counter set, of which there are as many as its largest group has devices."""
+        if request.admin_access or not device.published.consumes_counters:
+            return ()
+        pool = self._pool(device.pool)
+        charge = pool.sets.charges[device.id.device]
+        if not pool.sets.grouped or charge.sharable:
+            return ()
+        return [Take("places", (device.pool, number), 1, self._places(pool, number)) for number, _ in charge.groups]
 
-    def lacks(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]]) -> bool:
-        """More devices than the largest groups of all counter sets have together, and those without any."""
-        entries = [[each for each in alternatives if not each[0].request.admin_access] for alternatives in wanted]
-        devices = {device for alternatives in entries for _, suiting in alternatives for device in suiting}
-        if any(device.published.allow_multiple_allocations for device in devices):
-            return False  # one may serve several requests
-        ungrouped = 0
-        sizes: dict[tuple[PoolId, int], Counter[str | None]] = {}
-        for device in devices:
-            if not self.concerns(device):
-                ungrouped += 1
-                continue
-            pool = self._pool(device.pool)
-            number, groups = pool.sets.charges[device.id.device].groups[0]  # one of its sets is enough for a bound
-            common = pool.start.get(number)
-            sizes.setdefault((device.pool, number), Counter()).update((groups if common is None else groups & common) or (None,))
-        most = ungrouped + sum(max(of_set.values()) for of_set in sizes.values())
-        return sum(min(slots.count for slots, _ in alternatives) for alternatives in entries if alternatives) > most
+    def _places(self, pool: _Members, number: int) -> int:
+        """The most devices that can take from a counter set in this attempt."""
+        known = pool.places.get(number)
+        if known is None:
+            sizes: Counter[str | None] = Counter()
+            for device in pool.sets.members[number]:
+                groups = next(groups for each, groups in pool.sets.charges[device.id.device].groups if each == number)
+                if _admits(pool.start, number, groups):
+                    sizes.update((groups & (pool.start.get(number) or groups)) or (None,))
+            known = pool.places[number] = max(sizes.values(), default=0)
+        return known
 
     def explain(self, request: Request, device: Device) -> Rejection:
         pool = self._pool(device.pool)
