@@ -61,6 +61,14 @@ def _inherits_doubt(node: Node) -> bool:
     return False
 
 
+_MESSAGES = frozenset(
+    (
+        *("Any", "BoolValue", "BytesValue", "DoubleValue", "Duration", "Empty", "FloatValue", "Int32Value", "Int64Value", "ListValue"),
+        *("StringValue", "Struct", "Timestamp", "UInt32Value", "UInt64Value", "Value"),
+    )
+)
+"""Of google.protobuf, that upstream can make from a literal."""
+
 _MOST_REPEATED = 10 * MAX_ISSUES
 """What occurs twice within what occurs twice … is repeated up to here."""
 
@@ -344,15 +352,18 @@ class _Checker:
         return self._types.map_of(keys, values)
 
     def _message(self, node: Message) -> Step[Type]:
+        """No message can be made here; what upstream could not make either is refused in its words."""
+        name = node.name.removeprefix(".")
+        declared = name in self._environment.objects or name.removeprefix("google.protobuf.") in _MESSAGES
+        if not declared and name not in self._environment.type_names:
+            self._undeclared(node.offset, node.name)
+            return ERROR
         for _, value, _, _ in node.fields:
             yield self.visit(value)
-        name = node.name.removeprefix(".")
-        if name in self._environment.objects or name.startswith("google.protobuf."):
-            self._issue(node.offset, f"message literals ({name}{{…}}) are not supported by this version of virt-dra yet")
-        elif name in self._environment.type_names:
-            self._issue(node.offset, f"'{name}' is not a message type")
+        if declared:
+            self._issue(node.offset, f"message literals ({name}{{…}}) are not supported")
         else:
-            self._undeclared(node.offset, node.name)
+            self._issue(node.offset, f"'{name}' is not a message type")
         return ERROR
 
     # --- macros ---

@@ -7,6 +7,7 @@ import re
 
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.operators import timestamp as checked_timestamp
+from virt_dra.cel.functions.printing import format_double
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.functions.times import format_duration, format_timestamp, parse_duration, parse_timestamp
 from virt_dra.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, TypeValue, UInt, Value, type_name
@@ -22,7 +23,6 @@ _DOUBLE = re.compile(
 _HEX_DOUBLE = re.compile(r"[-+]?0x(?:[0-9a-f]+(?:\.[0-9a-f]*)?|\.[0-9a-f]+)p[-+]?[0-9]+", re.IGNORECASE)
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
-_EXPONENT_FROM = 6
 CONVERSIONS = frozenset(("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"))
 """Functions whose value for a literal Kubernetes computes while compiling: what fails there refuses the expression."""
 
@@ -118,33 +118,6 @@ def to_bool(value: Value) -> bool:
 @library.function("bytes(bytes) -> bytes", "bytes(string) -> bytes")
 def to_bytes(value: str | bytes) -> bytes:
     return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-
-
-def format_double(value: float) -> str:
-    """The shortest text that reads back as the value, as Go's %g writes it."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    mantissa, _, exponent_text = f"{value!r}".partition("e")
-    negative = mantissa.startswith("-")
-    whole, _, fraction = mantissa.removeprefix("-").partition(".")
-    exponent = int(exponent_text or 0)
-    digits = (whole + fraction).lstrip("0")
-    point = len(whole) + exponent - (len(whole + fraction) - len(digits))
-    digits = digits.rstrip("0")
-    if not digits:
-        return "-0" if negative else "0"
-    power = point - 1
-    if power < -4 or power >= _EXPONENT_FROM:
-        text = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "") + f"e{'-' if power < 0 else '+'}{abs(power):02}"
-    elif point <= 0:
-        text = "0." + "0" * -point + digits
-    elif point >= len(digits):
-        text = digits + "0" * (point - len(digits))
-    else:
-        text = digits[:point] + "." + digits[point:]
-    return f"-{text}" if negative else text
 
 
 @library.function(

@@ -358,12 +358,12 @@ def index_map(entries: dict[Value, Value], key: Value) -> Value:
 def _position(values: list[Value], index: Value) -> int | None:
     """The place an index denotes, None if outside. Raises EvaluationError for what is no index."""
     require_qualifier(index)
-    if isinstance(index, float) and index.is_integer():
+    if isinstance(index, float) and index.is_integer() and INT_MIN < index < INT_MAX:
         index = int(index)
+    if isinstance(index, float) or (isinstance(index, UInt) and index > INT_MAX):
+        raise EvaluationError(f"unsupported index value {printed(index)} in list")
     if isinstance(index, int) and not isinstance(index, bool):
         return index if 0 <= index < len(values) else None
-    if isinstance(index, float):
-        raise EvaluationError(f"unsupported index value {index} in list")
     raise EvaluationError(f"unsupported index type '{type_name(index)}' in list")
 
 

@@ -19,7 +19,7 @@ def printed(value: Value, depth: int = 0) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _double(value)
+        return format_double(value)
     if value is None:
         return "0"
     if isinstance(value, bytes):
@@ -38,14 +38,34 @@ def printed(value: Value, depth: int = 0) -> str:
     return _timestamp(value) if isinstance(value, Timestamp) else str(value)
 
 
-def _double(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
+_EXPONENT_FROM = 6
+
+
+def format_double(value: float) -> str:
+    """The shortest text that reads back as the value, as Go's %g writes it."""
     if math.isnan(value):
         return "NaN"
-    if value.is_integer() and abs(value) < 1e21:
-        return "-0" if value == 0 and math.copysign(1, value) < 0 else str(int(value))
-    return repr(value)
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    mantissa, _, exponent_text = f"{value!r}".partition("e")
+    negative = mantissa.startswith("-")
+    whole, _, fraction = mantissa.removeprefix("-").partition(".")
+    exponent = int(exponent_text or 0)
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + exponent - (len(whole + fraction) - len(digits))
+    digits = digits.rstrip("0")
+    if not digits:
+        return "-0" if negative else "0"
+    power = point - 1
+    if power < -4 or power >= _EXPONENT_FROM:
+        text = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "") + f"e{'-' if power < 0 else '+'}{abs(power):02}"
+    elif point <= 0:
+        text = "0." + "0" * -point + digits
+    elif point >= len(digits):
+        text = digits + "0" * (point - len(digits))
+    else:
+        text = digits[:point] + "." + digits[point:]
+    return f"-{text}" if negative else text
 
 
 def _duration(nanoseconds: int) -> str:
