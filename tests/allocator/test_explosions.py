@@ -10,7 +10,7 @@ import pytest
 from tests.allocator import build
 from tests.allocator.explosions import FAMILIES, Problem
 from tests.allocator.toy_selectors import Toy
-from virt_dra.allocator import DEFAULT, Allocated, Unsatisfiable, allocate
+from virt_dra.allocator import DEFAULT, Allocated, NodeError, Unsatisfiable, allocate
 
 NODE = build.node("n1")
 STEPS = 10_000
@@ -31,3 +31,21 @@ def test_decided_and_explained_within_few_steps(family: Callable[[int], Problem]
     else:
         assert isinstance(found, Allocated)
         assert [result.device for result in found.results[0].devices.results] == problem.first
+
+
+def test_a_refusal_to_be_reported_is_met_and_reported_soon() -> None:
+    """All of a later claim breaks its constraint whatever the first claim takes, and its other requests could pass the limit."""
+    devices = [{"name": f"d{i}", "attributes": {"role": i // 16, "value": 1}} for i in range(32)]
+    later = {
+        "name": "later",
+        "requests": [
+            {"name": "all", "all": True, "when": ['device.attributes["gpu.example.com"].role == 1']},
+            {"name": "more", "count": 20},
+        ],
+        "constraints": [{"distinct": "gpu.example.com/value", "requests": ["all"]}],
+    }
+    first = {"name": "first", "requests": [{"count": 8, "when": ['device.attributes["gpu.example.com"].role == 0']}]}
+    claims = [build.claim(first), build.claim(later)]
+    message = r"^claim ns/later, request all: cannot add device gpu.example.com/pool/d17 because a claim constraint would not be satisfied$"
+    with pytest.raises(NodeError, match=message):
+        allocate(build.snapshot({"slices": [{"node": "n1", "devices": devices}]}, Toy), claims, NODE, step_limit=500)

@@ -60,8 +60,10 @@ class Memory:
         """Whether the limit of the claim can play no part from here on that depends on what the claim holds already."""
         claim, plan, _ = self._entries[at.entry]
         held = len(self._chosen[claim])
+        if held == 0:
+            return True
         if at.alternative < 0:
-            return held == 0 or held + self._most[at.entry] <= RESULT_LIMIT
+            return held + self._most[at.entry] <= RESULT_LIMIT
         most = plan.alternatives[at.alternative].count - at.slot
         if at.entry + 1 < len(self._entries) and self._entries[at.entry + 1].claim == claim:
             most += self._most[at.entry + 1]
