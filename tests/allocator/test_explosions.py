@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.allocator import build
-from tests.allocator.explosions import FAMILIES, Problem
+from tests.allocator.explosions import FAMILIES, Json, Problem
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, NodeError, Unsatisfiable, allocate
 
@@ -36,12 +36,10 @@ def test_decided_and_explained_within_few_steps(family: Callable[[int], Problem]
 def test_a_refusal_to_be_reported_is_met_and_reported_soon() -> None:
     """All of a later claim breaks its constraint whatever the first claim takes, and its other requests could pass the limit."""
     devices = [{"name": f"d{i}", "attributes": {"role": i // 16, "value": 1}} for i in range(32)]
+    everything: Json = {"name": "all", "all": True, "when": ['device.attributes["gpu.example.com"].role == 1']}
     later = {
         "name": "later",
-        "requests": [
-            {"name": "all", "all": True, "when": ['device.attributes["gpu.example.com"].role == 1']},
-            {"name": "more", "count": 20},
-        ],
+        "requests": [everything, {"name": "more", "first": [{"count": 20}, {"count": 1}]}],
         "constraints": [{"distinct": "gpu.example.com/value", "requests": ["all"]}],
     }
     first = {"name": "first", "requests": [{"count": 8, "when": ['device.attributes["gpu.example.com"].role == 0']}]}
