@@ -109,20 +109,32 @@ def main(json_file: Path, *, quick: bool) -> None:
         sys.exit(f"ours and the reference chose differently: {', '.join(different)}")
 
 
+@contextmanager
+def _doing(console: Console, what: str) -> Iterator[None]:
+    """Says what is being measured: while it lasts on a terminal, else in a line on standard error, since the tables come late."""
+    if console.is_terminal:
+        with console.status(what):
+            yield
+        return
+    begin = time.perf_counter()
+    yield
+    sys.stderr.write(f"{what}: took {time.perf_counter() - begin:.1f} s\n")
+
+
 def _measure(console: Console, reference: Path | None, *, quick: bool) -> dict[str, list[Json]]:
     report: dict[str, list[Json]] = {"workloads": [], "explosions": [], "full": []}
     for workload in WORKLOADS.values():
         for mode in workload.goals:
-            with console.status(f"{workload.title}, candidates {mode}"):
+            with _doing(console, f"{workload.title}, candidates {mode}"):
                 report["workloads"].append(_workload_row(workload, mode, reference, quick=quick))
     console.print(_workload_table(report["workloads"]))
     for explosion in EXPLOSIONS:
         for n in explosion.sizes:
-            with console.status(f"{explosion.name}, n = {n}"):
+            with _doing(console, f"{explosion.name}, n = {n}"):
                 report["explosions"].append(_explosion_row(explosion, n, reference))
     console.print(_explosion_table(report["explosions"]))
     for name, make in FULL_CLUSTERS.items():
-        with console.status(name):
+        with _doing(console, name):
             report["full"].append(_full_row(name, make(500 if quick else 5000), reference))
     console.print(_full_table(report["full"]))
     return report

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -132,9 +133,18 @@ def minimal(reference: Reference, difference: Difference) -> Difference:
     return next(differing([smallest]), difference)
 
 
-def _kind(theirs: Answer, ours: Answer) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Which members each has, and which of them differ."""
-    return frozenset(theirs), frozenset(ours), frozenset(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
+_Kind = tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]
+
+
+def _kind(theirs: Answer, ours: Answer) -> _Kind:
+    """Which members each has, which of them differ, and what only one of them says of the text, whatever the names."""
+    differing = frozenset(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
+    return frozenset(theirs), frozenset(ours), differing, _said(theirs) ^ _said(ours)
+
+
+def _said(answer: Answer) -> frozenset[str]:
+    lines = [line for line in answer.get("compile_error", "").splitlines() if not line.startswith(" | ")]
+    return frozenset(re.sub(r"<input>:-?\d+:\d+|'[^']*'", "…", line.removeprefix("compilation failed: ")) for line in lines)
 
 
 def _chunk(seed: int, binary: str, part: tuple[int, int]) -> Comparison:

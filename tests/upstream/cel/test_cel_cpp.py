@@ -1,7 +1,7 @@
 """The language against a second witness: cel-cpp, another implementation of the same language (cel-expr-python).
 
 It knows the standard functions and macros only, no comparison across types of numbers, and words errors in its own way; hence what both
-take is compared: the values, and that both fail. For the one exception see :data:`REFUSED_CONSTANT`.
+take is compared: the values, and that both fail. The exceptions are :data:`REFUSED_CONSTANT` and :data:`UNORDERED`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ GRAMMAR = Grammar(_LEAVES, _BRANCHES, ())
 _TYPES = {"bool": "BOOL", "int": "INT", "uint": "UINT", "double": "DOUBLE", "string": "STRING", "bytes": "BYTES", "null_type": "NULL"}
 
 REFUSED_CONSTANT = "program instantiation failed: "
-"""The one exception: a constant that can't be converted is refused in Kubernetes even where it isn't evaluated (spec L-2.5)."""
+"""A constant that can't be converted is refused in Kubernetes even where it isn't evaluated (spec L-2.5)."""
+UNORDERED = "NaN values cannot be ordered"
+"""To order a double that isn't a number fails in cel-go, hence in Kubernetes (spec L-2.2a); in cel-cpp it is false."""
 
 
 def _literal(value: Value) -> str:
@@ -89,7 +91,9 @@ def _difference(environment: Any, text: str) -> str:
     except CompileError as error:
         return "" if error.message.startswith(REFUSED_CONSTANT) else f"refused: {error}"
     except EvaluationError as error:
-        return "" if theirs.type() == cel.Type.ERROR else f"{error}, not {theirs.value()!r}"
+        if theirs.type() == cel.Type.ERROR or error.message == UNORDERED:
+            return ""
+        return f"{error}, not {theirs.value()!r}"
     if theirs.type() == cel.Type.ERROR:
         return f"{ours!r}, not the failure {theirs.value()!r}"
     if isinstance(ours, float):
