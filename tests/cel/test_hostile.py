@@ -159,6 +159,30 @@ def test_patterns_take_linear_time(pattern: str) -> None:
     assert compile_selector(f'device.attributes["d"].m.matches("{pattern}")').matches(DEVICE) is False
 
 
+_CLASSES = "&&".join(f"'x'.matches(r'\\pL{{{count}}}')" for count in range(50, 99))
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (f"{_CLASSES}", "the expression is too complex: its patterns need more than 100000 instructions"),
+        (_CLASSES.replace(".matches(", ".find(").replace(")", ") == ''"), "the expression is too complex"),
+        ("'x'.matches(r'" + r"\pL" * 3000 + "')", "invalid matches argument"),
+        ("'x'.matches('(x{1000}){1000}')", "invalid matches argument"),
+    ],
+)
+def test_patterns_that_take_long_to_compile_are_refused(expression: str, message: str) -> None:
+    with pytest.raises(CompileError) as refusal:
+        compile_selector(expression)
+    assert message in str(refusal.value)
+
+
+def test_patterns_made_while_evaluating_use_up_the_budget() -> None:
+    with pytest.raises(EvaluationError) as failure:
+        compile_selector("lists.range(60).exists(i, 'x'.matches(r'\\pL{' + string(i + 30) + '}y'))").matches(DEVICE)
+    assert str(failure.value) == TOO_MANY_STEPS
+
+
 @pytest.mark.parametrize("text", ["9" * 10000, "0x" + "F" * 10000, "9" * 5000 + "u"])
 def test_numbers_of_any_length_are_read(text: str) -> None:
     with pytest.raises(CompileError) as refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import MAX_ISSUES, Issue
 from virt_dra.cel.functions.lists import SORT_BY
+from virt_dra.cel.functions.regex import Patterns
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.literals import format_issue, invalid_literal
 from virt_dra.cel.nodes import (
@@ -28,7 +29,7 @@ from virt_dra.cel.types import SHARED as SHARED_TYPES
 
 
 def check(root: Node, environment: Environment) -> list[Issue]:
-    """Check a tree in place. No issues mean that it is well typed and its literals are valid. Raises TypeTooLarge."""
+    """Check a tree in place. No issues mean that it is well typed and its literals are valid. Raises TypeTooLarge, PatternsTooLarge."""
     checker = _Checker(environment)
     run(checker.visit(root))
     if not checker.issues:
@@ -69,6 +70,9 @@ _MESSAGES = frozenset(
 )
 """Of google.protobuf, that upstream can make from a literal."""
 
+_LONGEST_NAME = 8
+"""More parts than any name of a type or a function has; chains of selections are longer."""
+
 _MOST_REPEATED = 10 * MAX_ISSUES
 """What occurs twice within what occurs twice … is repeated up to here."""
 
@@ -83,6 +87,8 @@ class _Checker:
         self._aggregates: list[ListNode | MapNode] = []
         self._exempt = 0
         """How many calls of format() are around: mixed lists are allowed in them."""
+        self._resolved: dict[tuple[str, bool, tuple[Type, ...]], tuple[tuple[Overload, ...], Type]] = {}
+        """What takes arguments of types in which nothing is open; long expressions ask the same again and again."""
         self.visited: list[Node] = []
         """Every node, parents before their children."""
         self._judged: list[Node] = []
@@ -99,8 +105,9 @@ class _Checker:
     def validate(self) -> None:
         """What may only be judged once all types are known: literal arguments (L-2.5) and mixed aggregates (L-2.3)."""
         calls = [node for node in self._judged if isinstance(node, Call)]
+        patterns = Patterns()
         for call in calls:
-            self._check_literals(call)
+            self._check_literals(call, patterns)
         for aggregate in self._aggregates:
             if isinstance(aggregate, ListNode):
                 self._alike(aggregate.elements)
@@ -151,13 +158,19 @@ class _Checker:
 
     # --- visits ---
 
+    def _leaf(self, node: Literal) -> Type:
+        """What a visit does with a literal."""
+        self.visited.append(node)
+        self._judged.append(node)
+        return node.type
+
     def visit(self, node: Node) -> Step[Type]:
         """Check one node and what is below it; the result is also stored in ``node.type``."""
         self.visited.append(node)
         self._judged.append(node)
         match node:
             case Literal():
-                pass
+                return node.type
             case Ident():
                 node.type = self._ident(node)
             case Select():
@@ -202,7 +215,7 @@ class _Checker:
         """``a.b.c`` for a chain of plain selections from a name that is no local variable."""
         names: list[str] = []
         while isinstance(node, Select):
-            if node.test or node.optional:
+            if node.test or node.optional or len(names) == _LONGEST_NAME:
                 return None
             names.append(node.name)
             node = node.operand
@@ -249,7 +262,7 @@ class _Checker:
         self._exempt += exempting
         arguments: list[Type] = []
         for argument in node.args:
-            given: Type = yield self.visit(argument)
+            given: Type = self._leaf(argument) if isinstance(argument, Literal) else (yield self.visit(argument))
             arguments.append(given)
         if node.target is not None:
             prefix = self._qualified(node.target)
@@ -270,6 +283,10 @@ class _Checker:
 
     def _overloaded(self, offset: int, function: str, member: bool, arguments: list[Type]) -> tuple[tuple[Overload, ...], Type]:
         """The overloads that take the arguments, and the type of the result; none, ERROR and an issue if there are none."""
+        given = tuple(arguments)
+        known = self._resolved.get((function, member, given))
+        if known is not None:
+            return known
         matching: list[Overload] = []
         result: Type | None = None
         for overload in self._environment.functions.functions[function]:
@@ -279,7 +296,7 @@ class _Checker:
             params = overload.params
             if renamed:
                 params = tuple(self._unifier.resolve(param, local=renamed) for param in params)
-            if not self._unifier.all_assignable(tuple(arguments), params):
+            if not self._unifier.all_assignable(given, params):
                 continue
             matching.append(overload)
             candidate = self._unifier.resolve(overload.result, local=renamed)
@@ -292,19 +309,22 @@ class _Checker:
             applied = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
             self._issue(offset, f"found no matching overload for '{function}' applied to '{applied}'")
             return (), ERROR
-        return tuple(matching), result
+        found = tuple(matching), result
+        if not result.open and not any(argument.open for argument in given):
+            self._resolved[function, member, given] = found
+        return found
 
-    def _check_literals(self, node: Call) -> None:
-        for argument in node.args:
+    def _check_literals(self, node: Call, patterns: Patterns) -> None:
+        for place, argument in enumerate(node.args):
             if isinstance(argument, Literal):
-                complaint = invalid_literal(node.function, node.target is not None, node.args.index(argument), argument.value)
+                complaint = invalid_literal(node.function, node.target is not None, place, argument.value, patterns)
                 if complaint is not None:
                     self._issue(argument.offset, complaint)
 
     def _logic(self, node: Logic) -> Step[Type]:
         result = BOOL
         for term in node.terms:
-            given: Type = yield self.visit(term)
+            given: Type = self._leaf(term) if isinstance(term, Literal) else (yield self.visit(term))
             if not self._unifier.assignable(given, BOOL):
                 self._mismatch(term, BOOL, given)
                 result = ERROR
@@ -327,7 +347,7 @@ class _Checker:
     def _list(self, node: ListNode) -> Step[Type]:
         element: Type | None = None
         for item, optional in node.elements:
-            given: Type = yield self.visit(item)
+            given: Type = self._leaf(item) if isinstance(item, Literal) else (yield self.visit(item))
             if optional:
                 given = self._unwrapped(item, given)
             element = self._join(element, given)

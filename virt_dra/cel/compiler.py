@@ -19,6 +19,7 @@ from typing import NamedTuple
 from virt_dra.cel import runtime
 from virt_dra.cel.budget import Budget, Interrupt
 from virt_dra.cel.cost.attributes import Run
+from virt_dra.cel.cost.ceiling import ceiling
 from virt_dra.cel.cost.counted import count, literal_value, literals, settled
 from virt_dra.cel.cost.declared import VARIABLES, Declared
 from virt_dra.cel.cost.estimate import estimate_cost
@@ -120,7 +121,10 @@ class Program:
         these are counted in full here, and a tenth of the limit must do.
         """
         if self._bounded is None:
-            self._bounded = estimate_cost(self._root, VARIABLES, every_selection=True) <= COST_LIMIT // 10
+            most = ceiling(self._root)
+            if most is None or most > COST_LIMIT // 10:
+                most = estimate_cost(self._root, VARIABLES, every_selection=True)
+            self._bounded = most <= COST_LIMIT // 10
         return self._bounded
 
 
@@ -218,7 +222,7 @@ class _Emitter:
     def _many(self, nodes: list[Node]) -> Step[list[Code]]:
         codes: list[Code] = []
         for node in nodes:
-            code: Code = yield self._emit(node)
+            code: Code = self._literal(node) if isinstance(node, Literal) else (yield self._emit(node))
             codes.append(code)
         return codes
 

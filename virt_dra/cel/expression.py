@@ -10,6 +10,7 @@ from virt_dra.cel.compiler import Program, compile_tree
 from virt_dra.cel.declarations import STORED_EXPRESSIONS
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import CompileError, Issue, compile_error
+from virt_dra.cel.functions.regex import PatternsTooLarge
 from virt_dra.cel.literals import InvalidConstant, check_constants
 from virt_dra.cel.parser import parse
 from virt_dra.cel.tokens import SyntaxFault
@@ -32,8 +33,8 @@ def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS,
         issues = check(root, environment)
     except SyntaxFault as fault:
         raise compile_error(text, list(fault.issues)) from None
-    except TypeTooLarge as error:
-        raise compile_error(text, [Issue(None, f"the expression is too complex: {error}")]) from None
+    except (TypeTooLarge, PatternsTooLarge) as error:
+        raise _too_complex(text, error) from None
     if issues:
         raise compile_error(text, issues)
     refusal = result_rule(root.type) if result_rule is not None else None
@@ -41,6 +42,12 @@ def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS,
         raise CompileError(refusal)
     try:
         check_constants(root)
+    except PatternsTooLarge as error:
+        raise _too_complex(text, error) from None
     except InvalidConstant as error:
         raise CompileError(f"program instantiation failed: {error}") from None
     return compile_tree(text, root, environment)
+
+
+def _too_complex(text: str, why: TypeTooLarge | PatternsTooLarge) -> CompileError:
+    return compile_error(text, [Issue(None, f"the expression is too complex: {why}")])

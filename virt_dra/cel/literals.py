@@ -8,7 +8,7 @@ from virt_dra.cel.errors import CelError, EvaluationError, Issue
 from virt_dra.cel.functions.conversions import CONVERSIONS
 from virt_dra.cel.functions.formatting import Clause, FormatFault, parse_format, unfit
 from virt_dra.cel.functions.operators import invalid_qualifier, is_qualifier
-from virt_dra.cel.functions.regex import InvalidPattern, compile_pattern
+from virt_dra.cel.functions.regex import InvalidPattern, Patterns
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
 from virt_dra.cel.nodes import (
     Bind,
@@ -31,8 +31,8 @@ from virt_dra.cel.values import TypeValue, UInt, Value, type_name
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 
 
-def invalid_literal(function: str, member: bool, place: int, value: LiteralValue) -> str | None:
-    """What is wrong with a literal as the argument at ``place`` of a function; None if nothing."""
+def invalid_literal(function: str, member: bool, place: int, value: LiteralValue, patterns: Patterns) -> str | None:
+    """What is wrong with a literal as the argument at ``place`` of a function; None if nothing. Raises PatternsTooLarge."""
     if function == "duration" and not member and isinstance(value, str):
         return None if parse_duration(value) is not None else "invalid duration argument"
     if function == "timestamp" and not member:
@@ -42,7 +42,7 @@ def invalid_literal(function: str, member: bool, place: int, value: LiteralValue
             return "invalid timestamp argument"
     if function == "matches" and place == (0 if member else 1) and isinstance(value, str):
         try:
-            compile_pattern(value)
+            patterns.add(value)
         except InvalidPattern:
             return "invalid matches argument"
     return None
@@ -63,14 +63,15 @@ def check_constants(root: Node) -> None:
     """Convert constants as Kubernetes does while it builds a program.
 
     Raises InvalidConstant for the first that can't be converted, for a constant pattern of ``find`` or ``findAll`` that is none, and for a
-    variable that stands for a type, which Kubernetes takes for a type's name.
+    variable that stands for a type, which Kubernetes takes for a type's name. Raises PatternsTooLarge.
     """
+    patterns = Patterns()
     constants: dict[int, Value] = {}
     for part in _in_planning_order(root):
         if isinstance(part, Variable):
             _refuse_type(part)
         else:
-            _check_constant(part, constants)
+            _check_constant(part, constants, patterns)
 
 
 def _in_planning_order(root: Node) -> Iterator[Node | Variable]:
@@ -109,7 +110,7 @@ def _parts(node: Node) -> Sequence[Node | Variable]:
     return ()
 
 
-def _check_constant(node: Node, constants: dict[int, Value]) -> None:
+def _check_constant(node: Node, constants: dict[int, Value], patterns: Patterns) -> None:
     """Judge one node after its children and add it to the constants if it is one."""
     if isinstance(node, Ident):
         if node.variable is not None:
@@ -132,7 +133,7 @@ def _check_constant(node: Node, constants: dict[int, Value]) -> None:
         if node.function in ("_[_]", "_[?_]"):
             _check_qualifier(node.args[1], constants)
         elif node.function in ("find", "findAll", "matches"):
-            _check_pattern(arguments, len(node.args))
+            _check_pattern(arguments, len(node.args), patterns)
         elif len(arguments) == 1 and len(node.args) == 1 and (node.function in CONVERSIONS or node.function in ("dyn", "type")):
             _convert(node, arguments[0], constants)
 
@@ -147,10 +148,10 @@ def _check_qualifier(key: Node, constants: dict[int, Value]) -> None:
         raise InvalidConstant(invalid_qualifier(constants[id(key)]))
 
 
-def _check_pattern(arguments: list[Value], count: int) -> None:
+def _check_pattern(arguments: list[Value], count: int, patterns: Patterns) -> None:
     if len(arguments) == count and arguments and isinstance(arguments[0], str):
         try:
-            compile_pattern(arguments[0])
+            patterns.add(arguments[0])
         except InvalidPattern as error:
             raise InvalidConstant(str(error)) from None
 

@@ -65,6 +65,13 @@ _RESERVED = frozenset(
         "while",
     ]
 )
+_LEAVES = frozenset(("INT", "UINT", "FLOAT", "STRING", "BYTES", "IDENT", "true", "false", "null"))
+_CONTINUED = frozenset(".[({")
+"""What makes more of a token than an operand."""
+_ENDS = frozenset((",", ")", "]", "}", ":"))
+"""What follows an operand that is a whole expression."""
+_TERM_ENDS = _ENDS | {"&&", "||", "?", "EOF"}
+"""What follows an operand that is a whole term."""
 _BINARY = {
     "*": (3, "_*_"), "/": (3, "_/_"), "%": (3, "_%_"), "+": (2, "_+_"), "-": (2, "_-_"),
     "<": (1, "_<_"), "<=": (1, "_<=_"), ">": (1, "_>_"), ">=": (1, "_>=_"), "==": (1, "_==_"), "!=": (1, "_!=_"), "in": (1, "@in"),
@@ -164,7 +171,7 @@ class _Parser:
             terms: list[Node] = []
             first_and: int | None = None
             while True:
-                term: Node = yield self._relation()
+                term: Node = (self._leaf() if self._peek() in _TERM_ENDS else None) or (yield self._relation())
                 terms.append(term)
                 if self._token.kind != "&&":
                     break
@@ -177,11 +184,13 @@ class _Parser:
             first_or = offset if first_or is None else first_or
 
     def _relation(self) -> Step[Node]:
-        first: Node = yield self._unary()
+        first: Node = self._leaf() or (yield self._unary())
+        operator = _BINARY.get(self._token.kind)
+        if operator is None:
+            return first
         operands = [first]
         operators: list[tuple[int, str, int]] = []
         while True:
-            operator = _BINARY.get(self._token.kind)
             precedence = operator[0] if operator else 0
             while operators and operators[-1][0] >= precedence:
                 _, function, offset = operators.pop()
@@ -191,8 +200,9 @@ class _Parser:
             if operator is None:
                 return operands[0]
             operators.append((precedence, operator[1], self._next().offset))
-            operand: Node = yield self._unary()
+            operand: Node = self._leaf() or (yield self._unary())
             operands.append(operand)
+            operator = _BINARY.get(self._token.kind)
 
     def _unary(self) -> Step[Node]:
         kind = self._token.kind
@@ -210,6 +220,20 @@ class _Parser:
         node = Call(offset, "!_" if kind == "!" else "-_", None, [operand])
         node.height = operand.height
         return node
+
+    def _leaf(self) -> Node | None:
+        """The operand that begins here if it is one token, as most are: it takes no further step to read."""
+        token = self._token
+        if token.kind not in _LEAVES or self._peek() in _CONTINUED or token.text in _RESERVED:
+            return None
+        if token.kind != "IDENT":
+            return self._literal()
+        self._next()
+        return Ident(token.offset, token.text)
+
+    def _whole_leaf(self) -> Node | None:
+        """As `_leaf`, where an expression may begin, if there is no more to the expression."""
+        return self._leaf() if self._peek() in _ENDS and self._depth < MAX_DEPTH else None
 
     def _member(self) -> Step[Node]:
         node: Node = yield self._primary()
@@ -232,7 +256,7 @@ class _Parser:
             elif token.kind == "[":
                 self._next()
                 function = "_[?_]" if self._accept("?") else "_[_]"
-                index: Node = yield self._expression()
+                index: Node = self._whole_leaf() or (yield self._expression())
                 self._expect("]")
                 node = self._chained(Call(token.offset, function, None, [node, index]), node, index)
             else:
@@ -248,7 +272,7 @@ class _Parser:
         found: list[Node] = []
         if not self._accept(")"):
             while True:
-                argument: Node = yield self._expression()
+                argument: Node = self._whole_leaf() or (yield self._expression())
                 found.append(argument)
                 if not self._accept(","):
                     break
@@ -278,7 +302,7 @@ class _Parser:
         elements: list[tuple[Node, bool]] = []
         while self._token.kind != "]":
             optional = self._accept("?")
-            element: Node = yield self._expression()
+            element: Node = self._whole_leaf() or (yield self._expression())
             elements.append((element, optional))
             if not self._accept(","):
                 break
@@ -293,9 +317,9 @@ class _Parser:
         height = 0
         while self._token.kind != "}":
             optional = self._accept("?")
-            key: Node = yield self._expression()
+            key: Node = self._whole_leaf() or (yield self._expression())
             self._expect(":")
-            value: Node = yield self._expression()
+            value: Node = self._whole_leaf() or (yield self._expression())
             entries.append((key, value, optional))
             height = max(height, key.height, value.height)
             if not self._accept(","):

@@ -10,7 +10,7 @@ white space and "//" comments separate tokens
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from virt_dra.cel.errors import Issue
 
@@ -23,8 +23,7 @@ class SyntaxFault(Exception):
         super().__init__("; ".join(issue.message for issue in issues))
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """``kind`` is FLOAT, INT, UINT, STRING, BYTES, IDENT, ESCAPED, EOF, or for operators and keywords their own text."""
 
     kind: str
@@ -73,7 +72,7 @@ def tokenize(text: str) -> list[Token]:
             tokens.append(Token(piece, piece, position))
         elif kind is not None and kind != "SPACE":
             tokens.append(Token(kind, piece, position))
-        position = found.end()
+        position += len(piece)
     tokens.append(Token("EOF", "<EOF>", end))
     return tokens
 

@@ -32,6 +32,8 @@ class Kind(Enum):
     OBJECT = "object"
     PARAM = "param"
 
+    __hash__ = object.__hash__  # a type is looked up by its kind and more for every node; an enumeration's own hash is slow
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Type:
@@ -300,6 +302,8 @@ class Unifier:
         """The type with bound variables replaced; with ``close`` the unbound become dyn; ``local`` renames parameters first."""
         if not root.open:
             return root
+        if root.kind is Kind.PARAM and local is None and root not in self.bound:
+            return DYN if close else root
         done: dict[Type, Type] = {}
         stack: list[Type] = [root]
         while stack:
