@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from virt_dra.allocator.features.attributes import find
 from virt_dra.allocator.features.selectors import SelectorError
-from virt_dra.allocator.model import Device
+from virt_dra.allocator.model import AttributeName, Device
 
 _DRIVER = re.compile(r'device\.driver == "([^"]*)"')
 _ATTRIBUTE = re.compile(r'device\.attributes\["([^"]*)"\]\.(\w+) == ("[^"]*"|\d+|true|false)')
@@ -41,7 +40,7 @@ class Toy:
         attribute = _ATTRIBUTE.fullmatch(term)
         if attribute is None:
             raise AssertionError(term)
-        found = find(device, f"{attribute[1]}/{attribute[2]}")
+        found = AttributeName(f"{attribute[1]}/{attribute[2]}").find(device)
         if found is None:
             raise SelectorError(f"no such key: {attribute[2]}", compile=False)
         value = attribute[3]

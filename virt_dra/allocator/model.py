@@ -44,8 +44,33 @@ class Device:
     slice: ResourceSliceSpec
     alike: int
     """Equal for devices that publish the same apart from their names and attributes, in slices and pools that say the same of them."""
+    values: Mapping[str, int]
+    """A number for each attribute's value, from 1, by the name that the slice uses: equal numbers mean equal values of equal types."""
     convertible: bool
     """Whether every attribute has a value that can be one; another is an error to every expression, needed or not (A-21.2)."""
+
+
+class AttributeName:
+    """Finds an attribute among those that a device publishes: by the exact qualified name (AC-17), else, in the driver's own domain, by
+    the bare identifier (A-15.2)."""
+
+    __slots__ = ("_bare", "_domain", "_qualified")
+
+    def __init__(self, name: str) -> None:
+        """``name``: qualified, ``domain/identifier``; another finds only what is published in the same words."""
+        self._qualified = name
+        domain, slash, self._bare = name.partition("/")
+        self._domain = domain if slash else None
+
+    def find(self, device: Device) -> resource_v1.DeviceAttribute | None:
+        attributes = device.published.attributes
+        found = attributes.get(self._qualified)
+        return attributes.get(self._bare) if found is None and device.id.driver == self._domain else found
+
+    def numbers(self, devices: Sequence[Device]) -> list[int]:
+        """Of the values (see :class:`Device`); 0 where there is no such attribute."""
+        qualified, bare, domain = self._qualified, self._bare, self._domain
+        return [device.values.get(qualified) or (device.values.get(bare, 0) if device.id.driver == domain else 0) for device in devices]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,8 +125,7 @@ class ClaimPlan:
     requests: tuple[RequestPlan, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One device for one request."""
 
     request: Request
@@ -148,7 +172,7 @@ class Label(NamedTuple):
 
     space: Hashable
     values: tuple[Hashable, ...]
-    """At least one, none twice, in an order that doesn't depend on hashing."""
+    """At least one, in an order that doesn't depend on hashing."""
 
 
 class Check(Refuses, Protocol):
@@ -167,6 +191,10 @@ class Check(Refuses, Protocol):
         """Whatever of the *published* device `add` looks at, apart from what is in use: on nodes whose devices have equal facts and are
         in equal use the search does the same. Never raises. Values of which only equality among a node's devices matters (attributes
         under a constraint) are given as :class:`Label`, so that nodes which differ in nothing but such values have equal facts."""
+
+    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
+        """`fact` of each device."""
+        return [self.fact(request, device) for device in devices]
 
     def add(self, request: Request, device: Device) -> bool: ...
 

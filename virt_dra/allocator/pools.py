@@ -219,16 +219,16 @@ def _gather(slices: list[ResourceSlice], features: Features) -> dict[PoolId, Poo
     by_pool: dict[PoolId, list[ResourceSlice]] = {}
     for slice_ in slices:
         by_pool.setdefault(PoolId(slice_.spec.driver, slice_.spec.pool.name), []).append(slice_)
-    alike = _Alike()
-    return {key: _pool(key, members, features, alike) for key, members in by_pool.items()}
+    numbers = _Numbers()
+    return {key: _pool(key, members, features, numbers) for key, members in by_pool.items()}
 
 
-def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, alike: _Alike) -> Pool:
+def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers: _Numbers) -> Pool:
     newest = max(slice_.spec.pool.generation for slice_ in slices)
     current = [slice_ for slice_ in slices if slice_.spec.pool.generation == newest]
     counted = current if features.compatibility_groups else [slice_ for slice_ in current if not _has_groups(slice_)]
     counters = [slice_.spec.model_dump_json(include={"shared_counters"}) for slice_ in counted if slice_.spec.shared_counters]
-    parts = tuple(_part(key, slice_, features, counters, alike) for slice_ in counted)
+    parts = tuple(_part(key, slice_, features, counters, numbers) for slice_ in counted)
     wanted = sorted({slice_.spec.pool.resource_slice_count for slice_ in current})
     if len(wanted) > 1:
         detail = f"slices of generation {newest} disagree about their number: {', '.join(map(str, wanted))}"
@@ -239,16 +239,34 @@ def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, alike: _
     return Pool(key, parts, PoolProblem(key, INVALID, fault) if fault else None)
 
 
-class _Alike:
-    """Numbers devices that publish the same apart from their names and attributes, in slices and pools that say the same of them."""
+class _Numbers:
+    """Numbers what devices have in common, so that it need be looked at once."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
+        self._alike: dict[Hashable, int] = {}
+        self._values: dict[Hashable, int] = {}
+        self._inconvertible: set[int] = set()
 
-    def number(self, device: resource_v1.Device, around: str) -> int:
-        """``around``: the facts of its slice and pool."""
+    def alike(self, device: resource_v1.Device, around: str) -> int:
+        """Of devices that publish the same apart from names and attributes. ``around``: the facts of the device's slice and pool."""
         own = device.model_dump_json(exclude={"name", "attributes"}, exclude_unset=True)
-        return self._numbers.setdefault((around, own), len(self._numbers))
+        return self._alike.setdefault((around, own), len(self._alike))
+
+    def values(self, device: resource_v1.Device) -> dict[str, int]:
+        """Of the attributes' values, from 1."""
+        found: dict[str, int] = {}
+        for name, attribute in device.attributes.items():
+            value = tuple(attribute.__dict__.values())  # all fields, in a third of the time that naming each takes
+            number = self._values.get(value)
+            if number is None:
+                number = self._values[value] = len(self._values) + 1
+                if not convertible(attribute):
+                    self._inconvertible.add(number)
+            found[name] = number
+        return found
+
+    def convertible(self, values: Mapping[str, int]) -> bool:
+        return self._inconvertible.isdisjoint(values.values())
 
 
 def _around(slice_: ResourceSlice, counters: Sequence[str]) -> str:
@@ -256,17 +274,15 @@ def _around(slice_: ResourceSlice, counters: Sequence[str]) -> str:
     return f"{spec} {' '.join(counters)}"
 
 
-def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequence[str], alike: _Alike) -> PoolSlice:
+def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequence[str], numbers: _Numbers) -> PoolSlice:
     spec = slice_.spec
     published = () if features.partitionable_devices and spec.shared_counters else spec.devices
     around = _around(slice_, counters)
-    devices = tuple(
-        Device(
-            DeviceId(key.driver, key.pool, device.name), key, device, slice_.name, spec, alike.number(device, around), convertible(device)
-        )
-        for device in published
-    )
-    return PoolSlice(slice_, key, devices, any(device.given("binding_conditions") for device in published))
+    devices: list[Device] = []
+    for device in published:
+        id_, values = DeviceId(key.driver, key.pool, device.name), numbers.values(device)
+        devices.append(Device(id_, key, device, slice_.name, spec, numbers.alike(device, around), values, numbers.convertible(values)))
+    return PoolSlice(slice_, key, tuple(devices), any(device.given("binding_conditions") for device in published))
 
 
 def _fault(slices: list[ResourceSlice], features: Features) -> str | None:

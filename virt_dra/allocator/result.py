@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +10,7 @@ from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import writers
 from virt_dra.allocator.features.capacity import Capacities, Shares
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Choice, ClaimPlan
+from virt_dra.allocator.model import Choice, ClaimPlan, Device, Request
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from virt_dra.api.resource_v1 import (
     AllocationResult,
@@ -20,6 +20,7 @@ from virt_dra.api.resource_v1 import (
     OpaqueDeviceConfiguration,
     ResourceClaim,
 )
+from virt_dra.api.wire import Stamp
 
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
@@ -35,6 +36,8 @@ class Results:
         self._writers = writers(features)
         self._shares = Shares(capacities, features)
         self._configs: dict[tuple[int, tuple[tuple[int, int], ...]], tuple[DeviceAllocationConfiguration, ...]] = {}
+        self._stamps: dict[tuple[Request, int], Stamp[DeviceRequestAllocationResult]] = {}
+        """By request and kind of device: results of alike devices differ in the device and its share."""
 
     def of(
         self, claims: Sequence[ResourceClaim], chosen: Sequence[Sequence[Choice]], selected: Sequence[Mapping[int, int]], node: str
@@ -53,26 +56,40 @@ class Results:
         if len(config) > CONFIG_LIMIT:
             raise FatalError(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
         selector = _node_selector(claim.name, chosen, node)
-        results = tuple([self._result(claim, choice) for choice in chosen])
-        devices = DeviceAllocationResult(results=results, config=config) if config else DeviceAllocationResult(results=results)
-        return AllocationResult(devices=devices) if selector is None else AllocationResult(devices=devices, node_selector=selector)
+        results = tuple([self._result(claim, request, device) for request, device in chosen])
+        devices = _configured(results=results, config=config) if config else _plain(results=results)
+        return _anywhere(devices=devices) if selector is None else _there(devices=devices, node_selector=selector)
 
-    def _result(self, claim: ResourceClaim, choice: Choice) -> DeviceRequestAllocationResult:
-        request, device = choice.request, choice.device
-        driver, pool, name = device.id
-        fields: dict[str, Any] = {"request": request.full_name, "driver": driver, "pool": pool, "device": name}
-        if request.admin_access:
-            fields["admin_access"] = True
-        if request.tolerations:
-            fields["tolerations"] = request.tolerations
-        for write in self._writers:
-            write(fields, choice)
+    def _result(self, claim: ResourceClaim, request: Request, device: Device) -> DeviceRequestAllocationResult:
         share = self._shares.of(claim, request, device)
-        if share is not None:
-            fields["share_id"] = share.id
-            if share.consumed:
-                fields["consumed_capacity"] = share.consumed
-        return DeviceRequestAllocationResult(**fields)
+        different = () if share is None else ("share_id", "consumed_capacity") if share.consumed else ("share_id",)
+        key = (request, device.alike)
+        stamp = self._stamps.get(key)
+        if stamp is None:
+            stamp = self._stamps[key] = self._stamp(request, device, different)
+        driver, pool, name = device.id
+        if share is None:
+            return stamp(driver=driver, pool=pool, device=name)
+        if not share.consumed:
+            return stamp(driver=driver, pool=pool, device=name, share_id=share.id)
+        return stamp(driver=driver, pool=pool, device=name, share_id=share.id, consumed_capacity=share.consumed)
+
+    def _stamp(self, request: Request, device: Device, more: Iterable[str]) -> Stamp[DeviceRequestAllocationResult]:
+        """``more``: what is said of each device besides its name."""
+        same: dict[str, Any] = {"request": request.full_name}
+        if request.admin_access:
+            same["admin_access"] = True
+        if request.tolerations:
+            same["tolerations"] = request.tolerations
+        for write in self._writers:
+            write(same, device)
+        return Stamp(DeviceRequestAllocationResult, same, "driver", "pool", "device", *more)
+
+
+_plain = Stamp(DeviceAllocationResult, {}, "results")
+_configured = Stamp(DeviceAllocationResult, {}, "results", "config")
+_anywhere = Stamp(AllocationResult, {}, "devices")
+_there = Stamp(AllocationResult, {}, "devices", "node_selector")
 
 
 def _config(plan: ClaimPlan, selected: Mapping[int, int]) -> tuple[DeviceAllocationConfiguration, ...]:

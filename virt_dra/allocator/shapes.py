@@ -7,10 +7,13 @@ devices, by position. Shapes are computed once per node and kind of request, sta
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import compress, count
 from typing import Protocol
 
 from virt_dra.allocator.errors import Aborted, FatalError
+from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.model import Check, Device, Filter, Label, PoolId, Request
 from virt_dra.allocator.pools import Pool, Pools, Reachable, ReachablePool
 from virt_dra.allocator.usage import PoolUse
@@ -18,13 +21,14 @@ from virt_dra.api.resource_v1 import ResourceClaim
 
 _BROKEN = "broken"
 """The fact of a device that is an error to a request; which error is found by searching."""
+_UNKNOWN = object()
 
 
 class Looks(Protocol):
     """The features of a node, as far as published facts go."""
 
     @property
-    def selectors(self) -> Filter: ...
+    def selectors(self) -> SelectorFilter: ...
 
     @property
     def filters(self) -> Sequence[Filter]:
@@ -41,7 +45,8 @@ class Shapes:
         self._requests = requests
         self._numbers: dict[Hashable, int] = {}
         self._known: dict[Reachable, int] = {}
-        self._alike: dict[Hashable, Hashable] = {}
+        self._alike: dict[Hashable, dict[int, Hashable]] = {}
+        """By request and features of the node: what the filters and checks say of devices that are alike."""
 
     def of(self, reachable: Reachable, looks: Callable[[], Looks]) -> int:
         """The number of the node's shape. The node's features are asked for only where it isn't known."""
@@ -53,36 +58,18 @@ class Shapes:
 
     def _shape(self, reachable: Reachable, looks: Looks) -> Hashable:
         labels = _Labels()
-        views = [
-            _View(number, request, looks.selectors, looks.filters, looks.checks(request.claim))
-            for number, request in enumerate(self._requests)
-        ]
-        declared = reachable.declared_features
-        facts: list[Hashable] = []
-        for device in reachable.devices:
-            fact = tuple([self._fact(view, device, declared, labels) for view in views])
-            if _BROKEN in fact:
+        columns: list[Hashable] = []
+        for number, request in enumerate(self._requests):
+            alike = self._alike.setdefault((number, reachable.declared_features), {})
+            column = _View(request, looks).facts(reachable.devices, alike, labels)
+            if column is None:
                 return reachable  # like no other: expressions that fail may be costly, so they aren't asked about all devices
-            facts.append(fact)
+            columns.append(column)
         pools = tuple(
             (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each, reachable.node))
             for each in reachable.pools
         )
-        return pools, tuple(facts)
-
-    def _fact(self, view: _View, device: Device, declared: tuple[str, ...], labels: _Labels) -> Hashable:
-        selected = view.selected(device)
-        if selected is not True:
-            return selected
-        if device.slice.per_device_node_selection:  # that depends on the node
-            rest = view.rest(device)
-        else:
-            key = (view.number, device.alike, declared)
-            known = self._alike.get(key)
-            rest = self._alike[key] = view.rest(device) if known is None else known
-        if not view.constraints:
-            return rest
-        return rest, tuple([labels.number(each.fact(view.request, device)) for each in view.constraints])
+        return pools, tuple(columns)
 
     def _identity(self, seen: ReachablePool, node: str) -> Hashable:
         """A pool that other nodes see too is like no other, and which of its devices the node sees matters to what is in use."""
@@ -91,52 +78,63 @@ class Shapes:
 
 
 class _View:
-    """How one request looks at the devices of a node: what it reads of attributes, and the rest."""
+    """How one request looks at the devices of a node: the selectors read some attributes, constraints others, and the rest none."""
 
-    def __init__(self, number: int, request: Request, selectors: Filter, filters: Sequence[Filter], checks: Sequence[Check]) -> None:
-        self.number = number
-        self.request = request
-        self.constraints = [each for each in checks if each.constrains(request)]
-        self._selectors = selectors
-        self._filters = [each for each in filters if each is not selectors]
+    def __init__(self, request: Request, looks: Looks) -> None:
+        checks = looks.checks(request.claim)
+        self._request = request
+        self._selectors = looks.selectors
+        self._filters = [each for each in looks.filters if each is not looks.selectors]
         self._checks = [each for each in checks if not each.constrains(request)]
+        self._constraints = [each for each in checks if each.constrains(request)]
 
-    def selected(self, device: Device) -> bool | str:
-        try:
-            return self._selectors.admits(self.request, device)
-        except Aborted:
-            raise
-        except FatalError:
-            return _BROKEN
+    def facts(self, devices: Sequence[Device], alike: dict[int, Hashable], labels: _Labels) -> Hashable | None:
+        """Of all devices; None where one of them is an error. ``alike``: what is known of the rest."""
+        matching = self._selectors.matching(self._request, devices)
+        if matching is None:
+            return None
+        rests: list[Hashable] = []
+        for device in (selected := list(compress(devices, matching))):
+            rest = alike.get(device.alike, _UNKNOWN)
+            if rest is _UNKNOWN:
+                rest = self._rest(device)
+                if not device.slice.per_device_node_selection:  # else it depends on the node
+                    alike[device.alike] = rest
+            if rest is _BROKEN:
+                return None
+            rests.append(rest)
+        constrained = [labels.numbered(each.facts(self._request, selected)) for each in self._constraints]
+        return tuple(matching), tuple(rests), *constrained
 
-    def rest(self, device: Device) -> Hashable:
+    def _rest(self, device: Device) -> Hashable:
         """All but the selectors and constraints: the same for devices that are alike."""
         try:
-            if not all(each.admits(self.request, device) for each in self._filters):
+            if not all(each.admits(self._request, device) for each in self._filters):
                 return False
         except Aborted:
             raise
         except FatalError:
             return _BROKEN
-        return tuple([each.fact(self.request, device) for each in self._checks])
+        return tuple([each.fact(self._request, device) for each in self._checks])
 
 
 class _Labels:
     """Numbers labels' values in the order of their first appearance, so that only the pattern of equality is left of them."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Hashable, dict[Hashable, int]] = {}
+        self._numbers: dict[Hashable, defaultdict[Hashable, int]] = {}
 
-    def number(self, fact: Hashable) -> Hashable:
-        if not isinstance(fact, Label):
-            return fact
-        space, values = fact
-        numbers = self._numbers.get(space)
-        if numbers is None:
-            numbers = self._numbers[space] = {}
-        if len(values) == 1:
-            return space, numbers.setdefault(values[0], len(numbers))
-        return space, tuple([numbers.setdefault(value, len(numbers)) for value in values])
+    def numbered(self, facts: Iterable[Hashable]) -> Hashable:
+        found: list[Hashable] = []
+        for fact in facts:
+            if isinstance(fact, Label):
+                space, values = fact
+                numbers = self._numbers.get(space)
+                if numbers is None:
+                    numbers = self._numbers[space] = defaultdict(count().__next__)
+                fact = (space, numbers[values[0]] if len(values) == 1 else tuple([numbers[value] for value in values]))
+            found.append(fact)
+        return tuple(found)
 
 
 def state(reachable: Reachable, used: Mapping[PoolId, PoolUse], pools: Pools) -> Hashable:

@@ -7,7 +7,7 @@ persistent map.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from immutables import Map
@@ -22,7 +22,7 @@ from virt_dra.allocator.features.taints import with_rules
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.pools import Pools
-from virt_dra.allocator.usage import NOTHING_USED, PoolUse, Use, changed, uses_of
+from virt_dra.allocator.usage import NOTHING_USED, PoolUse, Use, by_pool, changed, uses_of
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 
@@ -96,22 +96,20 @@ class Snapshot:
 
     def without_allocation(self, *allocations: AllocationResult) -> Snapshot:
         """A snapshot in which these allocations are released (A-3.4)."""
-        return self._changed(uses_of(allocations), -1)
+        return self.changed(by_pool(uses_of(allocations)), -1)
 
     def with_uses(self, uses: Iterable[Use]) -> Snapshot:
         """A snapshot in which these devices are in use too."""
-        return self._changed(uses, 1)
+        return self.changed(by_pool(uses), 1)
 
     def is_allocated(self, device: DeviceId) -> bool:
         """A-3.5."""
         return device.device in self.used.get(PoolId(device.driver, device.pool), NOTHING_USED).devices
 
-    def _changed(self, uses: Iterable[Use], by: int) -> Snapshot:
-        by_pool: dict[PoolId, list[Use]] = {}
-        for use in uses:
-            by_pool.setdefault(PoolId(use.driver, use.pool), []).append(use)
+    def changed(self, uses: Mapping[PoolId, Sequence[Use]], by: int) -> Snapshot:
+        """A snapshot in which these devices are in use too (``by`` 1), or no more (-1)."""
         used = self.used
-        for pool, changes in by_pool.items():
+        for pool, changes in uses.items():
             after = changed(used.get(pool, NOTHING_USED), changes, by)
             if not after.empty:
                 used = used.set(pool, after)

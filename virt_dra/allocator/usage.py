@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
+from virt_dra.allocator.model import PoolId
 from virt_dra.allocator.pools import Pool
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import AllocationResult
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class PoolUse:
-    """What is in use of one pool (A-3.1), by device name.
+    """What is in use of one pool (A-3.1), by device name. Nobody changes it.
 
     ``exclusive`` counts allocations: two claims may hold a device by mistake (C-22.10), and releasing one must not free it. ``shares``
     are (device name, share id). ``consumed`` is the sum over a device's shares, per capacity name.
@@ -23,25 +23,28 @@ class PoolUse:
     exclusive: Mapping[str, int] = field(default_factory=dict)
     shares: frozenset[tuple[str, str]] = frozenset()
     consumed: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
+    remembered: dict[Pool, Hashable] = field(default_factory=dict, compare=False, repr=False)
+    """What the use means for a version of the pool's slices, kept by those who compute it (shapes.py)."""
+    _shared: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
+    _devices: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def empty(self) -> bool:
         return not self.exclusive and not self.shares and not self.consumed
 
-    @cached_property
+    @property
     def shared(self) -> frozenset[str]:
         """Names of devices of which a share is allocated, or some capacity consumed (A-12.4)."""
-        return frozenset(device for device, _ in self.shares) | self.consumed.keys()
+        if self._shared is None:
+            self._shared = frozenset(device for device, _ in self.shares) | self.consumed.keys()
+        return self._shared
 
-    @cached_property
+    @property
     def devices(self) -> frozenset[str]:
         """Names of devices that are in use in any way (A-3.5)."""
-        return self.shared | self.exclusive.keys()
-
-    @cached_property
-    def remembered(self) -> dict[Pool, Hashable]:
-        """What the use means for a version of the pool's slices, kept by those who compute it (shapes.py)."""
-        return {}
+        if self._devices is None:
+            self._devices = self.shared | self.exclusive.keys()
+        return self._devices
 
 
 NOTHING_USED = PoolUse()
@@ -67,6 +70,14 @@ def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[Use]:
             if not result.admin_access:
                 consumed = (result.consumed_capacity or None) if result.share_id is not None else None
                 yield Use(result.driver, result.pool, result.device, result.share_id, consumed)
+
+
+def by_pool(uses: Iterable[Use]) -> dict[PoolId, list[Use]]:
+    """The uses of each pool, in their order."""
+    found: dict[PoolId, list[Use]] = {}
+    for use in uses:
+        found.setdefault(PoolId(use.driver, use.pool), []).append(use)
+    return found
 
 
 def changed(before: PoolUse, changes: Iterable[Use], by: int) -> PoolUse:

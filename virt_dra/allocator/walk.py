@@ -19,6 +19,7 @@ from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import PoolId
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Interrupt
 from virt_dra.allocator.snapshot import Snapshot
+from virt_dra.allocator.usage import by_pool, uses_of
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
@@ -81,17 +82,17 @@ class Walk:
             return None
         node = self._nodes[index]
         results = allocator.write(self._found.get(index) or allocator.decide(node))
-        self.snapshot = self.snapshot.with_allocation(*results)
-        self._changed(results)
+        self._use(results, 1)
         return Placed(node, results)
 
     def release(self, results: Sequence[AllocationResult]) -> None:
         """Give back what a pod holds."""
-        self.snapshot = self.snapshot.without_allocation(*results)
-        self._changed(results)
+        self._use(results, -1)
 
-    def _changed(self, results: Sequence[AllocationResult]) -> None:
-        self._changes.extend({PoolId(each.driver, each.pool): None for result in results for each in result.devices.results})
+    def _use(self, results: Sequence[AllocationResult], by: int) -> None:
+        uses = by_pool(uses_of(results))
+        self.snapshot = self.snapshot.changed(uses, by)
+        self._changes.extend(uses)
 
     def _up_to_date(self, demand: Demand | None) -> _Verdicts:
         """What is known of the demand's nodes. Claims that break a rule have no demand, and are not remembered."""

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 from pydantic.alias_generators import to_camel
 
 T = TypeVar("T")
+W = TypeVar("W", bound="Wire")
 
 Str = StrictStr
 Bool = StrictBool
@@ -110,6 +111,30 @@ class Wire(BaseModel):
     def given(self, field: str) -> bool:
         """Whether the key of this field (Python name) was present, whatever its value."""
         return field in self.model_fields_set
+
+
+_set = object.__setattr__
+
+
+class Stamp(Generic[W]):
+    """Makes objects of a type with the same fields given, of values that are known to have their types: some times faster than the
+    constructor, for what is made by the thousand. The values of fields that aren't given are shared, since nobody changes them."""
+
+    def __init__(self, kind: type[W], same: Mapping[str, object], *different: str) -> None:
+        """``same``: field (Python name) -> its value in all of them. ``different``: the fields that each object brings."""
+        unset = {name: field.get_default(call_default_factory=True) for name, field in kind.model_fields.items()}
+        self._kind = kind
+        self._values = {**unset, **same}
+        self._given = {*same, *different}
+
+    def __call__(self, **different: object) -> W:
+        """Raises nothing: wrong or missing values stay wrong."""
+        made = self._kind.__new__(self._kind)
+        _set(made, "__dict__", {**self._values, **different})
+        _set(made, "__pydantic_fields_set__", self._given)
+        _set(made, "__pydantic_extra__", {})
+        _set(made, "__pydantic_private__", None)
+        return made
 
 
 def _without(kind: type[Wire], raw: object, nulls: Iterable[tuple[tuple[int | str, ...], str]]) -> object:

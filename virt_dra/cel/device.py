@@ -49,17 +49,14 @@ def device_input(driver: str, device: Device) -> DeviceInput:
     )
 
 
-def convertible(device: Device) -> bool:
-    """Whether :func:`device_input` would convert the device."""
-    for attribute in device.attributes.values():
-        if attribute.versions is None and (
-            attribute.string is not None or attribute.int_value is not None or attribute.bool_value is not None
-        ):
-            continue  # nothing in it can fail
-        try:
-            _attribute_value("", attribute)
-        except EvaluationError:
-            return False
+def convertible(attribute: DeviceAttribute) -> bool:
+    """Whether the value can be one for an expression. Where one attribute of a device can't, every expression fails on it (A-21.2)."""
+    if attribute.versions is None and (attribute.string is not None or attribute.int_value is not None or attribute.bool_value is not None):
+        return True  # nothing in it can fail
+    try:
+        _attribute_value("", attribute)
+    except EvaluationError:
+        return False
     return True
 
 

@@ -21,7 +21,7 @@ from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.features.taints import Taints
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Bound, Check, Choice, Device, Filter, Request
+from virt_dra.allocator.model import Bound, Check, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -88,8 +88,8 @@ def _counters(snapshot: Snapshot, pools: Pools, node: Node, features: Features) 
     return found, (counters,)
 
 
-Writer: TypeAlias = Callable[[dict[str, Any], Choice], None]
-"""Adds to the fields (Python names) of one device's result what a feature has to say about it."""
+Writer: TypeAlias = Callable[[dict[str, Any], Device], None]
+"""Adds to the fields (Python names) of a device's result what a feature has to say about all devices alike (model.Device)."""
 
 
 def writers(features: Features) -> tuple[Writer, ...]:

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import derived_attributes
 from virt_dra.allocator.features.derived_attributes import CompileDerived
-from virt_dra.allocator.model import Device, Kind, Label, Rejection, Request, Upcoming
+from virt_dra.allocator.model import AttributeName, Device, Kind, Label, Rejection, Request, Upcoming
 from virt_dra.api.resource_v1 import DeviceAttribute
 
+Scalar = int | str | bool
 
-@dataclass(frozen=True)
+
 class Values:
     """The values of one attribute: a type name and a set. Values of different types are never equal; versions compare as text."""
 
-    type: str
-    values: frozenset[int | str | bool]
-    published: tuple[int | str | bool, ...] = field(default=(), compare=False)
-    """Each value once, in the order of the slice; empty for what several devices have in common."""
+    __slots__ = ("_set", "published", "type")
+
+    def __init__(self, type: str, published: tuple[Scalar, ...], common: frozenset[Scalar] | None = None) -> None:
+        """``published``: in the order of the slice. ``common``: what several devices have in common, instead."""
+        self.type = type
+        self.published = published
+        self._set = common
+
+    @property
+    def values(self) -> frozenset[Scalar]:
+        if self._set is None:  # lists of many values are more often published than compared
+            self._set = frozenset(self.published)
+        return self._set
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Values) and self.type == other.type and self.values == other.values
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.values))
 
     def __str__(self) -> str:
         # Only JSON types occur, and sorting by text makes the wording independent of hashing.
         shown = sorted(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values)
         return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
-
-
-def find(device: Device, name: str) -> DeviceAttribute | None:
-    """The exact qualified name, else, in the driver's own domain, the bare identifier (A-15.2)."""
-    attributes = device.published.attributes
-    found = attributes.get(name)
-    if found is None:
-        domain, slash, identifier = name.partition("/")
-        if slash and domain == device.id.driver:
-            found = attributes.get(identifier)
-    return found
 
 
 def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
@@ -49,8 +54,7 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
             ("version", attribute.versions),
         ):
             if many:
-                published: tuple[int | str | bool, ...] = tuple(dict.fromkeys(many))
-                return Values(kind, frozenset(many), published)
+                return Values(kind, many)
     if attribute.int_value is not None:
         return _single("int", attribute.int_value)
     if attribute.bool_value is not None:
@@ -63,9 +67,9 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
 
 
 @lru_cache(maxsize=4096)
-def _single(type: str, value: int | str | bool) -> Values:
+def _single(type: str, value: Scalar) -> Values:
     """Few values occur often. The type keeps 1 and true apart, which Python holds equal."""
-    return Values(type, frozenset((value,)), (value,))
+    return Values(type, (value,))
 
 
 def applies(requests: tuple[str, ...], request: Request) -> bool:
@@ -82,9 +86,12 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
 
     def __init__(self, name: str, *, lists: bool, expression: str | None, compile_derived: CompileDerived) -> None:
         self._name = name
+        self._published = AttributeName(name)
         self._lists = lists
         self._expression = expression
         self._compile = compile_derived
+        self._facts: dict[int, Hashable] = {}
+        """Of published values, by their numbers."""
 
     def __missing__(self, device: Device) -> Values | FatalError | None:
         values = self[device] = self._values(device)
@@ -92,7 +99,7 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
 
     def _values(self, device: Device) -> Values | FatalError | None:
         if self._expression is None:
-            attribute = find(device, self._name)
+            attribute = self._published.find(device)
         else:
             try:
                 attribute = derived_attributes.evaluate(self._compile, self._name, self._expression, device)
@@ -100,7 +107,31 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
                 return error
         return None if attribute is None else values_of(attribute, lists=self._lists)
 
+    def facts(self, devices: Sequence[Device]) -> list[Hashable]:
+        """What a constraint's answers depend on (model.Check): labels, None for a device without a value, an error's text."""
+        if self._expression is not None:
+            return [self._fact(device) for device in devices]
+        found: list[Hashable] = []
+        for number, device in zip(self._published.numbers(devices), devices, strict=True):
+            try:
+                found.append(self._facts[number])
+            except KeyError:
+                if len(self._facts) >= _REMEMBERED_VALUES:
+                    self._facts.clear()
+                fact = self._facts[number] = self._fact(device)
+                found.append(fact)
+        return found
 
+    def _fact(self, device: Device) -> Hashable:
+        """Constraints that speak of one attribute see the same values, hence one space of labels for it, derived or not."""
+        values = self[device]
+        if isinstance(values, Values):
+            return Label((self._name, values.type), values.published)
+        return None if values is None else str(values)  # whatever else is the same, an error names this device
+
+
+_REMEMBERED_VALUES = 16384
+"""Of one attribute; values that occur once gain nothing by more."""
 _REMEMBERED_ATTRIBUTES = 4096
 """Attributes whose values are kept; the oldest goes first. A cluster has few; only generated texts reach this."""
 
@@ -162,15 +193,11 @@ class Constrained:
         """Devices with equal values are alike to the constraint, and all devices of a request that it doesn't cover."""
         return self.values(request, device) if self.covers(request) else NOT_CONSTRAINED
 
-    def fact(self, request: Request, device: Device) -> Hashable:
-        """Two constraints on one attribute see the same values, hence one space of labels for it, derived or not."""
+    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
         of = self.of(request)
         if of is None:
-            return NOT_CONSTRAINED
-        values = of[device]
-        if isinstance(values, FatalError):
-            return str(values)  # whatever else is the same, the error names this device
-        return None if values is None else Label((self.name, values.type), values.published)
+            return [NOT_CONSTRAINED] * len(devices)
+        return of.facts(devices)
 
     def missing(self, constraint: str, request: Request, device: Device) -> Rejection:
         """The refusal of a device without a value. ``constraint``: which kind."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from virt_dra.allocator.features.static import feature_off
-from virt_dra.allocator.model import Choice, Device, Rejection, Request
+from virt_dra.allocator.model import Device, Rejection, Request
 
 
 class NoBindingConditions:
@@ -23,9 +23,9 @@ class NoBindingConditions:
         return feature_off(device, "DRADeviceBindingConditions")
 
 
-def write(fields: dict[str, Any], choice: Choice) -> None:
+def write(fields: dict[str, Any], device: Device) -> None:
     """The conditions to wait for, and those that end the wait (A-18.1)."""
-    published = choice.device.published
+    published = device.published
     if published.binding_conditions:
         fields["binding_conditions"] = published.binding_conditions
     if published.binding_failure_conditions:

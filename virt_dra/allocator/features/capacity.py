@@ -148,7 +148,7 @@ class CapacityFilter:
         return Rejection(found.reason, f"capacity {found.capacity} {words}", device.id, found.detail)
 
 
-class SharedCapacity:
+class SharedCapacity(Check):
     """What is left of shared devices, in use elsewhere and in this attempt, by all claims together. The last check (A-10.4 (8))."""
 
     def __init__(self, snapshot: Snapshot, resolver: Resolver) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features.charged_once import ChargedOnce
-from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Take, Upcoming
+from virt_dra.allocator.model import Check, Device, Kind, PoolId, Rejection, Request, Take, Upcoming
 from virt_dra.allocator.pools import Pools
 from virt_dra.api.core_v1 import Node
 
@@ -85,7 +85,7 @@ class _Members:
         """Per counter set, once asked for."""
 
 
-class CompatibilityGroups:
+class CompatibilityGroups(Check):
     """One for all claims of an attempt."""
 
     def __init__(self, snapshot: Snapshot, pools: Pools, node: Node) -> None:

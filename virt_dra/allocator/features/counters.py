@@ -15,7 +15,7 @@ from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features import counter_supply
 from virt_dra.allocator.features.charged_once import ChargedOnce
 from virt_dra.allocator.features.static import StaticCheck, feature_off
-from virt_dra.allocator.model import Device, Kind, PoolId, Rejection, Request, Slots, Take, Upcoming
+from virt_dra.allocator.model import Check, Device, Kind, PoolId, Rejection, Request, Slots, Take, Upcoming
 from virt_dra.allocator.pools import Pools
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
@@ -41,7 +41,7 @@ class _Taken:
         self.taken: dict[int, int] = {}
 
 
-class Counters:
+class Counters(Check):
     """One for all claims of an attempt."""
 
     def __init__(self, snapshot: Snapshot, pools: Pools) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Hashable, Sequence
 
 from virt_dra.allocator.features.attributes import Attributes, Constrained, Values
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Kind, Rejection, Request, Take, Upcoming
+from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Take, Upcoming
 
 REPEATED = "AttributeNotDistinct"
 """A device chosen before has the same value."""
 
 
-class DistinctAttribute:
+class DistinctAttribute(Check):
     def __init__(self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes) -> None:
         self._attribute = Constrained(name, requests, features.list_type_attributes, attributes)
         self._seen: list[tuple[Device, Values]] = []
@@ -24,7 +24,10 @@ class DistinctAttribute:
         return self._attribute.kind(request, device)
 
     def fact(self, request: Request, device: Device) -> Hashable:
-        return self._attribute.fact(request, device)
+        return self._attribute.facts(request, (device,))[0]
+
+    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
+        return self._attribute.facts(request, devices)
 
     def add(self, request: Request, device: Device) -> bool:
         if not self._attribute.covers(request):

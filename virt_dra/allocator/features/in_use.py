@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Kind, Rejection, Request, Take, Upcoming
+from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Take, Upcoming
 
 if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
     from virt_dra.allocator.snapshot import Snapshot
@@ -23,7 +23,7 @@ TAKEN = "DeviceTaken"
 """Chosen in this attempt for another request."""
 
 
-class InUse:
+class InUse(Check):
     """Filter and check in one: the filter is the cheap first question of the search, the check keeps the marks."""
 
     def __init__(self, snapshot: Snapshot, features: Features, matches: Callable[[Request, Device], bool | None]) -> None:

@@ -5,17 +5,17 @@ The common values so far are a stack with one entry per device, so that undo res
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 
 from virt_dra.allocator.features.attributes import Attributes, Constrained, Values
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Kind, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Upcoming
 
 DIFFERS = "AttributeDiffers"
 """The device's value is not the one that the devices chosen before have in common."""
 
 
-class MatchAttribute:
+class MatchAttribute(Check):
     def __init__(self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes) -> None:
         self._attribute = Constrained(name, requests, features.list_type_attributes, attributes)
         self._common: list[Values] = []
@@ -27,7 +27,10 @@ class MatchAttribute:
         return self._attribute.kind(request, device)
 
     def fact(self, request: Request, device: Device) -> Hashable:
-        return self._attribute.fact(request, device)
+        return self._attribute.facts(request, (device,))[0]
+
+    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
+        return self._attribute.facts(request, devices)
 
     def add(self, request: Request, device: Device) -> bool:
         if not self._attribute.covers(request):
@@ -40,7 +43,7 @@ class MatchAttribute:
             shared = before.values & values.values if before.type == values.type else frozenset()
             if not shared:
                 return False
-            values = Values(values.type, shared)
+            values = Values(values.type, (), shared)
         self._common.append(values)
         return True
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from virt_dra.allocator.features.static import StaticCheck, feature_off
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Choice, Device, Rejection, Request
+from virt_dra.allocator.model import Check, Device, Rejection, Request
 from virt_dra.api.core_v1 import Node
 
 GATE = "DRAOptionalNodeOperations"
@@ -47,8 +47,8 @@ class _Off(_NoSkipping):
         return feature_off(device, GATE)
 
 
-def write(fields: dict[str, Any], choice: Choice) -> None:
+def write(fields: dict[str, Any], device: Device) -> None:
     """Which operations the node skips (A-18.1)."""
-    operations = choice.device.slice.skip_node_operations
+    operations = device.slice.skip_node_operations
     if operations:
         fields["skip_node_operations"] = operations

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Protocol
+from enum import Enum
+from itertools import repeat
+from typing import Final, Protocol
 
 from virt_dra.allocator.errors import DeadlineExceeded, FatalError
-from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.model import AttributeName, Device, Rejection, Request
 from virt_dra.allocator.pools import Reachable
-from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.cel.reads import Reads, together
+
+Interrupt = Callable[[], bool]
 
 MISMATCH = "SelectorMismatch"
 """A selector of the class or of the request is false for the device."""
@@ -62,112 +64,101 @@ Outcome = Refused | None
 """None: every selector is true."""
 
 
-class Outcomes:
-    """What is known so far of one list of class selectors and one of request selectors."""
+class _Unknown(Enum):
+    UNKNOWN = 0
 
-    def __init__(self) -> None:
-        self.of: dict[Device, Outcome] = {}
-        self.candidates: dict[Reachable, tuple[Device, ...]] = {}
-        """Per node, the devices to which no selector says no."""
-        self.alike: dict[Hashable, Outcome] = {}
-        """By what the selectors look at (:class:`Reading`)."""
-        self.readings: dict[str, Reading | None] = {}
-        """Per driver; None where the selectors don't tell what they look at."""
+
+_UNKNOWN: Final = _Unknown.UNKNOWN
 
 
 class Reading:
-    """Where the devices of one driver publish what some selectors look at.
+    """What some selectors look at.
 
     Most selectors name the attributes that they look at. Devices alike in those get the same answer, so that the hundreds of devices of
     a model, which differ in UUIDs and addresses, are evaluated once.
     """
 
-    def __init__(self, reads: Reads, driver: str) -> None:
-        self._driver = driver if reads.driver else None
-        self._multiple = reads.allow_multiple_allocations
-        self._attributes = _published_names(reads.attributes, driver)
-        self._capacity = _published_names(reads.capacity, driver)
+    def __init__(self, reads: Reads) -> None:
+        self._more = reads.driver or reads.allow_multiple_allocations or bool(reads.capacity)
+        self._attributes = [AttributeName(f"{domain}/{name}") for domain, name in sorted(reads.attributes)]
 
-    def of(self, device: Device) -> Hashable:
-        """Equal for devices that the selectors can't tell apart."""
-        published = device.published
-        attributes = published.attributes
-        values: list[Hashable] = [self._driver, self._multiple and bool(published.allow_multiple_allocations)]
-        for qualified, bare in self._attributes:
-            attribute = attributes.get(qualified)
-            if attribute is None and bare is not None:
-                attribute = attributes.get(bare)
-            values.append(None if attribute is None else _attribute_value(attribute))
-        for qualified, bare in self._capacity:
-            capacity = published.capacity.get(qualified)
-            if capacity is None and bare is not None:
-                capacity = published.capacity.get(bare)
-            values.append(None if capacity is None else capacity.value.spelling)
-        return tuple(values)
+    def of(self, devices: Sequence[Device]) -> Iterable[Hashable]:
+        """Per device; equal for devices that the selectors can't tell apart."""
+        columns: list[Sequence[int]] = [name.numbers(devices) for name in self._attributes]
+        if self._more or not columns:
+            columns.append([device.alike for device in devices])
+        return zip(*columns, strict=True)
 
 
-_attribute_value: Callable[[DeviceAttribute], tuple[Hashable, ...]] = attrgetter(
-    "ints", "bools", "strings", "versions", "int_value", "bool_value", "string", "version"
-)
+class Outcomes:
+    """What one list of class selectors and one of request selectors say of devices; found out when a device is first asked for."""
 
+    def __init__(self, selectors: CompiledSelectors, of_class: tuple[str, ...], of_request: tuple[str, ...]) -> None:
+        self._selectors = selectors
+        self._of_class = of_class
+        self._of_request = of_request
+        self._known: dict[Device, Outcome] = {}
+        self._alike: dict[Hashable, Outcome] = {}
+        """By what the selectors look at (:class:`Reading`)."""
+        self._reading = selectors.reading((*of_class, *of_request))
+        """None where the selectors don't tell what they look at."""
+        self.candidates: dict[Reachable, tuple[Device, ...]] = {}
+        """Per node, the devices to which no selector says no."""
 
-def _published_names(names: Iterable[tuple[str, str]], driver: str) -> tuple[tuple[str, str | None], ...]:
-    """The qualified name, which wins (AC-17), and in the driver's own domain the bare one."""
-    return tuple((f"{domain}/{name}", name if domain == driver else None) for domain, name in sorted(names))
+    def of(self, device: Device, interrupt: Interrupt | None) -> Outcome:
+        """``interrupt``: asked before each evaluation whether to stop. Raises DeadlineExceeded then."""
+        try:
+            return self._known[device]
+        except KeyError:
+            return self.of_all((device,), interrupt)[0]
 
+    def of_all(self, devices: Sequence[Device], interrupt: Interrupt | None) -> list[Outcome]:
+        """Ends behind the first device on which a selector fails: expressions that fail may be costly, and one failure is enough."""
+        found: list[Outcome] = []
+        keys: Iterable[Hashable] = repeat(None) if self._reading is None else self._reading.of(devices)
+        for device, key in zip(devices, keys, strict=False):
+            outcome = self._known.get(device, _UNKNOWN)
+            if outcome is _UNKNOWN:
+                alike = key is not None and device.convertible
+                outcome = self._alike.get(key, _UNKNOWN) if alike else _UNKNOWN
+                if outcome is _UNKNOWN:
+                    outcome = self._evaluate(device, interrupt)
+                    if alike:
+                        self._keep(key, outcome)
+                self._known[device] = outcome
+            found.append(outcome)
+            if outcome is not None and outcome.error is not None:
+                break
+        return found
 
-class SelectorOutcomes:
-    """Compiled selectors and their outcomes. Holds no errors of compilation back: they are outcomes too (A-8.2)."""
+    def _keep(self, key: Hashable, outcome: Outcome) -> None:
+        if len(self._alike) >= _REMEMBERED_READINGS:
+            self._alike.clear()
+        self._alike[key] = outcome
 
-    def __init__(self, compile_selector: CompileSelector) -> None:
-        self._compile = compile_selector
-        self._compiled: dict[str, Selector | SelectorError] = {}
-        self._outcomes: dict[tuple[tuple[str, ...], tuple[str, ...]], Outcomes] = {}
-
-    def of(self, of_class: tuple[str, ...], of_request: tuple[str, ...]) -> Outcomes:
-        """What is known so far for these selectors; its readers add to it with :meth:`evaluate`."""
-        key = (of_class, of_request)
-        known = self._outcomes.get(key)
-        if known is None:
-            if len(self._outcomes) >= _REMEMBERED_PAIRS:
-                del self._outcomes[next(iter(self._outcomes))]
-            known = self._outcomes[key] = Outcomes()
-        return known
-
-    def evaluate(self, of_class: tuple[str, ...], of_request: tuple[str, ...], device: Device) -> Outcome:
-        """The outcome of the selectors in order, the class's first."""
-        known = self.of(of_class, of_request)
-        driver = device.id.driver
-        if driver not in known.readings:
-            known.readings[driver] = self._reading((*of_class, *of_request), driver)
-        reading = known.readings[driver]
-        if reading is None or not device.convertible:
-            return self._evaluate(of_class, of_request, device)
-        key = reading.of(device)
-        if key not in known.alike:
-            if len(known.alike) >= _REMEMBERED_READINGS:
-                known.alike.clear()
-            known.alike[key] = self._evaluate(of_class, of_request, device)
-        return known.alike[key]
-
-    def _evaluate(self, of_class: tuple[str, ...], of_request: tuple[str, ...], device: Device) -> Outcome:
-        for from_class, expressions in ((True, of_class), (False, of_request)):
+    def _evaluate(self, device: Device, interrupt: Interrupt | None) -> Outcome:
+        """The selectors in order, the class's first."""
+        if interrupt is not None and interrupt():
+            raise DeadlineExceeded
+        for from_class, expressions in ((True, self._of_class), (False, self._of_request)):
             for i, expression in enumerate(expressions):
                 try:
-                    if not self._selector(expression).matches(device):
+                    if not self._selectors.of(expression).matches(device):
                         return Refused(from_class, i, expression)
                 except SelectorError as error:
                     return Refused(from_class, i, expression, error)
         return None
 
-    def _reading(self, expressions: tuple[str, ...], driver: str) -> Reading | None:
-        try:
-            reads = together([self._selector(expression).reads for expression in expressions])
-        except SelectorError:
-            return None
-        return None if reads is None else Reading(reads, driver)
 
-    def _selector(self, expression: str) -> Selector:
+class CompiledSelectors:
+    """Compiled once per text. Errors of compilation are kept too."""
+
+    def __init__(self, compile_selector: CompileSelector) -> None:
+        self._compile = compile_selector
+        self._compiled: dict[str, Selector | SelectorError] = {}
+
+    def of(self, expression: str) -> Selector:
+        """Raises :class:`SelectorError`."""
         known = self._compiled.get(expression)
         if known is None:
             if len(self._compiled) >= _REMEMBERED_PAIRS:
@@ -181,14 +172,38 @@ class SelectorOutcomes:
             raise known
         return known
 
+    def reading(self, expressions: tuple[str, ...]) -> Reading | None:
+        """None where they don't tell what they look at, or can't be compiled."""
+        try:
+            reads = together([self.of(expression).reads for expression in expressions])
+        except SelectorError:
+            return None
+        return None if reads is None else Reading(reads)
+
+
+class SelectorOutcomes:
+    """The outcomes of all lists of selectors met so far (A-8.2)."""
+
+    def __init__(self, compile_selector: CompileSelector) -> None:
+        self._compiled = CompiledSelectors(compile_selector)
+        self._outcomes: dict[tuple[tuple[str, ...], tuple[str, ...]], Outcomes] = {}
+
+    def of(self, of_class: tuple[str, ...], of_request: tuple[str, ...]) -> Outcomes:
+        key = (of_class, of_request)
+        known = self._outcomes.get(key)
+        if known is None:
+            if len(self._outcomes) >= _REMEMBERED_PAIRS:
+                del self._outcomes[next(iter(self._outcomes))]
+            known = self._outcomes[key] = Outcomes(self._compiled, of_class, of_request)
+        return known
+
 
 class SelectorFilter:
     """The selectors of the requests of one pod."""
 
-    def __init__(self, outcomes: SelectorOutcomes, interrupt: Callable[[], bool] | None = None) -> None:
+    def __init__(self, outcomes: SelectorOutcomes, interrupt: Interrupt | None = None) -> None:
         """``interrupt``: asked before each evaluation whether to stop."""
         self._outcomes = outcomes
-        self._texts: dict[Request, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._known: dict[Request, Outcomes] = {}
         self._interrupt = interrupt
 
@@ -207,6 +222,17 @@ class SelectorFilter:
         if outcome is None:
             return True
         return False if outcome.error is None else None
+
+    def matching(self, request: Request, devices: Sequence[Device]) -> list[bool] | None:
+        """`matches` of each device; None where one of them is an error: what comes behind it isn't asked."""
+        try:
+            known = self._outcomes_of(request)
+        except FatalError:
+            return None
+        outcomes = known.of_all(devices, self._interrupt)
+        if outcomes and (last := outcomes[-1]) is not None and last.error is not None:
+            return None
+        return [outcome is None for outcome in outcomes]
 
     def candidates(self, request: Request, reachable: Reachable) -> Sequence[Device]:
         """The devices that the selectors don't refuse: they are true, or an error that must surface when it is their turn."""
@@ -240,20 +266,11 @@ class SelectorFilter:
     def _outcomes_of(self, request: Request) -> Outcomes:
         known = self._known.get(request)
         if known is None:
-            texts = (self._class_selectors(request), request.selectors)
-            self._texts[request] = texts
-            known = self._known[request] = self._outcomes.of(*texts)
+            known = self._known[request] = self._outcomes.of(self._class_selectors(request), request.selectors)
         return known
 
     def _outcome(self, request: Request, device: Device) -> Outcome:
-        known = self._outcomes_of(request).of
-        try:
-            return known[device]
-        except KeyError:
-            if self._interrupt is not None and self._interrupt():
-                raise DeadlineExceeded from None
-            outcome = known[device] = self._outcomes.evaluate(*self._texts[request], device)
-            return outcome
+        return self._outcomes_of(request).of(device, self._interrupt)
 
     @staticmethod
     def _class_selectors(request: Request) -> tuple[str, ...]:
