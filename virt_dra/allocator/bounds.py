@@ -11,13 +11,14 @@ Bits stand for devices (bit i: the i-th device met). All of it follows from the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeGuard
 
 from virt_dra.allocator.kinds import Broken, Entry, Kinds
 from virt_dra.allocator.matching import satisfiable
-from virt_dra.allocator.model import Agrees, Check, Choice, Consumes, Device, Slots
+from virt_dra.allocator.model import RESULT_LIMIT, Agrees, Check, Choice, Consumes, Device, Slots
 from virt_dra.allocator.steps import Enter
 
 _TRIED_LABELS = 1_000
@@ -92,10 +93,13 @@ class Bounds:
         self._units: dict[int, int] = {}
         self._kinds_of_amounts: dict[tuple[int, Hashable], list[int]] = {}
         self._read_up_to = 0
-        self._rest: dict[int, list[_Demand]] = {}
+        self._rest: dict[tuple[int, int], list[_Demand]] = {}
+        self._options_by_plan: dict[int, tuple[_Demand, bool]] = {}
 
-    def refuse(self, at: Enter, chosen: Iterable[Sequence[Choice]], last: int) -> bool:
+    def refuse(self, at: Enter, chosen: Sequence[Sequence[Choice]], last: int) -> bool:
         """Whether what is ``chosen`` can't be completed from ``at`` to the end of entry ``last``. None of these has a broken device."""
+        if chosen and self._exceeds_limit(at, len(chosen[self._entries[at.entry].claim]), last):
+            return True
         if self._read_up_to <= last:
             self._read(last)
         left = [resource.left for resource in self._resources]
@@ -112,12 +116,25 @@ class Bounds:
                     common[agreement] = common[agreement] & labels if agreement in common else labels
         gone = self._gone(left, touched)
         demands: list[_Demand] = []
-        for demand in self._demands(at):
+        for demand in self._demands(at, last):
             options = _within(demand, gone)
             if not options:
                 return True
             demands.append(options)
         return not _Attempt(self, left, common).completes(demands)
+
+    def _exceeds_limit(self, at: Enter, held: int, last: int) -> bool:
+        """Whether the claim, which holds so many devices, can't hold all that it needs at least."""
+        claim, plan, _ = self._entries[at.entry]
+        first = at.entry
+        if at.alternative >= 0:
+            held += plan.alternatives[at.alternative].count - at.slot
+            first += 1
+        for entry in self._entries[first : last + 1]:
+            if held > RESULT_LIMIT or entry.claim != claim:
+                break
+            held += min(slots.count for slots in entry.plan.alternatives)
+        return held > RESULT_LIMIT
 
     def _gone(self, left: Sequence[int], touched: Iterable[int]) -> dict[int, int]:
         """Per look, the devices that take more of something than is left."""
@@ -131,32 +148,41 @@ class Bounds:
 
     # --- what is asked for ---
 
-    def _demands(self, at: Enter) -> list[_Demand]:
+    def _demands(self, at: Enter, last: int) -> list[_Demand]:
         if at.alternative < 0:
-            return self._from(at.entry)
+            return self._from(at.entry, last)
         slots = self._entries[at.entry].plan.alternatives[at.alternative]
         need = slots.count - at.slot
         if need == 0:
-            return self._from(at.entry + 1)
+            return self._from(at.entry + 1, last)
         number = self._kinds.look(slots.request)
         bits = self._looks[number].bits
         open_ = bits[at.start :] if slots.fixed is None else [self._bits[device] for device in slots.fixed[at.slot :]]
-        return [(_Option(number, need, _union(open_)),), *self._from(at.entry + 1)]
+        return [(_Option(number, need, _union(open_)),), *self._from(at.entry + 1, last)]
 
-    def _from(self, entry: int) -> list[_Demand]:
-        """From the beginning of an entry on. What requests of one look want of devices that nobody shares is added up."""
-        known = self._rest.get(entry)
+    def _from(self, entry: int, last: int) -> list[_Demand]:
+        """From one entry to another. What requests of one look want of devices that nobody shares is added up."""
+        known = self._rest.get((entry, last))
         if known is None:
             demands: list[_Demand] = []
             sums: dict[int, int] = {}
-            for each in self._entries[entry : self._read_up_to]:
-                options = self._options(each.plan.alternatives)
-                if len(options) == 1 and self._exclusive(options[0].look):
+            for each in self._entries[entry : last + 1]:
+                options, exclusive = self._options_of(each)
+                if exclusive:
                     sums[options[0].look] = sums.get(options[0].look, 0) + options[0].need
                 else:
                     demands.append(options)
             summed = [(_Option(look, need, self._looks[look].devices),) for look, need in sums.items() if need]
-            known = self._rest[entry] = summed + [demand for demand in demands if all(option.need for option in demand)]
+            known = self._rest[entry, last] = summed + [demand for demand in demands if all(option.need for option in demand)]
+        return known
+
+    def _options_of(self, entry: Entry) -> tuple[_Demand, bool]:
+        """The alternatives, and whether it is one for devices that nobody shares."""
+        known = self._options_by_plan.get(id(entry.plan))
+        if known is None:
+            options = self._options(entry.plan.alternatives)
+            exclusive = len(options) == 1 and self._exclusive(options[0].look)
+            known = self._options_by_plan[id(entry.plan)] = options, exclusive
         return known
 
     def _options(self, alternatives: Sequence[Slots]) -> _Demand:
@@ -183,6 +209,7 @@ class Bounds:
                     self._looks[number] = self._look(number, slots)
         self._read_up_to = last + 1
         self._rest = {}
+        self._options_by_plan = {}
         self._choose_cells()
 
     def _look(self, number: int, slots: Slots) -> _Look:
@@ -325,9 +352,10 @@ class _Attempt:
         )
 
     def _enough_units(self, check: int, demands: list[_Demand]) -> bool:
-        wanted: list[tuple[int, int]] = []
-        units = _Units(self, demands)
-        for demand in demands:
+        wanted: dict[int, int] = {}
+        counted = Counter(demands)
+        units = _Units(self, counted)
+        for demand, count in counted.items():
             needs = []
             for option in demand:
                 cells = self._looks[option.look].cells.get(check, {})
@@ -337,10 +365,11 @@ class _Attempt:
             if least <= 0:
                 continue
             if check in self._bounds._single:
-                wanted.append((least, _union(option.devices & users for option, _, users, _ in needs)))
+                serving = _union(option.devices & users for option, _, users, _ in needs)
             else:
-                wanted.append((least, _union(units.of(option, cells) for option, cells, _, _ in needs)))
-        return satisfiable(wanted)
+                serving = _union(units.of(option, cells) for option, cells, _, _ in needs)
+            wanted[serving] = wanted.get(serving, 0) + least * count
+        return satisfiable([(need, serving) for serving, need in wanted.items()])
 
     def _enough_in_sum(self, kind: tuple[int, Hashable], numbers: Sequence[int], demands: list[_Demand]) -> bool:
         needed = 0
@@ -352,9 +381,11 @@ class _Attempt:
 class _Units:
     """Numbers the units of resources, for one check and one question."""
 
-    def __init__(self, attempt: _Attempt, demands: list[_Demand]) -> None:
+    def __init__(self, attempt: _Attempt, demands: Mapping[_Demand, int]) -> None:
+        """``demands``: how many there are of each."""
         self._attempt = attempt
         self._demands = demands
+        self._wanted = sum(count * max(option.need for option in demand) for demand, count in demands.items())
         self._known: dict[int, int] = {}
         self._count = 0
 
@@ -373,15 +404,14 @@ class _Units:
         """The most devices that what is left suffices for, the smallest amounts first; no more than are wanted."""
         left = max(self._attempt._left[number], 0)
         found = 0
-        wanted = sum(max(option.need for option in demand) for demand in self._demands)
         for amount, users in sorted(self._attempt._bounds._resources[number].users.items()):
             several = 0
-            for demand in self._demands:
-                several += max((users.get(option.look, 0) & option.devices).bit_count() for option in demand)
+            for demand, count in self._demands.items():
+                several += count * max((users.get(option.look, 0) & option.devices).bit_count() for option in demand)
             several = min(several, left // amount)
             found += several
             left -= several * amount
-        return min(found, wanted)
+        return min(found, self._wanted)
 
 
 def _consumes(check: object) -> TypeGuard[Consumes]:

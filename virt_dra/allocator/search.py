@@ -241,11 +241,17 @@ class _Alternatives:
         self._only_too_many = True
 
     def advance(self) -> Step:
-        if self._next == self._alternatives:
-            return self._leave(Outcome.TOO_MANY if self._only_too_many else Outcome.NO)
-        self._search.selected[self._key] = self._next
-        self._next += 1
-        return Enter(self._at.entry, self._next - 1)
+        search, entry = self._search, self._at.entry
+        shortcuts = search.shortcuts
+        while self._next < self._alternatives:
+            alternative = Enter(entry, self._next)
+            self._next += 1
+            if shortcuts is not None and shortcuts.looks_ahead and entry < shortcuts.last and shortcuts.refused(alternative):
+                self._only_too_many = False
+                continue
+            search.selected[self._key] = alternative.alternative
+            return alternative
+        return self._leave(Outcome.TOO_MANY if self._only_too_many else Outcome.NO)
 
     def resume(self, outcome: Outcome) -> Step:
         if outcome is Outcome.NO:
@@ -258,7 +264,7 @@ class _Alternatives:
         return self.advance()
 
     def _leave(self, outcome: Outcome) -> Step:
-        del self._search.selected[self._key]
+        self._search.selected.pop(self._key, None)
         return self._search.leave(self._at, outcome)
 
 
@@ -305,9 +311,10 @@ class _Scan:
             if search.place(request, device) is None:
                 entry, alternative, slot, _ = self._at
                 after = Enter(entry, alternative, slot + 1, index + 1) if slot + 1 < self._count else Enter(entry + 1)
-                if self._vain is not None and search.shortcuts is not None and search.shortcuts.refused(after):
+                shortcuts = search.shortcuts
+                if shortcuts is not None and (self._vain is not None or shortcuts.looks_ahead) and shortcuts.refused(after):
                     search.unplace(request, device)
-                    self._in_vain(search.shortcuts, device)
+                    self._in_vain(shortcuts, device)
                     continue
                 search.spend(index + 1 - self._cursor)
                 self._cursor = index + 1

@@ -13,6 +13,7 @@ for good reasons fails with more chosen, too, and requests behind the deepest on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ from virt_dra.allocator.steps import Enter, Outcome
 
 if TYPE_CHECKING:
     from virt_dra.allocator.search import Search
+
+
+_LOOK_AHEAD = 300
+"""Steps before requests that weren't reached yet are counted too."""
 
 
 class Shortcuts:
@@ -41,6 +46,7 @@ class Shortcuts:
         self._counted_from_the_start = -1
         self._looked_through = (0, False)
         self._last_blemished = -1
+        self._horizon = -1
 
     def known(self, at: Enter) -> Outcome | None:
         """The outcome from here on, if it is known."""
@@ -75,18 +81,50 @@ class Shortcuts:
 
     def refused(self, at: Enter) -> bool:
         """Whether counting proves that what is chosen can't be completed from here on."""
-        return (
-            at.entry <= self._search.deepest and self._may_skip(at) and self._bounds.refuse(at, self._search.chosen, self._search.deepest)
-        )
+        last = self.last
+        return at.entry <= last and self._may_skip(at) and self._bounds.refuse(at, self._search.chosen, last)
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the search took so long that every choice is worth counting."""
+        if self._horizon < 0 and self._search.steps >= _LOOK_AHEAD:
+            self._horizon = self._furthest()
+        return self._horizon >= 0
+
+    @property
+    def last(self) -> int:
+        """The last entry that is counted: the deepest one reached, or further ahead, where nothing on the way has to be met."""
+        return max(self._search.deepest, self._horizon) if self.looks_ahead else self._search.deepest
+
+    def _furthest(self) -> int:
+        """The last entry up to which all may be looked at, and which counting doesn't refuse: what is refused is to be reached, so
+        that the explanation names it."""
+        low, high = self._search.deepest, self._search.deepest
+        while high + 1 < len(self._entries) and not self._blemished(high + 1, reported=False):
+            high += 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._bounds.refuse(Enter(0), (), middle):
+                high = middle - 1
+            else:
+                low = middle
+        return low
 
     def likeness(self, at: Enter, device: Device) -> Hashable:
         """Equal for devices that are interchangeable in this place; None if this may not be used.
 
-        What is taken of a device so far makes it unlike others, so only devices that nothing is taken of count."""
-        if not self._may_skip(at) or any(choice.device is device for choices in self._search.chosen for choice in choices):
+        Devices that were chosen already are alike if they were, and still are, alike to the same requests."""
+        if not self._may_skip(at):
             return None
         request = self._entries[at.entry].plan.alternatives[at.alternative].request
-        return self._kinds.upcoming_within(at.entry, request, 0).kind(device)
+        kind = self._kinds.upcoming_within(at.entry, request, 0).kind(device)
+        before = [
+            (claim, self._kinds.look(choice.request), self._kinds.of(choice.request, device))
+            for claim, choices in enumerate(self._search.chosen)
+            for choice in choices
+            if choice.device is device
+        ]
+        return (kind, frozenset(Counter(before).items())) if before else kind
 
     def _lacks(self) -> bool:
         """Whether all requests together want more than there is, also those not reached yet."""
@@ -119,7 +157,7 @@ class Shortcuts:
     def _clean(self, first: int, end: int | None = None) -> bool:
         """Whether nothing has to be met from entry ``first`` to the deepest one reached, or before entry ``end``."""
         if end is None:
-            end = self._search.deepest + 1
+            end = self.last + 1
         reported = self._search.refused_constraint is not None
         if self._looked_through != (end, reported):
             self._looked_through = (end, reported)
