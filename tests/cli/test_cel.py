@@ -139,8 +139,10 @@ def test_new_text_is_compiled_by_the_gates_and_held_against_the_cost_limit(slice
     ("arguments", "told"),
     [
         ((), "name an expression, e.g. virt-dra cel"),
-        (("--gates", "DRAConsumableCapacity=false", "true"), "--gates goes with --new"),
-        (("--new", "--gates", "Other=true", "true"), "'Other=true': write GATE=true or GATE=false with a gate of DRAConsumableCapacity"),
+        (("--gates", "DRAConsumableCapacity=false", "true"), "--feature-gates goes with --new"),
+        (("--new", "--gates", "Other=true", "true"), "unrecognized feature gate: Other; known are DRAAdminAccess, "),
+        (("--new", "--feature-gates", "DRAListAttributes=1", "true"), "DRAListAttributes; did you mean DRAListTypeAttributes or"),
+        (("--new", "--feature-gates", "DRAListTypeAttributes=on", "true"), "DRAListTypeAttributes=on: write true or false"),
         (("--jsonl", "--new"), "--jsonl goes with a file of requests only"),
         (("--jsonl", "no-such-file"), "no-such-file"),
         (("true", "-f", "no-such-file"), "no-such-file"),

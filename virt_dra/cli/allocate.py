@@ -6,7 +6,9 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -14,17 +16,22 @@ import click
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from virt_dra.allocator import DEFAULT, Features
+from virt_dra.allocator import Features
 from virt_dra.api import names
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import format_time
+from virt_dra.api.resource_v1 import DeviceTaintRule
 from virt_dra.api.wire import Json
 from virt_dra.api.yaml_writing import write_yaml
 from virt_dra.cli import allocate_lines
 from virt_dra.cli.allocate_files import InputError, allocate_each, choose_claims, choose_nodes, gather
 from virt_dra.cli.allocate_lines import FEATURE_FIELDS
 from virt_dra.cli.allocate_report import Answer, answer_json, refusal_trees, table
+from virt_dra.cli.deadline import DEFAULT_TIMEOUT, Deadline, parse_timeout
+from virt_dra.cli.gate_options import gates_epilog, gates_option
 from virt_dra.cli.jsonl import answer_stream, parse_request
 from virt_dra.cluster.files import read_inputs
+from virt_dra.cluster.rules import compiled_rules
 
 HELP = """Allocate devices to ResourceClaims as the scheduler would, and say why where it can't be.
 
@@ -57,17 +64,21 @@ Examples:
   virt-dra allocate -f claim.yaml cluster.yaml --explain
   kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | virt-dra allocate -f - claim.yaml --claim default/gpu
   virt-dra allocate -f cluster.yaml --claim default/gpu --all-nodes -o json
+  virt-dra allocate -f cluster.yaml claim.yaml --feature-gates DRAListTypeAttributes=true,DRADeviceTaintRules=false
+  virt-dra allocate -f cluster.yaml claim.yaml --timeout 0.5     wait half a second for each node
   virt-dra allocate --jsonl < problems.jsonl
   virt-dra allocate --workload workload.json --candidates auto
 \b
-Exit codes: 0 every claim is allocated, 1 some claim is not, 2 bad usage or input. --jsonl and --workload: 0, or 2 for unreadable input.
+Exit codes: 0 every claim is allocated, 1 some claim is not (does not fit, or not found in time), 2 bad usage or input.
+  --jsonl and --workload: 0, or 2 for unreadable input.
 """
+EPILOG += f"\n{gates_epilog()} What each means is in docs/guides/allocator.md.\n"
 
 Format = Literal["table", "json", "yaml"]
 
 
-def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Features:
-    chosen = DEFAULT
+def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
+    chosen: dict[str, bool] = {}
     for item in (part.strip() for value in values for part in value.split(",")):
         if not item:
             continue
@@ -75,12 +86,17 @@ def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[st
         enabled = {"true": True, "false": False}.get(word.lower()) if equals else True
         if name not in FEATURE_FIELDS or enabled is None:
             raise click.BadParameter(f"{item!r}: write FEATURE=true or FEATURE=false with a feature of {', '.join(FEATURE_FIELDS)}")
-        chosen = _with(chosen, FEATURE_FIELDS[name], enabled=enabled)
+        chosen[FEATURE_FIELDS[name]] = enabled
     return chosen
 
 
-def _with(features: Features, attribute: str, *, enabled: bool) -> Features:
-    return Features(**{field: getattr(features, field) for field in FEATURE_FIELDS.values()} | {attribute: enabled})
+_GATE_OF = {"device_binding_and_status": "device_binding_conditions", "compatibility_groups": "device_compatibility_groups"}
+"""Attribute of Features -> that of FeatureGates, where they differ."""
+
+
+def _gates_of(gates: FeatureGates | None, features: dict[str, bool]) -> FeatureGates:
+    """The gates of a cluster in which these features are on or off."""
+    return replace(gates or PLAIN, **{_GATE_OF.get(name, name): enabled for name, enabled in features.items()})
 
 
 def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -98,12 +114,23 @@ def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> 
 @click.option("--explain", is_flag=True, help="Show per node and request what refused each device.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @click.option("-n", "--namespace", default="default", show_default=True, callback=_parse_namespace, help="Of claims that name none.")
+@gates_option("--feature-gates", help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.")
 @click.option(
     "--features",
     metavar="FEATURE=BOOL,...",
     multiple=True,
     callback=_parse_features,
-    help="Features that differ from the defaults of Kubernetes 1.37.",
+    help="The same by the names of the allocator's features, as --jsonl has them; they count after --feature-gates.",
+)
+@click.option(
+    "--timeout",
+    "deadline",
+    metavar="SECONDS",
+    type=float,
+    default=DEFAULT_TIMEOUT,
+    show_default=f"{DEFAULT_TIMEOUT:g}",
+    callback=parse_timeout,
+    help="Give up on a node (--jsonl: a problem, --workload: a pod) after so long, as kube-scheduler does; 0: never.",
 )
 @click.option("--jsonl", is_flag=True, help="Read one JSON problem per line (from FILE or standard input), write one JSON answer per line.")
 @click.option("--workload", metavar="FILE", help="Place the pods of a workload and measure it.")
@@ -121,25 +148,29 @@ def command(
     explain: bool,
     output: Format,
     namespace: str,
-    features: Features,
+    features: dict[str, bool],
+    feature_gates: FeatureGates | None,
+    deadline: Deadline,
     jsonl: bool,
     workload: str | None,
     candidates: str,
 ) -> None:
     _check_usage(ctx, paths, filenames, jsonl=jsonl, workload=workload)
     if jsonl:
-        _answer_lines(paths)
+        _answer_lines(paths, deadline)
     elif workload is not None:
-        _run_workload(workload, auto=candidates == "auto")
+        _run_workload(workload, deadline, auto=candidates == "auto")
     elif node is not None and all_nodes:
         raise click.UsageError("--node and --all-nodes exclude each other")
     else:
-        answers = _allocate((*filenames, *paths), claims, node, namespace, features, output, all_nodes=all_nodes, explain=explain)
+        gates = _gates_of(feature_gates, features)
+        sources = (*filenames, *paths)
+        answers = _allocate(sources, claims, node, namespace, gates, deadline, output, all_nodes=all_nodes, explain=explain)
         _show(answers, output, all_nodes=all_nodes, explain=explain)
         sys.exit(0 if all(answer.allocated for answer in answers) else 1)
 
 
-FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "features")
+FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "features", "feature_gates")
 """Parameters that only mean something when files are allocated."""
 
 
@@ -161,17 +192,17 @@ def _check_usage(ctx: click.Context, paths: tuple[str, ...], filenames: tuple[st
         raise click.UsageError("--candidates goes with --workload")
 
 
-def _answer_lines(paths: tuple[str, ...]) -> None:
+def _answer_lines(paths: tuple[str, ...], deadline: Deadline) -> None:
     source = paths[0] if paths else "-"
     try:
         requests = sys.stdin.buffer if source == "-" else Path(source).open("rb")  # noqa: SIM115 - closed by the with below
     except (OSError, ValueError) as error:
         _refuse([f"{source}: {_reason(error)}"], "table")
     with requests:
-        answer_stream(requests, allocate_lines.answer, allocate_lines.REFUSAL)
+        answer_stream(requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL)
 
 
-def _run_workload(path: str, *, auto: bool) -> None:
+def _run_workload(path: str, deadline: Deadline, *, auto: bool) -> None:
     from virt_dra.cli import allocate_workload
 
     try:
@@ -183,7 +214,7 @@ def _run_workload(path: str, *, auto: bool) -> None:
     except RecursionError:
         _refuse([f"{path}: the JSON is nested too deeply"], "table")
     with _progress("placing pods") as told:
-        figures = allocate_workload.run(workload, auto=auto, told=told)
+        figures = allocate_workload.run(workload, auto=auto, told=told, deadline=deadline)
     click.echo(json.dumps(figures.to_json()))
 
 
@@ -198,7 +229,8 @@ def _allocate(
     wanted: Sequence[str],
     node: str | None,
     namespace: str,
-    features: Features,
+    gates: FeatureGates,
+    deadline: Deadline,
     output: Format,
     *,
     all_nodes: bool,
@@ -206,14 +238,18 @@ def _allocate(
 ) -> tuple[Answer, ...]:
     with Console(stderr=True).status(f"reading {', '.join(paths)}"):
         loaded = read_inputs(paths)
+    if not gates.device_taint_rules:
+        loaded = replace(loaded, objects=tuple(each for each in loaded.objects if not isinstance(each.object, DeviceTaintRule)))
     try:
-        cluster = gather(loaded, namespace, format_time(datetime.now(UTC)))
+        cluster = gather(loaded, namespace, format_time(datetime.now(UTC)), compiled_rules(gates))
         subjects = choose_claims(cluster, wanted, namespace)
         nodes = choose_nodes(cluster, node)
     except InputError as error:
         _refuse(error.sentences, output)
     with _progress("trying nodes") as told:
-        return tuple(allocate_each(cluster, subjects, nodes, features, everywhere=all_nodes, explain=explain, told=told))
+        return tuple(
+            allocate_each(cluster, subjects, nodes, Features.of(gates), everywhere=all_nodes, explain=explain, told=told, deadline=deadline)
+        )
 
 
 @contextmanager

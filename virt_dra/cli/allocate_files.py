@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar
 
-from virt_dra.allocator import Allocated, AllocationError, Allocator, FatalError, Features, NodeError, Snapshot
+from virt_dra.allocator import Allocated, AllocationError, Allocator, DeadlineExceeded, FatalError, Features, NodeError, Snapshot
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.documents import Loaded
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from virt_dra.api.validation import validate_create
-from virt_dra.cli.allocate_report import ERROR, FITS, REFUSED, Answer, NodeAnswer
+from virt_dra.api.validation import Rules, validate_create
+from virt_dra.cli.allocate_report import ERROR, FITS, REFUSED, TIMED_OUT, Answer, NodeAnswer
+from virt_dra.cli.deadline import Deadline, progress_of
 from virt_dra.cluster.rules import COMPILED
 
 T = TypeVar("T", bound=TypedObject)
@@ -49,8 +50,9 @@ class Cluster:
         return Snapshot.build(self.slices, self.classes, self.claims.values(), self.taint_rules)
 
 
-def gather(loaded: Loaded, namespace: str, now: str) -> Cluster:
+def gather(loaded: Loaded, namespace: str, now: str, rules: Rules = COMPILED) -> Cluster:
     """The objects that matter for allocation; others are passed over. ``namespace``: of claims that name none. ``now``: RFC 3339.
+    ``rules``: by which new objects are judged.
 
     Raises :class:`InputError` with every problem, each with its place and field path.
     """
@@ -61,7 +63,7 @@ def gather(loaded: Loaded, namespace: str, now: str) -> Cluster:
             continue
         obj = apply_defaults(_placed(sourced.object, namespace), now)
         title = f"{sourced.source}: {obj.KIND} {obj.key}"
-        problems += [f"{title}: {error.field}: {error.message}" for error in validate_create(obj, COMPILED)]
+        problems += [f"{title}: {error.field}: {error.message}" for error in validate_create(obj, rules)]
         if found.setdefault((type(obj), obj.key), obj) is not obj:
             problems.append(f"{title} is given twice; leave one of them out")
     if problems:
@@ -159,22 +161,24 @@ def allocate_each(
     everywhere: bool,
     explain: bool,
     told: Told,
+    deadline: Deadline,
 ) -> Iterator[Answer]:
     """The answer to each subject. With ``everywhere`` all nodes are tried and nothing is taken, else the first node that fits is taken.
 
     ``explain``: also the refusals of nodes that were passed before one fitted. ``told`` hears of every node tried.
+    ``deadline``: of each attempt on one node; where it passes, the next node is tried, as a scheduler does.
     """
     snapshot = cluster.snapshot()
     total = len(subjects) * len(nodes)
     for number, claims in enumerate(subjects):
-        allocator = Allocator(snapshot, claims, features)
+        allocator = Allocator(snapshot, claims, features, interrupt=deadline)
         keys = tuple(claim.key for claim in claims)
         tried: list[NodeAnswer] = []
         error: str | None = None
         for position, node in enumerate(nodes):
             told(number * len(nodes) + position, total)
             try:
-                tried.append(_try(allocator, node))
+                tried.append(_try(allocator, node, deadline))
             except FatalError as fatal:
                 error = str(fatal)
                 break
@@ -183,15 +187,18 @@ def allocate_each(
                 break
         fits = any(answer.verdict == FITS for answer in tried)
         if error is None and (explain or everywhere or not fits):
-            tried = [_explained(allocator, answer, node) for answer, node in zip(tried, nodes, strict=False)]
+            tried = [_explained(allocator, answer, node, deadline) for answer, node in zip(tried, nodes, strict=False)]
         yield Answer(keys, tuple(tried), len(nodes), error)
     told(total, total)
 
 
-def _try(allocator: Allocator, node: Node) -> NodeAnswer:
+def _try(allocator: Allocator, node: Node, deadline: Deadline) -> NodeAnswer:
     """Raises FatalError."""
+    deadline.start()
     try:
         found = allocator.allocate(node, explain=False)
+    except DeadlineExceeded as error:
+        return NodeAnswer(node.name, TIMED_OUT, f"timed out after {deadline}{progress_of(error)}")
     except NodeError as error:
         return NodeAnswer(node.name, ERROR, str(error))
     if isinstance(found, Allocated):
@@ -199,10 +206,11 @@ def _try(allocator: Allocator, node: Node) -> NodeAnswer:
     return NodeAnswer(node.name, REFUSED, "cannot allocate all claims")
 
 
-def _explained(allocator: Allocator, answer: NodeAnswer, node: Node) -> NodeAnswer:
+def _explained(allocator: Allocator, answer: NodeAnswer, node: Node, deadline: Deadline) -> NodeAnswer:
     """With the refusals of the node's devices: worth a second search only for those who ask."""
-    if answer.verdict == FITS:
+    if answer.verdict in (FITS, TIMED_OUT):
         return answer
+    deadline.start()
     try:
         why = allocator.explain(node)
     except AllocationError:

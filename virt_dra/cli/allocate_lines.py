@@ -18,6 +18,7 @@ from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.validation import validate_create
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.allocate_report import explanation_json
+from virt_dra.cli.deadline import Deadline, told
 from virt_dra.cli.jsonl import BadLine, member, under
 from virt_dra.cluster.rules import COMPILED
 
@@ -29,12 +30,13 @@ FEATURE_FIELDS: Final = {"".join(part.capitalize() for part in each.name.split("
 """Field of the reference's ``Features`` -> attribute of ours."""
 
 
-def answer(request: Json) -> Json:
+def answer(request: Json, deadline: Deadline | None = None) -> Json:
     """``{"features"?, "node", "classes"?, "slices"?, "allocated"?, "allocated_state"?, "claims"?, "explain"?, "validate"?}`` ->
     ``{"results", "error", "node_error", "elapsed_us"}``, and ``"explanation"`` where it was asked for.
 
     Nothing is defaulted or validated (as in the reference), unless ``validate`` asks for the API server's verdict on what the allocator
-    did not refuse itself. Raises BadLine or WireError for a request that is wrong.
+    did not refuse itself. ``deadline``: of the allocation; absent: kube-scheduler's. Raises BadLine or WireError for a request that is
+    wrong.
     """
     features = features_of(request)
     node = _node_of(request)
@@ -48,7 +50,9 @@ def answer(request: Json) -> Json:
 
     begin = time.perf_counter()
     try:
-        out = _decide(Snapshot.build(slices, classes, allocated).with_uses(uses), claims, node, features, explain=explain)
+        out = _decide(
+            Snapshot.build(slices, classes, allocated).with_uses(uses), claims, node, features, deadline or Deadline(), explain=explain
+        )
     except Exception as fault:  # noqa: BLE001 - a fault of ours in one problem must be told, and must not end the answers to the others
         out = {"results": None, "error": f"internal error, please report it: {_described(fault)}", "node_error": False}
     out["elapsed_us"] = round((time.perf_counter() - begin) * 1e6, 1)
@@ -62,28 +66,32 @@ def _described(fault: Exception) -> str:
     return f"{type(fault).__name__} in {where.name}: {fault}"
 
 
-def _decide(snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, *, explain: bool) -> Json:
+def _decide(
+    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, deadline: Deadline, *, explain: bool
+) -> Json:
     """The answer without ``elapsed_us``."""
     out: Json = {"results": None, "error": None, "node_error": False}
     explanation: Json | None = None
-    allocator = Allocator(snapshot, claims, features)
+    allocator = Allocator(snapshot, claims, features, interrupt=deadline)
+    deadline.start()
     try:
-        found = allocator.allocate(node, explain=explain)
+        found = allocator.allocate(node, explain=False)
     except AllocationError as error:
-        out["error"] = str(error)
+        out["error"] = told(error)
         out["node_error"] = isinstance(error, NodeError)
         if explain and isinstance(error, NodeError):
-            explanation = _explained(allocator, node)
+            explanation = _explained(allocator, node, deadline)
     else:
         if isinstance(found, Allocated):
             out["results"] = with_share_names([result.to_wire() for result in found.results])
-        elif found.explanation is not None:
-            explanation = explanation_json(found.explanation)
+        elif explain:
+            explanation = _explained(allocator, node, deadline)
     return {**out, "explanation": explanation} if explain else out
 
 
-def _explained(allocator: Allocator, node: Node) -> Json | None:
-    """None where the error is about the request itself, so that its text says all there is."""
+def _explained(allocator: Allocator, node: Node, deadline: Deadline) -> Json | None:
+    """None where the error is about the request itself, so that its text says all there is; and where explaining takes too long."""
+    deadline.start()
     try:
         return explanation_json(allocator.explain(node))
     except AllocationError:

@@ -18,8 +18,8 @@ SHOWN_NODES = 20
 SHOWN_DEVICES = 5
 """Devices named in one line of refusals."""
 
-FITS, REFUSED, ERROR = "fits", "refused", "error"
-"""Verdicts on a node: the claims can be allocated there; they can't; the node (or the pod) can't be decided."""
+FITS, REFUSED, ERROR, TIMED_OUT = "fits", "refused", "error", "timed out"
+"""Verdicts on a node: the claims can be allocated there; they can't; the node (or the pod) can't be decided; not in time."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cli.allocate_lines import features_of, objects_in, objects_of
+from virt_dra.cli.deadline import Deadline
+from virt_dra.cli.deadline import told as error_text
 from virt_dra.cli.jsonl import BadLine, member
 
 NOWHERE = ["", None]
@@ -135,10 +137,12 @@ def _count(raw: Json, name: str) -> int:
     return value
 
 
-def run(workload: Workload, *, auto: bool, told: Told) -> Figures:
-    """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one."""
-    walk = Walk(workload.snapshot, workload.nodes, workload.features, all_nodes=auto)
+def run(workload: Workload, *, auto: bool, told: Told, deadline: Deadline | None = None) -> Figures:
+    """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of each pod."""
+    deadline = deadline or Deadline()
+    walk = Walk(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
     for pod in range(workload.init_pods):
+        deadline.start()
         try:
             walk.place(workload.claims(pod))
         except AllocationError:
@@ -150,12 +154,12 @@ def run(workload: Workload, *, auto: bool, told: Told) -> Figures:
     gc.collect()
     gc.freeze()
     try:
-        return _measured(workload, walk, waiting, told)
+        return _measured(workload, walk, waiting, told, deadline)
     finally:
         gc.unfreeze()
 
 
-def _measured(workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceClaim, ...]], told: Told) -> Figures:
+def _measured(workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceClaim, ...]], told: Told, deadline: Deadline) -> Figures:
     """``waiting``: the claims of each pod, which exist before a scheduler sees the pod."""
     placed: list[Placed | None] = []
     seconds: list[float] = []
@@ -166,10 +170,11 @@ def _measured(workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceCl
         if workload.max_alive and len(alive) >= workload.max_alive:
             walk.release(alive.popleft().results)
         start = time.perf_counter()
+        deadline.start()
         try:
             found = walk.place(claims)
         except AllocationError as error:
-            found, errors, first_error = None, errors + 1, first_error or str(error)
+            found, errors, first_error = None, errors + 1, first_error or error_text(error)
         seconds.append(time.perf_counter() - start)
         placed.append(found)
         if found is not None and workload.max_alive:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import IO, Final, Literal, NoReturn, TypeAlias
 
 import click
 
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json, WireError
 from virt_dra.api.yaml_writing import write_yaml
@@ -27,6 +26,7 @@ from virt_dra.cel import (
     new_expressions,
 )
 from virt_dra.cli.cel_report import evaluate
+from virt_dra.cli.gate_options import gates_epilog, gates_option
 from virt_dra.cli.jsonl import BadLine, answer_stream, member, under
 from virt_dra.cluster.files import read_inputs
 
@@ -99,33 +99,19 @@ def _device_of(request: Json) -> tuple[str, Device]:
 
 # --- for people ---
 
-_GATES: Final = MappingProxyType({"DRAConsumableCapacity": "consumable_capacity", "DRAListTypeAttributes": "list_attributes"})
-
-
-def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, bool]:
-    chosen: dict[str, bool] = {}
-    for item in (part.strip() for value in values for part in value.split(",")):
-        gate, _, word = item.partition("=")
-        enabled = {"true": True, "false": False}.get(word.lower())
-        if item and (gate not in _GATES or enabled is None):
-            raise click.BadParameter(f"{item!r}: write GATE=true or GATE=false with a gate of {', '.join(_GATES)}")
-        if item:
-            chosen[_GATES[gate]] = enabled is True
-    return chosen
-
-
 EPILOG = """\b
 Examples:
   virt-dra cel 'device.driver == "gpu.example.com"' -f slices.yaml
   virt-dra cel 'device.attributes["gpu.example.com"].model.startsWith("A")' -f cluster/ -o json
   kubectl get resourceslices -o yaml | virt-dra cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))' -f -
   virt-dra cel --derived 'device.attributes["gpu.example.com"].numa / 2' -f slices.yaml
-  virt-dra cel --new --gates DRAListTypeAttributes=false 'device.driver.includes("gpu")'     would the API server take it?
+  virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'     would the API server take it?
   echo '{"id": 1, "expression": "device.driver == \\"d\\"", "device": {"driver": "d"}}' | virt-dra cel --jsonl
 \b
 Exit codes: 0 a device matches and none failed (--derived: none failed; without -f: it compiles), 1 no device matches or evaluating
   failed on one, 2 the expression is refused, bad usage or unreadable input.
 """
+EPILOG += f"\n{gates_epilog()}\n"
 
 HELP = """Evaluate a CEL expression on devices: which match, and why one failed.
 
@@ -154,28 +140,42 @@ value is null.
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @click.option("--derived", is_flag=True, help="A derived attribute instead of a selector: show its value for each device.")
 @click.option(
-    "--new", is_flag=True, help="Compile as the API server does for new text, by --gates, and hold the estimated cost against the limit."
+    "--new", is_flag=True, help="Compile as the API server does for new text, by its gates, and hold the estimated cost against the limit."
 )
-@click.option(
-    "--gates", metavar="GATE=BOOL,...", multiple=True, callback=_parse_gates, help=f"With --new: {', '.join(_GATES)}.  [default: on]"
+@gates_option(
+    "--feature-gates",
+    "--gates",
+    "feature_gates",
+    help_text="With --new: gates that differ from a plain Kubernetes 1.37's. DRAConsumableCapacity and DRAListTypeAttributes matter.",
 )
 @click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
 def command(
-    expression: str | None, paths: tuple[str, ...], output: Format, derived: bool, new: bool, gates: Mapping[str, bool], jsonl: bool
+    expression: str | None,
+    paths: tuple[str, ...],
+    output: Format,
+    derived: bool,
+    new: bool,
+    feature_gates: FeatureGates | None,
+    jsonl: bool,
 ) -> None:
     if jsonl:
-        if paths or derived or new or gates:
+        if paths or derived or new or feature_gates:
             raise click.UsageError("--jsonl goes with a file of requests only; what the options say stands in each request")
         requests: IO[bytes] = click.File("rb").convert(expression or "-", None, click.get_current_context())
         answer_stream(requests, answer, NOTHING)
         return
     if expression is None:
         raise click.UsageError("name an expression, e.g. virt-dra cel 'device.driver == \"gpu.example.com\"' -f slices.yaml")
-    if gates and not new:
-        raise click.UsageError("--gates goes with --new: what is stored already may use every feature")
+    if feature_gates and not new:
+        raise click.UsageError("--feature-gates goes with --new: what is stored already may use every feature")
     if any("\ud800" <= character <= "\udfff" for character in expression):
         raise click.UsageError("the expression is not UTF-8")
-    environment = new_expressions(**gates) if new else STORED_EXPRESSIONS
+    gates = feature_gates or PLAIN
+    environment = (
+        new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
+        if new
+        else STORED_EXPRESSIONS
+    )
     try:
         compiled = _compile(expression, environment, derived=derived)
     except CompileError as error:

@@ -1,0 +1,53 @@
+"""``--feature-gates`` in Kubernetes' syntax, for the subcommands that behave as a cluster with these gates would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+import click
+
+from virt_dra.api.feature_gates import PLAIN, FeatureGateError, FeatureGates
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GATE_DEFAULTS: Final = {name: value == "true" for name, _, value in (each.partition("=") for each in str(PLAIN).split(","))}
+"""Every gate that is known here, with its value in a plain Kubernetes 1.37."""
+
+_UNKNOWN: Final = re.compile(r"^unrecognized feature gate: ([^;]*);")
+
+
+def parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> FeatureGates | None:
+    """None where the option isn't given. Raises BadParameter with every fault."""
+    if not values:
+        return None
+    try:
+        return FeatureGates.parse(",".join(values))
+    except FeatureGateError as error:
+        raise click.BadParameter("; ".join(map(_advised, error.problems))) from None
+
+
+def _advised(problem: str) -> str:
+    """With the gates that may be meant, where one is unknown."""
+    unknown = _UNKNOWN.match(problem)
+    if unknown is None:
+        return problem
+    name = unknown[1]
+    lowered = {gate.lower(): gate for gate in GATE_DEFAULTS}
+    close = get_close_matches(name.lower(), [*lowered, *(gate.removeprefix("dra") for gate in lowered)], n=3)
+    meant = dict.fromkeys(lowered.get(gate) or lowered[f"dra{gate}"] for gate in close)
+    return f"unrecognized feature gate: {name}; did you mean {' or '.join(meant)}?" if meant else problem
+
+
+def gates_option(*names: str, help_text: str) -> Callable[[F], F]:
+    """The option; its value is a FeatureGates, or None."""
+    return click.option(*names, metavar="GATE=BOOL,...", multiple=True, callback=parse_gates, help=help_text)
+
+
+def gates_epilog() -> str:
+    """The gates there are, for a help text."""
+    on = ", ".join(name for name, enabled in GATE_DEFAULTS.items() if enabled)
+    off = ", ".join(name for name, enabled in GATE_DEFAULTS.items() if not enabled)
+    return f"Feature gates that are on in a plain Kubernetes 1.37: {on}; off: {off}."
