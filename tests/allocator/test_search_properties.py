@@ -18,9 +18,9 @@ from tests.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, NodeError, Snapshot, allocate
 from virt_dra.allocator.features import FeatureTable
-from virt_dra.allocator.features.attributes import applies, find, values_of
+from virt_dra.allocator.features.attributes import applies, values_of
 from virt_dra.allocator.features.selectors import SelectorFilter
-from virt_dra.allocator.model import Choice, ClaimPlan, Device, DeviceId, PoolId, Slots, Upcoming
+from virt_dra.allocator.model import AttributeName, Choice, ClaimPlan, Device, DeviceId, PoolId, Slots, Upcoming
 from virt_dra.allocator.observer import Silent
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.search import Search
@@ -199,7 +199,7 @@ class BruteForce:
             values = []
             for choice in chosen:
                 if choice.request.claim_index == index and applies(constraint.requests, choice.request):
-                    attribute = find(choice.device, name)
+                    attribute = AttributeName(name).find(choice.device)
                     value = None if attribute is None else values_of(attribute, lists=False)
                     if value is None:
                         return False
