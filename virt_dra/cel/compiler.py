@@ -20,18 +20,19 @@ from virt_dra.cel import runtime
 from virt_dra.cel.budget import Budget, Interrupt
 from virt_dra.cel.cost.attributes import Run
 from virt_dra.cel.cost.ceiling import ceiling
+from virt_dra.cel.cost.constants import keys_by_identity
 from virt_dra.cel.cost.counted import count, literal_value, literals, settled
 from virt_dra.cel.cost.declared import VARIABLES, Declared
 from virt_dra.cel.cost.estimate import estimate_cost
 from virt_dra.cel.cost.meter import COST_LIMIT, Failed, Meter
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, Interrupted
-from virt_dra.cel.functions.registry import Overload
+from virt_dra.cel.functions.registry import UNGUARDED, Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
 from virt_dra.cel.reads import Reads, reads
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
-from virt_dra.cel.values import TypeValue, Value, map_key
+from virt_dra.cel.values import TypeValue, Value, constant_keys
 
 MAX_NESTING = 30
 
@@ -120,6 +121,8 @@ class Program:
         Upstream's estimate takes selections from values of unknown type, and a few functions, for cheaper than they are at run time; hence
         these are counted in full here, and a tenth of the limit must do.
         """
+        if self._bounded is None and keys_by_identity(self._root):
+            self._bounded = False
         if self._bounded is None:
             most = ceiling(self._root)
             if most is None or most > COST_LIMIT // 10:
@@ -295,6 +298,8 @@ class _Emitter:
             return Code(f"{self._implementation(overloads[0])}({budget}{arguments})", depth)
         member = node.target is not None
         self.budgeted = True
+        if len(node.overloads) == 1 and overloads and node.function not in UNGUARDED:
+            return Code(f"{self._constant(overloads[0].guarded)}(b, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
         return Code(f"dispatch(b, {node.function!a}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
 
     def _operator(self, function: str, operands: list[Node], codes: list[Code]) -> str | None:
@@ -336,7 +341,7 @@ class _Emitter:
         values = literals(within)
         if not values or any(value is None or isinstance(value, bytes) for value in values):
             return None
-        return f"in_constants({codes[0].text}, {self._constant(frozenset(map(map_key, values)))})"
+        return f"in_constants({codes[0].text}, {self._constant(constant_keys(values))})"
 
     def _list(self, node: ListNode) -> Step[Code]:
         codes: list[Code] = yield self._many([element for element, _ in node.elements])

@@ -146,6 +146,7 @@ _NATIVE_TYPES: Final = MappingProxyType(
         "*types.baseList": "[]ref.Val",
         "*types.baseMap": "map[ref.Val]ref.Val",
         "cel.Quantity": "*resource.Quantity",
+        "*cel.Quantity": "*resource.Quantity",
         "cel.Semver": "semver.Version",
         "cel.URL": "*url.URL",
         "cel.IP": "netip.Addr",

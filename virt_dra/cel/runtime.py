@@ -10,7 +10,7 @@ from virt_dra.cel.functions.lists import sorted_by
 from virt_dra.cel.functions.operators import differs_native, equals_native, index, index_map, optional_index
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import no_such_overload
-from virt_dra.cel.values import NONE, Optional, Value, go_type, key_value, map_key
+from virt_dra.cel.values import NONE, Optional, Value, go_type, is_key, key_value, map_key
 
 __all__ = [
     "boolean",
@@ -214,7 +214,11 @@ def macro_transformList_pairs(budget: Budget, over: Value, body: Body, condition
 
 
 def macro_transformMap_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
-    return {map_key(key): body(key, value) for key, value in pairs(budget, over) if condition is None or condition(key, value)}
+    made: dict[Value, Value] = {}
+    for key, value in pairs(budget, over):
+        if condition is None or condition(key, value):
+            insert(made, key, body(key, value))
+    return made
 
 
 def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
@@ -226,10 +230,15 @@ def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condi
         if not isinstance(entries, dict):
             raise EvaluationError("no such overload")
         for new_key, new_value in entries.items():
-            if new_key in made:
-                raise EvaluationError(f"insert failed: key {printed(key_value(new_key))} already exists")
-            made[new_key] = new_value
+            insert(made, key_value(new_key), new_value)
     return made
+
+
+def insert(made: dict[Value, Value], key: Value, value: Value) -> None:
+    """Add an entry whose key must not be there yet, not even as another type of number."""
+    if is_key(made, key):
+        raise EvaluationError(f"insert failed: key {printed(key)} already exists")
+    made[map_key(key)] = value
 
 
 def macro_sortBy(budget: Budget, over: Value, body: Body) -> list[Value]:

@@ -75,6 +75,7 @@ _REFUSALS = MappingProxyType(
         "map": "type conversion error from map to 'bool'",
         "type": "type conversion not supported for 'type'",
         "null_type": "type conversion error from 'null_type' to 'bool'",
+        "kubernetes.NamedFormat": "type conversion error from 'Format' to 'bool'",
     }
 )
 

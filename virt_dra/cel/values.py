@@ -6,8 +6,10 @@ keys go through :func:`map_key`, because Python takes 1, 1.0 and True for the sa
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias, TypeVar
 
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.semver import SemVer
@@ -27,12 +29,34 @@ class UInt(int):
     __slots__ = ()
 
 
+class Zone:
+    """The zone a timestamp was written in, ``offset`` seconds east of UTC; none (not +00:00) is UTC. Equal only to itself."""
+
+    __slots__ = ("offset",)
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+    @staticmethod
+    def of(offset: int) -> Zone:
+        """Go has one zone for each whole hour that is in use, and makes a new one each time for any other offset."""
+        return _WHOLE_HOURS.get(offset) or Zone(offset)
+
+
+_WHOLE_HOURS: Final = {hour * 3600: Zone(hour * 3600) for hour in range(-12, 15)}
+
+
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """``nanoseconds`` since 1970-01-01T00:00:00Z, between the years 1 and 9999; ``offset``: seconds east of UTC, for writing only."""
+    """``nanoseconds`` since 1970-01-01T00:00:00Z, between the years 1 and 9999; ``zone`` matters for writing, and as a map's key."""
 
     nanoseconds: int
-    offset: int = field(default=0, compare=False)
+    zone: Zone | None = field(default=None, compare=False)
+
+    @property
+    def offset(self) -> int:
+        """Seconds east of UTC."""
+        return self.zone.offset if self.zone is not None else 0
 
     def __lt__(self, other: Timestamp) -> bool:
         return self.nanoseconds < other.nanoseconds
@@ -84,11 +108,62 @@ class TypeValue:
     name: str
 
 
+class CalculatedQuantity(Quantity):
+    """A sum or difference of quantities. Upstream holds it by reference, which no quantity on the left of ``==`` takes for its like."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: Quantity) -> CalculatedQuantity:
+        return _copied(value, object.__new__(cls))
+
+
+Q = TypeVar("Q", bound=Quantity)
+
+
+def _copied(value: Quantity, made: Q) -> Q:
+    for name in Quantity.__slots__:
+        object.__setattr__(made, name, getattr(value, name))  # a quantity can't be changed once it is made
+    return made
+
+
+def fresh(value: Quantity) -> Quantity:
+    """An object of its own: as a map's key it is found again by this one only."""
+    return _copied(value, object.__new__(Quantity))
+
+
 @dataclass(frozen=True, slots=True)
 class BoolKey:
     """A bool as a map's key, kept apart from 0 and 1."""
 
     value: bool
+
+
+class NumberKey:
+    """A uint or a double as a map's key, kept apart from the int it equals. Not-a-number is never found again."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: UInt | float) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NumberKey) and type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InstantKey:
+    """A timestamp as a map's key: the same instant in another zone is another key."""
+
+    value: Timestamp
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InstantKey) and self.value == other.value and self.value.zone is other.value.zone
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +179,7 @@ class IdentityKey:
         return id(self.value)
 
 
-WRAPPED_KEYS: Final = (BoolKey, IdentityKey)
+WRAPPED_KEYS: Final = (BoolKey, IdentityKey, NumberKey, InstantKey)
 _TRUE_KEY, _FALSE_KEY = BoolKey(True), BoolKey(False)
 
 
@@ -125,20 +200,22 @@ class DomainMap(NamedValues):
         return NamedValues()
 
 
-_PLAIN_KEYS = (int, str, float, Timestamp, Duration, type(None))
+_PLAIN_KEYS = frozenset((str, int, Duration, type(None)))
 _KEYS_BY_VALUE = frozenset(("*types.Type", "cel.CIDR", "cel.IP"))
 _NO_KEYS = frozenset(("cel.Format", "cel.Semver", "types.Bytes"))
 """Types that upstream can't look up in a map: it fails while trying."""
 
 
 def map_key(value: Value) -> Value:
-    """The key that a CEL value is stored under. An integral double finds the int it equals. Raises InternalFault, as upstream."""
-    if value is True:
-        return _TRUE_KEY
-    if value is False:
-        return _FALSE_KEY
-    if isinstance(value, _PLAIN_KEYS):
+    """The key that a CEL value is stored under. Raises InternalFault, as upstream."""
+    if type(value) in _PLAIN_KEYS:
         return value
+    if isinstance(value, bool):
+        return _TRUE_KEY if value else _FALSE_KEY
+    if isinstance(value, (UInt, float)):
+        return NumberKey(value)
+    if isinstance(value, Timestamp):
+        return InstantKey(value)
     kind = go_type(value)
     if kind in _NO_KEYS:
         raise InternalFault(f"runtime error: hash of unhashable type {kind}")
@@ -149,10 +226,54 @@ _ABSENT = object()
 
 
 def lookup_key(entries: dict[Value, Value], key: Value) -> Value:
-    """The key that a CEL value would have in this map. Raises InternalFault as :func:`map_key`, where upstream's map can't look it up."""
+    """The key that a CEL value has in this map, or one that isn't in it. Raises InternalFault as :func:`map_key`, where upstream's map
+    can't look it up.
+
+    A uint finds the int it equals and the other way round; a double finds either, and none of them finds a double.
+    """
     if isinstance(key, str):
         return key
-    return _ABSENT if not entries or isinstance(entries, NamedValues) else map_key(key)
+    if not entries or isinstance(entries, NamedValues):
+        return _ABSENT
+    if isinstance(key, (int, float)) and not isinstance(key, bool):
+        return next((stored for stored in _spellings(key) if stored in entries), _ABSENT)
+    return map_key(key)
+
+
+def _spellings(number: int | float) -> Iterator[Value]:
+    """The keys under which a number is looked up, in order."""
+    if number != number:
+        return
+    yield map_key(number)
+    if isinstance(number, float) and not number.is_integer():
+        return
+    whole = int(number)
+    if not isinstance(number, float) or whole > INT_MIN:
+        if isinstance(number, (UInt, float)) and whole <= INT_MAX:
+            yield whole
+        if not isinstance(number, UInt) and 0 <= whole <= UINT_MAX:
+            yield NumberKey(UInt(whole))
+
+
+def is_key(entries: dict[Value, Value], key: Value) -> bool:
+    """Whether a CEL value is among a map's keys. Raises InternalFault as :func:`lookup_key`."""
+    return lookup_key(entries, key) in entries
+
+
+def constant_keys(values: Iterable[Value]) -> frozenset[Value]:
+    """The keys for ``x in [constants]``: numbers are there in all types; a double also for an int that it is only the nearest to."""
+    keys: set[Value] = set()
+    for value in values:
+        keys.add(map_key(value))
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value in (math.inf, -math.inf):
+            continue
+        keys.add(NumberKey(float(value)))
+        whole = int(value)
+        if whole == value and (whole > INT_MIN or not isinstance(value, float)) and whole <= INT_MAX:
+            keys.add(whole)
+        if whole == value and 0 <= whole <= UINT_MAX:
+            keys.add(NumberKey(UInt(whole)))
+    return frozenset(keys)
 
 
 def key_value(key: Value) -> Value:
@@ -184,6 +305,7 @@ _GO_TYPES: dict[type, str] = {
     TypeValue: "*types.Type",
     Optional: "*types.Optional",
     Quantity: "cel.Quantity",
+    CalculatedQuantity: "*cel.Quantity",
     SemVer: "cel.Semver",
 }
 
@@ -213,6 +335,7 @@ _TYPE_NAMES: dict[type, str] = {
     Duration: "google.protobuf.Duration",
     Optional: "optional_type",
     Quantity: "kubernetes.Quantity",
+    CalculatedQuantity: "kubernetes.Quantity",
     SemVer: "kubernetes.Semver",
 }
 
@@ -246,19 +369,25 @@ def equal_scalars(left: Value, right: Value) -> bool:
     """Equality of values that contain no others; of different types only numbers are ever equal."""
     one, two = type(left), type(right)
     if one is two:
-        return left == right
+        return left == right and two is not CalculatedQuantity
+    if one is CalculatedQuantity:
+        return two is Quantity and left == right
     if one in _NUMBERS and two in _NUMBERS:
         return isinstance(left, (int, float)) and isinstance(right, (int, float)) and compare_numbers(left, right) == 0
     return False
 
 
-_SAME_TYPE_ONLY = frozenset(("cel.CIDR", "cel.Format", "cel.IP", "cel.Quantity", "cel.Semver", "cel.URL"))
+_SAME_TYPE_ONLY = frozenset(("cel.CIDR", "cel.Format", "cel.IP", "cel.Quantity", "cel.Semver", "cel.URL", "*cel.Quantity"))
 
 
 def incomparable(left: Value, right: Value, *, null_too: bool = False) -> bool:
     """Whether upstream fails to compare them: Kubernetes' own types on the left are compared to their like only, and (save within
     optionals, ``null_too``) to null."""
-    return type(left) is not type(right) and (right is not None or null_too) and go_type(left) in _SAME_TYPE_ONLY
+    if type(left) is type(right) and type(right) is not CalculatedQuantity:
+        return False
+    if type(left) is CalculatedQuantity and type(right) is Quantity:
+        return False
+    return (right is not None or null_too) and go_type(left) in _SAME_TYPE_ONLY
 
 
 def equals(left: Value, right: Value) -> tuple[bool, int]:
@@ -270,7 +399,12 @@ def equals(left: Value, right: Value) -> tuple[bool, int]:
     compared = 0
     while stack:
         one, two = stack.pop()
+        within = compared > 0
         compared += 1
+        null_too = isinstance(one, Optional)
+        while isinstance(one, Optional) and one.present and isinstance(two, Optional) and two.present:
+            one, two = one.value, two.value
+            compared += 1
         if isinstance(one, list):
             if not isinstance(two, list) or len(one) != len(two):
                 return False, compared
@@ -279,15 +413,14 @@ def equals(left: Value, right: Value) -> tuple[bool, int]:
             if not isinstance(two, dict) or len(one) != len(two):
                 return False, compared
             for key, value in one.items():
-                if key not in two:
+                found = key if isinstance(key, str) else lookup_key(two, key_value(key))
+                if found not in two:
                     return False, compared
-                stack.append((value, two[key]))
+                stack.append((value, two[found]))
         elif isinstance(one, Optional):
             if not isinstance(two, Optional) or one.present is not two.present:
                 return False, compared
-            if one.present:
-                stack.append((one.value, two.value))
-        elif not equal_scalars(one, two) and (compared == 1 or not incomparable(one, two)):
+        elif not equal_scalars(one, two) and not (within and incomparable(one, two, null_too=null_too)):
             return False, compared
         if compared > COMPARISON_LIMIT:
             return False, compared

@@ -100,14 +100,6 @@ def _spelling(question: Question, theirs: Answer, ours: Answer) -> bool:
     return Quantity(texts[0][1]) == Quantity(texts[1][1]) and _only(("result",), theirs, ours)
 
 
-def _join(question: Question, theirs: Answer, ours: Answer) -> bool:
-    return _text(theirs).startswith("join: invalid input: ") and _text(ours).startswith("no such overload: join(")
-
-
-def _pointer(question: Question, theirs: Answer, ours: Answer) -> bool:
-    return "transformMapEntry" in question["expression"] and _text(ours).startswith("insert failed: key ") and "result" in theirs
-
-
 _UNDEFINED = re.compile(r"program instantiation failed: reference to undefined type: (\w+).*")
 
 
@@ -158,8 +150,6 @@ _REASONS: dict[str, Callable[[Question, Answer, Answer], bool]] = {
     "a quantity in decimals as a double is the nearest": _decimal_quantity,
     "wording of a syntax error": _syntax,
     "name of a type variable": _type_variable,
-    "wording: join": _join,
-    "constants as keys are one object": _pointer,
     "a type that Kubernetes knows and cannot use": _type_name,
     "wording: semver": _semver,
     "wording: pattern": _pattern,

@@ -87,6 +87,15 @@ func (a *answer) spent(details *cel.EvalDetails) {
 	}
 }
 
+// entries collects a map's entries as text. Looking each key up would not do: not-a-number isn't found.
+type entries struct{ parts []string }
+
+func (e *entries) FoldEntry(key, value any) bool {
+	adapter := types.DefaultTypeAdapter
+	e.parts = append(e.parts, render(adapter.NativeToValue(key))+": "+render(adapter.NativeToValue(value)))
+	return true
+}
+
 func render(v ref.Val) string {
 	switch t := v.(type) {
 	case types.Bool, types.Int:
@@ -129,13 +138,10 @@ func render(v ref.Val) string {
 		}
 		return "optional(" + render(t.GetValue()) + ")"
 	case traits.Mapper:
-		var parts []string
-		for it := t.Iterator(); it.HasNext() == types.True; {
-			k := it.Next()
-			parts = append(parts, render(k)+": "+render(t.Get(k)))
-		}
-		sort.Strings(parts)
-		return "{" + strings.Join(parts, ", ") + "}"
+		found := &entries{}
+		types.ToFoldableMap(t).Fold(found)
+		sort.Strings(found.parts)
+		return "{" + strings.Join(found.parts, ", ") + "}"
 	case traits.Lister:
 		var parts []string
 		for it := t.Iterator(); it.HasNext() == types.True; {

@@ -62,6 +62,15 @@ def walk(root: Node) -> list[Node]:
     return found
 
 
+_PLAIN_KEYS = _PRIMITIVE | {"bytes"}
+
+
+def keys_by_identity(root: Node) -> bool:
+    """Whether lists, maps or objects may become keys, which are found again by the same object only: then what Kubernetes computes once
+    and what it computes again must be told apart."""
+    return any(isinstance(node, MapNode) and any(key.type.name not in _PLAIN_KEYS for key, _, _ in node.entries) for node in walk(root))
+
+
 def constants(nodes: list[Node]) -> set[int]:
     """The ``id`` of every node that is a constant to Kubernetes; ``nodes`` has parents before children."""
     known: set[int] = set()

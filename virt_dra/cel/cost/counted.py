@@ -15,12 +15,12 @@ from virt_dra.cel.cost.constants import bound, constants, is_lookup, walk
 from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, Failed, Meter
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import Aborted, EvaluationError
-from virt_dra.cel.functions.registry import Overload
+from virt_dra.cel.functions.registry import UNGUARDED, Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select
 from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, add_element, add_entry, in_constants
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import UINT, Kind, Type, is_dyn
-from virt_dra.cel.values import TypeValue, UInt, Value, map_key
+from virt_dra.cel.values import TypeValue, UInt, Value, constant_keys
 
 _UNFIT = Failed(EvaluationError(NO_SUCH_OVERLOAD))
 _SINGLETONS = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches"))
@@ -57,8 +57,10 @@ class _Builder:
                 built = yield self._logic(node)
             case ListNode():
                 built = yield self._list(node)
+                built = self._once(node, built)
             case MapNode():
                 built = yield self._map(node)
+                built = self._once(node, built)
             case Comprehension():
                 built = yield self._comprehension(node)
             case Bind():
@@ -68,6 +70,16 @@ class _Builder:
             case _:
                 raise TypeError(f"{type(node).__name__} can't be counted")
         return built
+
+    def _once(self, node: Node, built: Run) -> Run:
+        """What is constant to Kubernetes is one value, which matters where it becomes a map's key."""
+        if id(node) not in self._constants:
+            return built
+        try:
+            value = built(Meter({}, 0))
+        except EvaluationError:
+            return built
+        return built if isinstance(value, Failed) else _constant(value)
 
     def _many(self, nodes: Sequence[Node]) -> Step[list[Run]]:
         built: list[Run] = []
@@ -169,7 +181,7 @@ class _Builder:
         compiled = node.function == "format" or (node.function in _SEARCHES and id(operands[1]) in self._constants)
         pair = node.function in _SINGLETONS or (len(runs) == 2 and len(node.overloads) == 1)
         if len(runs) < 2 or (pair and not compiled):
-            return self._strict(node, runs, operands, cost, base)
+            return self._once(node, self._strict(node, runs, operands, cost, base))
         return self._stopping(node, runs, operands, cost)
 
     def _target(self, node: Call, operands: list[Node]) -> Overload | None:
@@ -180,6 +192,8 @@ class _Builder:
         return node.overloads[0] if fits else None
 
     def _invocation(self, node: Call, operands: list[Node]) -> _Invoke:
+        if node.function in _SEARCHES and id(operands[1]) in self._constants:
+            return self._search(node)
         overload = self._target(node, operands)
         dispatch, name, member = self._environment.functions.dispatch, node.function, node.target is not None
 
@@ -187,7 +201,8 @@ class _Builder:
             return dispatch(meter, name, member, tuple(arguments))
 
         if overload is None or overload.implementation is None:
-            return dispatched
+            only = node.overloads[0] if len(node.overloads) == 1 and node.function not in UNGUARDED else None
+            return dispatched if only is None else only.guarded
         implementation = overload.implementation
 
         # a variable's static type can be narrower than its values' (flatten); then there is no overload, which dispatch says by name
@@ -205,6 +220,21 @@ class _Builder:
                 return dispatched(meter, arguments)
 
         return budgeted if overload.budget else direct
+
+    def _search(self, node: Call) -> _Invoke:
+        """A search for a constant pattern looks at the values' types itself; a type counts as the text of its name."""
+        dispatch, name, member = self._environment.functions.dispatch, node.function, node.target is not None
+
+        def searched(meter: Meter, arguments: list[Value]) -> Value:
+            text, pattern, *limits = arguments
+            if isinstance(pattern, str):
+                if isinstance(text, TypeValue):
+                    text = text.name
+                if not isinstance(text, str) or any(type(limit) is not int for limit in limits):
+                    raise EvaluationError(NO_SUCH_OVERLOAD)
+            return dispatch(meter, name, member, (text, pattern, *limits))
+
+        return searched
 
     def _strict(self, node: Call, runs: list[Run], operands: list[Node], cost: CallCost | None, base: int) -> Run:
         """A call that evaluates all its operands and costs the same whether one failed or not."""
@@ -365,7 +395,7 @@ _Invoke = Callable[[Meter, list[Value]], Value]
 
 def _lookup(needle: Run, members: Value) -> Run:
     """``x in [constants]``."""
-    keys = frozenset(map(map_key, members if isinstance(members, list) else ()))
+    keys = constant_keys(members if isinstance(members, list) else ())
 
     def run(meter: Meter) -> Value:
         value = needle(meter)
@@ -378,7 +408,9 @@ def settled(param: Type, given: Type) -> bool:
     """Whether a value of the given static type surely fits the parameter."""
     if param.kind in (Kind.PARAM, Kind.DYN):
         return True
-    return not is_dyn(given) and given.kind is param.kind and given.name == param.name
+    if is_dyn(given) or given.kind is not param.kind or given.name != param.name:
+        return False
+    return param.kind is not Kind.LIST or settled(param.params[0], given.params[0])
 
 
 def _constant(value: Value) -> Run:

@@ -15,10 +15,9 @@ from virt_dra.cel.cost.attributes import Run
 from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Meter
 from virt_dra.cel.errors import Aborted, EvaluationError, Interrupted
 from virt_dra.cel.functions.lists import sorted_by
-from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import no_such_overload
-from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, elements, pairs
-from virt_dra.cel.values import NONE, Optional, Value, key_value, map_key
+from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, elements, insert, pairs
+from virt_dra.cel.values import NONE, Optional, Value, key_value
 
 _NO_OVERLOAD = Failed(EvaluationError(NO_SUCH_OVERLOAD))
 _INTERRUPTED = Failed(Interrupted())
@@ -270,10 +269,8 @@ def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
                 if failure is None:
                     meter.charge(1)
                     value = body(meter)
-                    if isinstance(value, Failed):
-                        failure = value
-                    else:
-                        made[map_key(meter.slots[loop.slot])] = value
+                    inserted = value if isinstance(value, Failed) else caught(insert, made, meter.slots[loop.slot], value)
+                    failure = inserted if isinstance(inserted, Failed) else None
                     meter.charge(1)
             elif wanted is not False:
                 failure = wanted if isinstance(wanted, Failed) else _NO_OVERLOAD
@@ -317,9 +314,7 @@ def _insert(made: dict[Value, Value], entries: Value) -> None:
     if not isinstance(entries, dict):
         raise EvaluationError(no_such_overload("cel.@mapInsert", made, entries))
     for key, value in entries.items():
-        if key in made:
-            raise EvaluationError(f"insert failed: key {printed(key_value(key))} already exists")
-        made[key] = value
+        insert(made, key_value(key), value)
 
 
 def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:

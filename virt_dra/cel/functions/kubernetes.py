@@ -6,7 +6,7 @@ from virt_dra.api.quantity import Format, Quantity, QuantityError
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.registry import Library
-from virt_dra.cel.values import INT_MAX
+from virt_dra.cel.values import INT_MAX, CalculatedQuantity, fresh
 
 library = Library()
 
@@ -17,7 +17,7 @@ _S = "kubernetes.Semver"
 @library.function(f"quantity(string) -> {_Q}")
 def quantity(text: str) -> Quantity:
     try:
-        return Quantity(text)
+        return fresh(Quantity(text))
     except QuantityError as error:
         raise EvaluationError(error.upstream) from None
 
@@ -60,12 +60,12 @@ def _other(value: Quantity | int) -> Quantity:
 
 @library.function(f"{_Q}::add({_Q}) -> {_Q}", f"{_Q}::add(int) -> {_Q}")
 def add(value: Quantity, other: Quantity | int) -> Quantity:
-    return value + _other(other)
+    return CalculatedQuantity(value + _other(other))
 
 
 @library.function(f"{_Q}::sub({_Q}) -> {_Q}", f"{_Q}::sub(int) -> {_Q}")
 def subtract(value: Quantity, other: Quantity | int) -> Quantity:
-    return value - _other(other)
+    return CalculatedQuantity(value - _other(other))
 
 
 @library.function(f"{_Q}::isLessThan({_Q}) -> bool", f"{_S}::isLessThan({_S}) -> bool")

@@ -16,7 +16,7 @@ from virt_dra.cel.functions.operators import (
     compare,
     equals,
 )
-from virt_dra.cel.functions.registry import Library, no_such_overload
+from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.values import NONE, Duration, Optional, UInt, Value, type_name
 
 library = Library()
@@ -32,11 +32,6 @@ def _same_type(values: list[Value]) -> None:
 
 def _order(left: Value, right: Value) -> int:
     return compare(left, right) or 0
-
-
-def _require_first(name: str, values: list[Value]) -> None:
-    if values and type_name(values[0]) not in _ORDERED:
-        raise EvaluationError(no_such_overload(name, values))
 
 
 def _loose_order(value: Value, other: Value) -> int:
@@ -72,7 +67,6 @@ def sort(budget: Budget, values: list[Value]) -> list[Value]:
 @library.function(*(f"list({kind})::isSorted() -> bool" for kind in _ORDERED), budget=True)
 def is_sorted(budget: Budget, values: list[Value]) -> bool:
     budget.spend(len(values))
-    _require_first("isSorted", values)
     return all(_loose_order(two, one) >= 0 for one, two in pairwise(values))
 
 
@@ -84,11 +78,8 @@ def _declare_sum(kind: str, zero: Value) -> None:
         budget.spend(len(values))
         if not values:
             return zero
-        added = _ADDITIONS.get(type_name(values[0]))
-        if added is None:
-            raise EvaluationError(no_such_overload("sum", values))
         _same_type(values)
-        return reduce(added[1], values, added[0])
+        return reduce(_ADDITIONS[kind][1], values, zero)
 
 
 _ADDITIONS: dict[str, tuple[Value, Callable[..., Value]]] = {
@@ -105,7 +96,6 @@ def _extreme(budget: Budget, values: list[Value], wanted: int, name: str) -> Val
     budget.spend(len(values))
     if not values:
         raise EvaluationError(f"{name} called on empty list")
-    _require_first(name, values)
     best = values[0]
     for value in values[1:]:
         if _loose_order(value, best) * wanted > 0:

@@ -20,10 +20,12 @@ from virt_dra.cel.values import (
     Timestamp,
     UInt,
     Value,
+    Zone,
     compare_numbers,
     equal_scalars,
     go_type,
     incomparable,
+    is_key,
     lookup_key,
     type_name,
 )
@@ -54,9 +56,9 @@ def duration(nanoseconds: int) -> Duration:
     raise EvaluationError("duration overflow")
 
 
-def timestamp(nanoseconds: int, offset: int = 0) -> Timestamp:
+def timestamp(nanoseconds: int, zone: Zone | None = None) -> Timestamp:
     if _FIRST_INSTANT <= nanoseconds <= _LAST_INSTANT:
-        return Timestamp(nanoseconds, offset)
+        return Timestamp(nanoseconds, zone)
     raise EvaluationError("timestamp overflow")
 
 
@@ -184,12 +186,12 @@ def add_durations(left: Duration, right: Duration) -> Duration:
 
 @library.function("_+_(google.protobuf.Timestamp, google.protobuf.Duration) -> google.protobuf.Timestamp")
 def later(left: Timestamp, right: Duration) -> Timestamp:
-    return timestamp(left.nanoseconds + right.nanoseconds, left.offset)
+    return timestamp(left.nanoseconds + right.nanoseconds, left.zone)
 
 
 @library.function("_+_(google.protobuf.Duration, google.protobuf.Timestamp) -> google.protobuf.Timestamp")
 def after(left: Duration, right: Timestamp) -> Timestamp:
-    return timestamp(left.nanoseconds + right.nanoseconds, right.offset)
+    return timestamp(left.nanoseconds + right.nanoseconds, right.zone)
 
 
 @library.function("_-_(google.protobuf.Duration, google.protobuf.Duration) -> google.protobuf.Duration")
@@ -199,7 +201,7 @@ def subtract_durations(left: Duration, right: Duration) -> Duration:
 
 @library.function("_-_(google.protobuf.Timestamp, google.protobuf.Duration) -> google.protobuf.Timestamp")
 def earlier(left: Timestamp, right: Duration) -> Timestamp:
-    return timestamp(left.nanoseconds - right.nanoseconds, left.offset)
+    return timestamp(left.nanoseconds - right.nanoseconds, left.zone)
 
 
 @library.function("_-_(google.protobuf.Timestamp, google.protobuf.Timestamp) -> google.protobuf.Duration")
@@ -326,7 +328,7 @@ def in_list(budget: Budget, value: Value, values: list[Value]) -> bool:
 
 @library.function("@in(<A>, map(<A>, <B>)) -> bool")
 def in_map(key: Value, entries: dict[Value, Value]) -> bool:
-    return lookup_key(entries, key) in entries
+    return is_key(entries, key)
 
 
 _QUALIFIERS = (str, int, float)

@@ -7,7 +7,8 @@ Python function may serve several declarations. The checker chooses overloads by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -34,17 +35,42 @@ class Overload:
     variables: tuple[Type, ...]
     """The type parameters that occur in it."""
 
-    def accepts(self, arguments: tuple[Value, ...]) -> bool:
-        """Whether the run-time types fit; elements of lists and maps are not looked at."""
-        return len(arguments) == len(self.params) and all(map(_accepts, self.params, arguments))
+    def accepts(self, arguments: Sequence[Value]) -> bool:
+        """Whether the run-time types fit. Of a list only the first element is looked at; for a function of :data:`UNGUARDED` none is."""
+        if len(arguments) != len(self.params):
+            return False
+        elements = self.function not in UNGUARDED
+        return all(_accepts(param, argument, elements) for param, argument in zip(self.params, arguments, strict=True))
+
+    def called(self, budget: Budget, arguments: Sequence[Value]) -> Value:
+        """The value for arguments that fit."""
+        if self.implementation is None:
+            raise EvaluationError(no_such_overload(self.function, *arguments))
+        return self.implementation(budget, *arguments) if self.budget else self.implementation(*arguments)
+
+    def guarded(self, budget: Budget, arguments: Sequence[Value]) -> Value:
+        """The value, for arguments of which it is not known whether they fit. Raises EvaluationError if they don't."""
+        if not self.accepts(arguments):
+            raise EvaluationError(no_such_overload(self.function, *arguments))
+        return self.called(budget, arguments)
 
 
-def _accepts(param: Type, value: Value) -> bool:
+UNGUARDED = frozenset(
+    (
+        *("_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "_[_]", "_[?_]", "@in"),
+        *("size", "type", "dyn", "matches", "contains", "endsWith", "startsWith", "sort", "flatten"),
+    )
+)
+"""Functions of which upstream has one implementation, which takes a look at the values itself; which overload the checker found does not
+matter. Of the others it calls the overload that was found, if that is only one."""
+
+
+def _accepts(param: Type, value: Value, elements: bool) -> bool:
     kind = param.kind
     if kind in (Kind.PARAM, Kind.DYN):
         return True
     if kind is Kind.LIST:
-        return isinstance(value, list)
+        return isinstance(value, list) and (not elements or not value or _accepts(param.params[0], value[0], elements))
     if kind is Kind.MAP:
         return isinstance(value, dict)
     if kind is Kind.TYPE:
@@ -57,7 +83,9 @@ class Library:
 
     def __init__(self, parts: Iterable[Library] = ()) -> None:
         self.functions: dict[str, list[Overload]] = {}
-        self._chosen: dict[tuple[object, ...], tuple[Implementation, bool]] = {}
+        self._by_elements: set[str] = set()
+        """Functions with overloads for lists of different elements."""
+        self._chosen: dict[tuple[object, ...], Overload] = {}
         """What :meth:`dispatch` chose for a function and the types of its arguments, which are few."""
         for part in parts:
             for overloads in part.functions.values():
@@ -68,10 +96,13 @@ class Library:
         """The same functions but for those named."""
         left = Library()
         left.functions = {name: overloads for name, overloads in self.functions.items() if name not in names}
+        left._by_elements = self._by_elements
         return left
 
     def _add(self, overload: Overload) -> None:
         self.functions.setdefault(overload.function, []).append(overload)
+        if any(param.kind is Kind.LIST and param.params[0].kind not in (Kind.PARAM, Kind.DYN) for param in overload.params):
+            self._by_elements.add(overload.function)
 
     def function(self, *declarations: str, budget: bool = False) -> Callable[[F], F]:
         """Declare what the decorated function implements; with ``budget`` its first argument is the evaluation's Budget."""
@@ -90,17 +121,18 @@ class Library:
 
     def dispatch(self, budget: Budget, name: str, member: bool, arguments: tuple[Value, ...]) -> Value:
         """Call the overload that the run-time types fit. Raises EvaluationError if there is none."""
+        if name in self._by_elements:
+            return self._choose(name, member, arguments).called(budget, arguments)
         key = (name, member, *map(type, arguments))
         found = self._chosen.get(key)
         if found is None:
-            found = self._choose(name, member, arguments)
-            self._chosen[key] = found
-        return found[0](budget, *arguments) if found[1] else found[0](*arguments)
+            found = self._chosen[key] = self._choose(name, member, arguments)
+        return found.called(budget, arguments)
 
-    def _choose(self, name: str, member: bool, arguments: tuple[Value, ...]) -> tuple[Implementation, bool]:
+    def _choose(self, name: str, member: bool, arguments: tuple[Value, ...]) -> Overload:
         for overload in self.functions[name]:
             if overload.member is member and overload.implementation is not None and overload.accepts(arguments):
-                return overload.implementation, overload.budget
+                return overload
         raise EvaluationError(no_such_overload(name, *arguments))
 
 
@@ -124,14 +156,17 @@ _NAMED_ONLY_BEYOND = {
 }
 """Functions that upstream's values implement themselves: it names the function only for a first operand of another type.
 The receivers are asked in any case."""
+_ORDERINGS = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _UNNAMED = frozenset(("!_", "@in", "contains", "endsWith", "matches", "startsWith"))
 
 
 def no_such_overload(name: str, *arguments: Value) -> str:
     """Upstream's message for arguments that no overload takes."""
     types = [type_name(argument) for argument in arguments]
+    if name in _ORDERINGS and isinstance(arguments[0], float) and math.isnan(arguments[0]):
+        return "NaN values cannot be ordered"
     own = _NAMED_ONLY_BEYOND.get(name)
-    if name in _UNNAMED or (own is not None and types[0] in own) or (name == "find" and types[0] != "string"):
+    if name in _UNNAMED or (own is not None and types[0] in own):
         return "no such overload"
     if own is not None:
         return f"no such overload: {name}"

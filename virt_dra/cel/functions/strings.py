@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
-from virt_dra.cel.functions.registry import Library, no_such_overload
+from virt_dra.cel.functions.printing import printed
+from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.values import Value
 
 library = Library()
@@ -70,7 +71,8 @@ def last_index_of(budget: Budget, text: str, part: str, last: int | None = None)
 def join(budget: Budget, parts: list[Value], *separators: str) -> str:
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) != len(parts):
-        raise EvaluationError(no_such_overload("join", parts, *separators))
+        wrong = next(part for part in parts if not isinstance(part, str))
+        raise EvaluationError(f"join: invalid input: {printed(wrong)}")
     separator = "".join(separators)
     budget.spend(len(texts))
     budget.build(sum(map(len, texts)) + len(texts) * len(separator))

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.operators import timestamp as checked_timestamp
 from virt_dra.cel.functions.registry import Library
-from virt_dra.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
+from virt_dra.cel.values import INT_MAX, INT_MIN, Duration, Timestamp, Zone
 
 library = Library()
 
@@ -42,11 +42,12 @@ def parse_timestamp(text: str) -> Timestamp | None:
     if found is None:
         return None
     head, fraction, sign, hours, minutes = found.groups()
-    offset = 0
+    offset, zone = 0, None
     if sign is not None:
         if int(hours) > 24 or int(minutes) > 60:
             return None
         offset = (int(hours) * 3600 + int(minutes) * 60) * (-1 if sign == "-" else 1)
+        zone = Zone.of(offset)
     year_zero = head.startswith("0000")
     if year_zero:
         head = f"0004{head[4:]}"  # Go has a year 0, a leap year; Python has none
@@ -60,7 +61,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
     nanoseconds = (since.days * 86400 + since.seconds - offset) * _SECOND
     if fraction:
         nanoseconds += int(fraction[:9].ljust(9, "0"))
-    return checked_timestamp(_BEFORE_YEAR_ONE if year_zero else nanoseconds, offset)
+    return checked_timestamp(_BEFORE_YEAR_ONE if year_zero else nanoseconds, zone)
 
 
 def format_duration(value: Duration) -> str:
