@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.cel.answers import Answer, Question, answer
 from tests.cel.test_cases import CASES, SAMPLE, load, question_of
-from tests.upstream.cel.compare import Difference, asked_again, varies
+from tests.upstream.cel.compare import Difference, steadily
 from tests.upstream.cel.differences import MAP_ORDER, reason
 from tests.upstream.cel.reference import Reference, temporary
 
@@ -44,7 +44,7 @@ def record(reference: Reference, added: Iterable[str]) -> int:
         if case.get("device") == SAMPLE:
             del case["device"]
         why = None if mine == theirs else reason(question, theirs, mine)
-        if why is None and mine != theirs and varies(Difference(question, theirs, mine), asked_again(reference, [question])[0]):
+        if why is None and mine != theirs and steadily(reference, [Difference(question, theirs, mine)]) == [False]:
             why = MAP_ORDER
         if mine == theirs or why == MAP_ORDER:
             if home in ("language", "random"):
