@@ -90,7 +90,10 @@ class Allocator:
         if demand is None:
             found = self._outcome(node, reachable, self._plan(node, reachable))
         else:
-            key = demand.shapes.of(reachable, lambda: self._table(node)), state(reachable, self._snapshot.used, self._pools)
+            key = (
+                demand.shapes.of(reachable, self._selectors, lambda: self._table(node)),
+                state(reachable, self._snapshot.used, self._pools),
+            )
             if key in demand.outcomes:
                 found = Decision(demand.outcomes[key], demand.plans, node, reachable, 0)
             else:

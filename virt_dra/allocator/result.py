@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -36,8 +36,8 @@ class Results:
         self._writers = writers(features)
         self._shares = Shares(capacities, features)
         self._configs: dict[tuple[int, tuple[tuple[int, int], ...]], tuple[DeviceAllocationConfiguration, ...]] = {}
-        self._stamps: dict[tuple[Request, int], Stamp[DeviceRequestAllocationResult]] = {}
-        """By request and kind of device: results of alike devices differ in the device and its share."""
+        self._stamps: dict[tuple[Request, int], tuple[Stamp[DeviceRequestAllocationResult], bool]] = {}
+        """By request and kind of device, also whether it names a share: results of alike devices differ in the device and its share."""
 
     def of(
         self, claims: Sequence[ResourceClaim], chosen: Sequence[Sequence[Choice]], selected: Sequence[Mapping[int, int]], node: str
@@ -57,25 +57,24 @@ class Results:
             raise FatalError(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
         selector = _node_selector(claim.name, chosen, node)
         results = tuple([self._result(claim, request, device) for request, device in chosen])
-        devices = _configured(results=results, config=config) if config else _plain(results=results)
-        return _anywhere(devices=devices) if selector is None else _there(devices=devices, node_selector=selector)
+        devices = _devices(results=results, config=config) if config else _devices(results=results)
+        return _allocation(devices=devices) if selector is None else _allocation(devices=devices, node_selector=selector)
 
     def _result(self, claim: ResourceClaim, request: Request, device: Device) -> DeviceRequestAllocationResult:
-        share = self._shares.of(claim, request, device)
-        different = () if share is None else ("share_id", "consumed_capacity") if share.consumed else ("share_id",)
         key = (request, device.alike)
-        stamp = self._stamps.get(key)
-        if stamp is None:
-            stamp = self._stamps[key] = self._stamp(request, device, different)
+        known = self._stamps.get(key)
+        if known is None:
+            known = self._stamps[key] = self._stamp(request, device), self._shares.named(device)
+        stamp, shared = known
         driver, pool, name = device.id
-        if share is None:
+        if not shared:
             return stamp(driver=driver, pool=pool, device=name)
+        share = self._shares.of(claim, request, device)
         if not share.consumed:
             return stamp(driver=driver, pool=pool, device=name, share_id=share.id)
         return stamp(driver=driver, pool=pool, device=name, share_id=share.id, consumed_capacity=share.consumed)
 
-    def _stamp(self, request: Request, device: Device, more: Iterable[str]) -> Stamp[DeviceRequestAllocationResult]:
-        """``more``: what is said of each device besides its name."""
+    def _stamp(self, request: Request, device: Device) -> Stamp[DeviceRequestAllocationResult]:
         same: dict[str, Any] = {"request": request.full_name}
         if request.admin_access:
             same["admin_access"] = True
@@ -83,13 +82,11 @@ class Results:
             same["tolerations"] = request.tolerations
         for write in self._writers:
             write(same, device)
-        return Stamp(DeviceRequestAllocationResult, same, "driver", "pool", "device", *more)
+        return Stamp(DeviceRequestAllocationResult, same)
 
 
-_plain = Stamp(DeviceAllocationResult, {}, "results")
-_configured = Stamp(DeviceAllocationResult, {}, "results", "config")
-_anywhere = Stamp(AllocationResult, {}, "devices")
-_there = Stamp(AllocationResult, {}, "devices", "node_selector")
+_devices = Stamp(DeviceAllocationResult, {})
+_allocation = Stamp(AllocationResult, {})
 
 
 def _config(plan: ClaimPlan, selected: Mapping[int, int]) -> tuple[DeviceAllocationConfiguration, ...]:

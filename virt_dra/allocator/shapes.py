@@ -45,29 +45,31 @@ class Shapes:
         self._requests = requests
         self._numbers: dict[Hashable, int] = {}
         self._known: dict[Reachable, int] = {}
-        self._alike: dict[Hashable, dict[int, Hashable]] = {}
-        """By request and features of the node: what the filters and checks say of devices that are alike."""
+        self._views: list[_View] | None = None
 
-    def of(self, reachable: Reachable, looks: Callable[[], Looks]) -> int:
-        """The number of the node's shape. The node's features are asked for only where it isn't known."""
+    def of(self, reachable: Reachable, selectors: SelectorFilter, looks: Callable[[], Looks]) -> int:
+        """The number of the node's shape. The node's features (``looks``) are asked for only where that is needed."""
         known = self._known.get(reachable)
         if known is None:
-            shape = self._shape(reachable, looks())
+            shape = self._shape(reachable, selectors, looks)
             known = self._known[reachable] = self._numbers.setdefault(shape, len(self._numbers))
         return known
 
-    def _shape(self, reachable: Reachable, looks: Looks) -> Hashable:
+    def _shape(self, reachable: Reachable, selectors: SelectorFilter, looks: Callable[[], Looks]) -> Hashable:
+        if self._views is None:
+            self._views = [_View(request, looks()) for request in self._requests]
         labels = _Labels()
         columns: list[Hashable] = []
-        for number, request in enumerate(self._requests):
-            alike = self._alike.setdefault((number, reachable.declared_features), {})
-            column = _View(request, looks).facts(reachable.devices, alike, labels)
+        for view in self._views:
+            column = view.facts(reachable, selectors, looks, labels)
             if column is None:
                 return reachable  # like no other: expressions that fail may be costly, so they aren't asked about all devices
             columns.append(column)
         pools = tuple(
-            (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each, reachable.node))
-            for each in reachable.pools
+            [
+                (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each, reachable.node))
+                for each in reachable.pools
+            ]
         )
         return pools, tuple(columns)
 
@@ -78,26 +80,27 @@ class Shapes:
 
 
 class _View:
-    """How one request looks at the devices of a node: the selectors read some attributes, constraints others, and the rest none."""
+    """How one request looks at the devices of nodes: the selectors read some attributes, constraints others, and the rest none."""
 
     def __init__(self, request: Request, looks: Looks) -> None:
-        checks = looks.checks(request.claim)
+        """``looks``: at any node."""
         self._request = request
-        self._selectors = looks.selectors
-        self._filters = [each for each in looks.filters if each is not looks.selectors]
-        self._checks = [each for each in checks if not each.constrains(request)]
-        self._constraints = [each for each in checks if each.constrains(request)]
+        self._constraints = [each for each in looks.checks(request.claim) if each.constrains(request)]
+        self._alike: dict[tuple[str, ...], dict[int, Hashable]] = {}
+        """By what a node declares: the rest of devices that are alike."""
 
-    def facts(self, devices: Sequence[Device], alike: dict[int, Hashable], labels: _Labels) -> Hashable | None:
-        """Of all devices; None where one of them is an error. ``alike``: what is known of the rest."""
-        matching = self._selectors.matching(self._request, devices)
+    def facts(self, reachable: Reachable, selectors: SelectorFilter, looks: Callable[[], Looks], labels: _Labels) -> Hashable | None:
+        """Of all devices of a node; None where one of them is an error."""
+        matching = selectors.matching(self._request, reachable.devices)
         if matching is None:
             return None
+        alike = self._alike.setdefault(reachable.declared_features, {})
+        selected = list(compress(reachable.devices, matching))
         rests: list[Hashable] = []
-        for device in (selected := list(compress(devices, matching))):
+        for device in selected:
             rest = alike.get(device.alike, _UNKNOWN)
             if rest is _UNKNOWN:
-                rest = self._rest(device)
+                rest = self._rest(device, looks())
                 if not device.slice.per_device_node_selection:  # else it depends on the node
                     alike[device.alike] = rest
             if rest is _BROKEN:
@@ -106,16 +109,17 @@ class _View:
         constrained = [labels.numbered(each.facts(self._request, selected)) for each in self._constraints]
         return tuple(matching), tuple(rests), *constrained
 
-    def _rest(self, device: Device) -> Hashable:
+    def _rest(self, device: Device, looks: Looks) -> Hashable:
         """All but the selectors and constraints: the same for devices that are alike."""
         try:
-            if not all(each.admits(self._request, device) for each in self._filters):
+            if not all(each.admits(self._request, device) for each in looks.filters if each is not looks.selectors):
                 return False
         except Aborted:
             raise
         except FatalError:
             return _BROKEN
-        return tuple([each.fact(self._request, device) for each in self._checks])
+        checks = looks.checks(self._request.claim)
+        return tuple([each.fact(self._request, device) for each in checks if not each.constrains(self._request)])
 
 
 class _Labels:

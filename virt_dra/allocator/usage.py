@@ -76,7 +76,12 @@ def by_pool(uses: Iterable[Use]) -> dict[PoolId, list[Use]]:
     """The uses of each pool, in their order."""
     found: dict[PoolId, list[Use]] = {}
     for use in uses:
-        found.setdefault(PoolId(use.driver, use.pool), []).append(use)
+        pool = PoolId(use.driver, use.pool)
+        known = found.get(pool)
+        if known is None:
+            found[pool] = [use]
+        else:
+            known.append(use)
     return found
 
 

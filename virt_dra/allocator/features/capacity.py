@@ -362,10 +362,12 @@ class Shares:
         self._on = features.consumable_capacity
         self._resolver = Resolver(capacities, features)
 
-    def of(self, claim: ResourceClaim, request: Request, device: Device) -> Share | None:
-        """None for an exclusive device. ``claim``: whose share it is (``request`` may be an equal one of another claim)."""
-        if not self._on or not device.published.allow_multiple_allocations:
-            return None
+    def named(self, device: Device) -> bool:
+        """Whether a result for the device names a share: not for an exclusive one."""
+        return self._on and bool(device.published.allow_multiple_allocations)
+
+    def of(self, claim: ResourceClaim, request: Request, device: Device) -> Share:
+        """``claim``: whose share it is (``request`` may be an equal one of another claim)."""
         owner = claim.metadata.uid or claim.key
         share_id = uuid5(_SHARE_IDS, "\n".join((owner, request.full_name, *device.id)))
         return Share(str(share_id), self._resolver.consumption(request, device).quantities)
