@@ -41,11 +41,11 @@ def _inconvertible(source: str, target: str) -> EvaluationError:
 
 @library.function(
     "int(int) -> int",
-    "int(uint) -> int",
     "int(double) -> int",
+    "int(google.protobuf.Duration) -> int",
     "int(string) -> int",
     "int(google.protobuf.Timestamp) -> int",
-    "int(google.protobuf.Duration) -> int",
+    "int(uint) -> int",
 )
 def to_int(value: Value) -> int:
     if isinstance(value, float):
@@ -68,7 +68,7 @@ def to_int(value: Value) -> int:
     raise EvaluationError("no such overload")
 
 
-@library.function("uint(uint) -> uint", "uint(int) -> uint", "uint(double) -> uint", "uint(string) -> uint")
+@library.function("uint(uint) -> uint", "uint(double) -> uint", "uint(int) -> uint", "uint(string) -> uint")
 def to_uint(value: Value) -> UInt:
     if isinstance(value, float):
         if not 0 <= value < 18446744073709551616.0:
@@ -86,7 +86,7 @@ def to_uint(value: Value) -> UInt:
     raise EvaluationError("no such overload")
 
 
-@library.function("double(double) -> double", "double(int) -> double", "double(uint) -> double", "double(string) -> double")
+@library.function("double(double) -> double", "double(int) -> double", "double(string) -> double", "double(uint) -> double")
 def to_double(value: Value) -> float:
     if isinstance(value, (int, float)):
         return float(value)
@@ -125,10 +125,10 @@ def to_bytes(value: str | bytes) -> bytes:
     "string(bool) -> string",
     "string(bytes) -> string",
     "string(double) -> string",
-    "string(int) -> string",
-    "string(uint) -> string",
-    "string(google.protobuf.Timestamp) -> string",
     "string(google.protobuf.Duration) -> string",
+    "string(int) -> string",
+    "string(google.protobuf.Timestamp) -> string",
+    "string(uint) -> string",
 )
 def to_string(value: Value) -> str:
     if isinstance(value, str):
@@ -153,8 +153,8 @@ def to_string(value: Value) -> str:
 
 @library.function(
     "timestamp(google.protobuf.Timestamp) -> google.protobuf.Timestamp",
-    "timestamp(string) -> google.protobuf.Timestamp",
     "timestamp(int) -> google.protobuf.Timestamp",
+    "timestamp(string) -> google.protobuf.Timestamp",
 )
 def to_timestamp(value: Value) -> Timestamp:
     if isinstance(value, Timestamp):
@@ -189,7 +189,7 @@ def type_of(value: Value) -> TypeValue:
     return TypeValue(type_name(value))
 
 
-_SIZED = ("string", "bytes", "list(<A>)", "map(<A>, <B>)")
+_SIZED = ("bytes", "list(<A>)", "map(<A>, <B>)", "string")
 
 
 @library.function(*(f"size({sized}) -> int" for sized in _SIZED), *(f"{sized}::size() -> int" for sized in _SIZED))

@@ -65,9 +65,6 @@ def timestamp(nanoseconds: int, zone: Zone | None = None) -> Timestamp:
 # --- arithmetic ---
 
 
-# Bytes, then doubles come first, as upstream: an operand of unknown type, such as the element of [], is taken for the first that fits.
-
-
 @library.function("_+_(bytes, bytes) -> bytes", "_+_(string, string) -> string", budget=True)
 def concatenate(budget: Budget, left: Text, right: Text) -> Text:
     budget.build(len(left) + len(right))
@@ -217,8 +214,8 @@ def between(left: Timestamp, right: Timestamp) -> Duration:
 _ORDERED = (
     "bool", "int", "uint", "double", "string", "bytes", "google.protobuf.Timestamp", "google.protobuf.Duration",
 )  # fmt: skip
-_MIXED = (("double", "int"), ("double", "uint"), ("int", "double"), ("int", "uint"), ("uint", "double"), ("uint", "int"))
-_PAIRS = (*((one, one) for one in _ORDERED), *_MIXED)
+_OTHERS = {"int": ("double", "uint"), "uint": ("double", "int"), "double": ("int", "uint")}
+_PAIRS = tuple((one, two) for one in _ORDERED for two in (one, *_OTHERS.get(one, ())))
 
 
 def _declarations(operator: str) -> tuple[str, ...]:
@@ -417,3 +414,15 @@ def index(container: Value, key: Value) -> Value:
         return optional_index(container, key)
     require_qualifier(key)
     raise EvaluationError(f"no such key: {printed(key)}")
+
+
+# An operand of unknown type, such as the element of [], is taken for the first that fits, so their order is upstream's.
+
+_SPAN, _INSTANT = "google.protobuf.Duration", "google.protobuf.Timestamp"
+library.order(
+    "_+_",
+    *("bytes, bytes", "double, double", f"{_SPAN}, {_SPAN}", f"{_SPAN}, {_INSTANT}", f"{_INSTANT}, {_SPAN}", "int, int"),
+    *("list(<A>), list(<A>)", "string, string", "uint, uint"),
+)
+library.order("_-_", "double, double", f"{_SPAN}, {_SPAN}", "int, int", f"{_INSTANT}, {_SPAN}", f"{_INSTANT}, {_INSTANT}", "uint, uint")
+library.order("_[_]", "list(<A>), int", "map(<A>, <B>), <A>", "optional_type(list(<V>)), int", "optional_type(map(<K>, <V>)), <K>")

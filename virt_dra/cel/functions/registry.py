@@ -114,6 +114,11 @@ class Library:
 
         return declared
 
+    def order(self, name: str, *operands: str) -> None:
+        """Put a function's overloads into the order of these parameters: an argument of which nothing is known is taken for the first."""
+        wanted = list(map(parse_types, operands))
+        self.functions[name].sort(key=lambda overload: wanted.index(overload.params))
+
     def declare(self, *declarations: str) -> None:
         """Declare what no value can be applied to here, or what the compiler translates itself."""
         for declaration in declarations:
