@@ -25,6 +25,7 @@ from bench.reference import NotAvailable, built
 from bench.workloads import WORKLOADS, Json, Workload, full_cluster, unsuitable_cluster
 from virt_dra.allocator import Allocated, AllocationError, Allocator, NodeError, Placed, Unsatisfiable, Walk
 from virt_dra.allocator.explain import histogram
+from virt_dra.cli import collector
 from virt_dra.cli.allocate_workload import digest_of, read_workload
 
 OURS = [sys.executable, "-c", "from virt_dra.cli.main import main; main()", "allocate", "--workload"]
@@ -265,18 +266,20 @@ def _full_row(name: str, raw: Json, reference: Path | None) -> Json:
             theirs = _run([str(reference)], path)
     workload = read_workload(raw)
     claims = workload.claims(0)
-    begin = time.perf_counter()
-    placed = Walk(workload.snapshot, workload.nodes, workload.features).place(claims)
-    no = time.perf_counter() - begin
-    begin = time.perf_counter()
-    allocator = Allocator(workload.snapshot, claims, workload.features)
-    summaries = []
-    for node in workload.nodes:
-        try:
-            summaries.append(allocator.explain(node).summary)
-        except NodeError as error:
-            summaries.append(str(error))
-    explained = time.perf_counter() - begin
+    walk = Walk(workload.snapshot, workload.nodes, workload.features)
+    with collector.left_alone():
+        begin = time.perf_counter()
+        placed = walk.place(claims)
+        no = time.perf_counter() - begin
+        begin = time.perf_counter()
+        allocator = Allocator(workload.snapshot, claims, workload.features)
+        summaries = []
+        for node in workload.nodes:
+            try:
+                summaries.append(allocator.explain(node).summary)
+            except NodeError as error:
+                summaries.append(str(error))
+        explained = time.perf_counter() - begin
     row: Json = {
         "name": name,
         "nodes": len(workload.nodes),

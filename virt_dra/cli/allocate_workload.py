@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import time
@@ -14,6 +13,7 @@ from virt_dra.allocator import AllocationError, Features, Placed, Snapshot, Walk
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
+from virt_dra.cli import collector
 from virt_dra.cli.allocate_lines import features_of, objects_in, objects_of
 from virt_dra.cli.deadline import Deadline
 from virt_dra.cli.deadline import told as error_text
@@ -150,13 +150,8 @@ def run(workload: Workload, *, auto: bool, told: Told, deadline: Deadline | None
         if pod % TOLD_EVERY == 0:
             told(pod, workload.init_pods + workload.pods)
     waiting = [workload.claims(pod) for pod in range(workload.init_pods, workload.init_pods + workload.pods)]
-    # What exists now stays; without this the collector would look at all of it again and again while pods are timed.
-    gc.collect()
-    gc.freeze()
-    try:
+    with collector.left_alone():
         return _measured(workload, walk, waiting, told, deadline)
-    finally:
-        gc.unfreeze()
 
 
 def _measured(workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceClaim, ...]], told: Told, deadline: Deadline) -> Figures:
