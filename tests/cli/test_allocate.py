@@ -245,6 +245,13 @@ def test_an_error_of_the_allocator_is_shown_as_the_reference_words_it() -> None:
     assert result.stderr == ""
 
 
+TEMPLATE = """---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: t, namespace: team}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+"""
+
 BAD_CLAIM = """
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
@@ -284,7 +291,11 @@ def test_objects_that_break_rules_are_refused_with_every_fault_and_its_place(tmp
         ),
         (
             CLUSTER + _claim("a", status=_allocation(("node-a", "gpu-0"))),
-            "every claim of the input is allocated already; --claim NAMESPACE/NAME also takes the name of a template",
+            "every claim of the input is allocated already\n",
+        ),
+        (
+            CLUSTER + _claim("a", status=_allocation(("node-a", "gpu-0"))) + TEMPLATE,
+            "every claim of the input is allocated already; --claim NAME allocates a claim of a template: team/t\n",
         ),
         (_claim("a"), "no node to allocate on: neither a Node nor a ResourceSlice that names one; --node NAME makes one up"),
         ("", "standard input: contains no objects"),
@@ -334,6 +345,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         (["--workload", "w", "--jsonl"], "--workload does not go with --jsonl"),
         (["--workload", "w", "more"], "--workload takes one file; what is 'more'?"),
         (["-f", "-", "--candidates", "auto"], "--candidates goes with --workload"),
+        (["-f", "-", "--node", ""], "Invalid value for '--node': '' can't be the name of a node"),
         (["-f", "-", "-n", "A_B"], "Invalid value for '-n' / '--namespace': 'A_B' can't be the name of a namespace"),
         (["-f", "-", "--features", "Taints=true"], "Invalid value for '--features': 'Taints=true': write FEATURE=true or FEATURE=false"),
     ],

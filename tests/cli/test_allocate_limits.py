@@ -191,6 +191,22 @@ def test_gates_that_no_component_would_start_with_are_refused(gates: str, told: 
     assert f"Error: Invalid value for '--feature-gates': {told}" in result.stderr
 
 
+def test_an_object_that_needs_a_gate_is_refused_with_the_gate() -> None:
+    result = _run("-f", "-", stdin=[CLASS, _slice("node-a", LIST), NAMED_LIST])
+    assert result.exit_code == 2
+    assert result.stderr.endswith(" (--feature-gates DRAListTypeAttributes=true takes it)\n")
+    broken = _run("-f", "-", stdin=[CLASS, _slice("node-a", LIST), _claim("c", count=-1)])
+    assert "--feature-gates" not in broken.stderr
+
+
+@pytest.mark.parametrize(("features", "refused"), [(None, False), ({"ListTypeAttributes": True}, False), ({}, True)])
+def test_jsonl_validates_as_a_cluster_with_the_features_would(features: Json | None, refused: bool) -> None:
+    problem = {"node": {"metadata": {"name": "node-a"}}, "classes": [CLASS], "slices": [_slice("node-a", LIST)], "claims": [NAMED_LIST]}
+    answer = allocate_lines.answer({**problem, "validate": True, **({} if features is None else {"features": features})})
+    assert ("undeclared reference to 'includes'" in (answer["error"] or "")) is refused
+    assert (answer["results"] is None) is refused
+
+
 @pytest.mark.parametrize("mode", [("--jsonl",), ("--workload", "w.json")])
 def test_gates_go_with_files_only_as_the_other_modes_have_features_in_their_input(mode: tuple[str, ...]) -> None:
     result = _run(*mode, "--feature-gates", "DRADeviceTaintRules=false", stdin="")

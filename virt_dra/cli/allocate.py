@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,6 @@ from virt_dra.allocator import Features
 from virt_dra.api import names
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import format_time
-from virt_dra.api.resource_v1 import DeviceTaintRule
 from virt_dra.api.wire import Json
 from virt_dra.api.yaml_writing import write_yaml
 from virt_dra.cli import allocate_lines
@@ -28,10 +26,9 @@ from virt_dra.cli.allocate_files import InputError, allocate_each, choose_claims
 from virt_dra.cli.allocate_lines import FEATURE_FIELDS
 from virt_dra.cli.allocate_report import Answer, answer_json, refusal_trees, table
 from virt_dra.cli.deadline import DEFAULT_TIMEOUT, Deadline, parse_timeout
-from virt_dra.cli.gate_options import gates_epilog, gates_option
+from virt_dra.cli.gate_options import gates_epilog, gates_option, with_features
 from virt_dra.cli.jsonl import answer_stream, parse_request
 from virt_dra.cluster.files import read_inputs
-from virt_dra.cluster.rules import compiled_rules
 
 HELP = """Allocate devices to ResourceClaims as the scheduler would, and say why where it can't be.
 
@@ -90,13 +87,10 @@ def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[st
     return chosen
 
 
-_GATE_OF = {"device_binding_and_status": "device_binding_conditions", "compatibility_groups": "device_compatibility_groups"}
-"""Attribute of Features -> that of FeatureGates, where they differ."""
-
-
-def _gates_of(gates: FeatureGates | None, features: dict[str, bool]) -> FeatureGates:
-    """The gates of a cluster in which these features are on or off."""
-    return replace(gates or PLAIN, **{_GATE_OF.get(name, name): enabled for name, enabled in features.items()})
+def _parse_node(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and (wrong := names.dns1123_subdomain(value)):
+        raise click.BadParameter(f"{value!r} can't be the name of a node: {'; '.join(wrong)}")
+    return value
 
 
 def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -109,7 +103,7 @@ def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> 
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option("-f", "--filename", "filenames", metavar="FILE", multiple=True, help="Manifests, a folder of them, or - for standard input.")
 @click.option("--claim", "claims", metavar="[NS/]NAME", multiple=True, help="Only this claim or template; several are placed together.")
-@click.option("--node", metavar="NODE", help="Only this node.")
+@click.option("--node", metavar="NODE", callback=_parse_node, help="Only this node.")
 @click.option("--all-nodes", is_flag=True, help="Try every node, and take nothing.")
 @click.option("--explain", is_flag=True, help="Show per node and request what refused each device.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
@@ -163,7 +157,7 @@ def command(
     elif node is not None and all_nodes:
         raise click.UsageError("--node and --all-nodes exclude each other")
     else:
-        gates = _gates_of(feature_gates, features)
+        gates = with_features(feature_gates or PLAIN, features)
         sources = (*filenames, *paths)
         answers = _allocate(sources, claims, node, namespace, gates, deadline, output, all_nodes=all_nodes, explain=explain)
         _show(answers, output, all_nodes=all_nodes, explain=explain)
@@ -238,10 +232,8 @@ def _allocate(
 ) -> tuple[Answer, ...]:
     with Console(stderr=True).status(f"reading {', '.join(paths)}"):
         loaded = read_inputs(paths)
-    if not gates.device_taint_rules:
-        loaded = replace(loaded, objects=tuple(each for each in loaded.objects if not isinstance(each.object, DeviceTaintRule)))
     try:
-        cluster = gather(loaded, namespace, format_time(datetime.now(UTC)), compiled_rules(gates))
+        cluster = gather(loaded, namespace, format_time(datetime.now(UTC)), gates)
         subjects = choose_claims(cluster, wanted, namespace)
         nodes = choose_nodes(cluster, node)
     except InputError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -12,12 +12,14 @@ from virt_dra.api import names
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.documents import Loaded
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from virt_dra.api.validation import Rules, validate_create
+from virt_dra.api.validation import validate_create
 from virt_dra.cli.allocate_report import ERROR, FITS, REFUSED, TIMED_OUT, Answer, NodeAnswer
 from virt_dra.cli.deadline import Deadline, progress_of
-from virt_dra.cluster.rules import COMPILED
+from virt_dra.cli.gate_options import gate_name
+from virt_dra.cluster.rules import compiled_rules
 
 T = TypeVar("T", bound=TypedObject)
 Told = Callable[[int, int], None]
@@ -50,20 +52,23 @@ class Cluster:
         return Snapshot.build(self.slices, self.classes, self.claims.values(), self.taint_rules)
 
 
-def gather(loaded: Loaded, namespace: str, now: str, rules: Rules = COMPILED) -> Cluster:
+def gather(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN) -> Cluster:
     """The objects that matter for allocation; others are passed over. ``namespace``: of claims that name none. ``now``: RFC 3339.
-    ``rules``: by which new objects are judged.
+    ``gates``: by which objects are judged, and whether DeviceTaintRules matter.
 
     Raises :class:`InputError` with every problem, each with its place and field path.
     """
     problems = [str(problem) for problem in loaded.problems]
+    rules = compiled_rules(gates)
     found: dict[tuple[type[TypedObject], str], TypedObject] = {}
     for sourced in loaded.objects:
-        if not isinstance(sourced.object, _CONCERNED):
+        if not isinstance(sourced.object, _CONCERNED) or (isinstance(sourced.object, DeviceTaintRule) and not gates.device_taint_rules):
             continue
         obj = apply_defaults(_placed(sourced.object, namespace), now)
         title = f"{sourced.source}: {obj.KIND} {obj.key}"
-        problems += [f"{title}: {error.field}: {error.message}" for error in validate_create(obj, rules)]
+        if errors := validate_create(obj, rules):
+            hint = _needed_gate(obj, gates)
+            problems += [f"{title}: {error.field}: {error.message}{hint}" for error in errors]
         if found.setdefault((type(obj), obj.key), obj) is not obj:
             problems.append(f"{title} is given twice; leave one of them out")
     if problems:
@@ -77,6 +82,16 @@ def gather(loaded: Loaded, namespace: str, now: str, rules: Rules = COMPILED) ->
         {claim.key: claim for claim in _all(found, ResourceClaim)},
         {template.key: template for template in _all(found, ResourceClaimTemplate)},
     )
+
+
+def _needed_gate(obj: TypedObject, gates: FeatureGates) -> str:
+    """A hint where one more feature gate would do."""
+    for field in fields(gates):
+        if not getattr(gates, field.name):
+            more = replace(gates, **{field.name: True})
+            if not validate_create(obj, compiled_rules(more)):
+                return f" (--feature-gates {gate_name(field.name)}=true takes it)"
+    return ""
 
 
 def _placed(obj: TypedObject, namespace: str) -> TypedObject:
@@ -122,7 +137,9 @@ def choose_claims(cluster: Cluster, wanted: Sequence[str], namespace: str) -> tu
     if pending:
         return tuple((claim,) for claim in pending)
     if cluster.claims:
-        raise InputError("every claim of the input is allocated already; --claim NAMESPACE/NAME also takes the name of a template")
+        known = list(cluster.templates)[:3]
+        advice = f"; --claim NAME allocates a claim of a template: {', '.join(known)}" if known else ""
+        raise InputError(f"every claim of the input is allocated already{advice}")
     if not cluster.templates:
         raise InputError("the input has no ResourceClaim (and no ResourceClaimTemplate) to allocate")
     return tuple((_of_template(template),) for template in cluster.templates.values())

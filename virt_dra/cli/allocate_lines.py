@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Final, TypeVar
 
 from virt_dra.allocator import Allocated, AllocationError, Allocator, Features, NodeError, Snapshot, Use
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.feature_gates import PLAIN
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
@@ -19,8 +20,9 @@ from virt_dra.api.validation import validate_create
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.allocate_report import explanation_json
 from virt_dra.cli.deadline import Deadline, told
+from virt_dra.cli.gate_options import with_features
 from virt_dra.cli.jsonl import BadLine, member, under
-from virt_dra.cluster.rules import COMPILED
+from virt_dra.cluster.rules import compiled_rules
 
 T = TypeVar("T", bound=TypedObject)
 
@@ -56,7 +58,7 @@ def answer(request: Json, deadline: Deadline | None = None) -> Json:
     except Exception as fault:  # noqa: BLE001 - a fault of ours in one problem must be told, and must not end the answers to the others
         out = {"results": None, "error": f"internal error, please report it: {_described(fault)}", "node_error": False}
     out["elapsed_us"] = round((time.perf_counter() - begin) * 1e6, 1)
-    if checked and out["error"] is None and (faults := _faults(slices, classes, claims)):
+    if checked and out["error"] is None and (faults := _faults(features, slices, classes, claims)):
         out |= {"results": None, "error": "; ".join(faults)}
     return out
 
@@ -101,13 +103,14 @@ def _explained(allocator: Allocator, node: Node, deadline: Deadline) -> Json | N
 _EPOCH: Final = "1970-01-01T00:00:00Z"
 
 
-def _faults(*groups: Sequence[TypedObject]) -> list[str]:
-    """Everything that the API server would refuse, each with the place in the request."""
+def _faults(features: Features, *groups: Sequence[TypedObject]) -> list[str]:
+    """Everything that an API server with these features would refuse, each with the place in the request."""
+    rules = compiled_rules(with_features(PLAIN, asdict(features)))
     return [
         f"{name}[{i}].{fault}"
         for name, group in zip(("slices", "classes", "claims"), groups, strict=True)
         for i, obj in enumerate(group)
-        for fault in (f"{error.field}: {error.message}" for error in validate_create(apply_defaults(obj, _EPOCH), COMPILED))
+        for fault in (f"{error.field}: {error.message}" for error in validate_create(apply_defaults(obj, _EPOCH), rules))
     ]
 
 
@@ -120,7 +123,10 @@ def features_of(request: Json) -> Features:
     for name in raw:
         if name not in FEATURE_FIELDS:
             raise BadLine(f"features.{name}: no such feature; there are {', '.join(FEATURE_FIELDS)}")
-        chosen[FEATURE_FIELDS[name]] = member(raw, name, bool, False)
+        try:
+            chosen[FEATURE_FIELDS[name]] = member(raw, name, bool, False)
+        except BadLine as error:
+            raise BadLine(f"features.{error}") from None
     return Features(**chosen)
 
 
@@ -187,7 +193,9 @@ def _text(entry: Json, key: str, place: str) -> str:
 
 
 def _amounts(entry: Json, place: str) -> dict[str, Quantity]:
-    raw = entry.get("consumed") or {}
+    raw = entry.get("consumed")
+    if raw is None:
+        return {}
     if not isinstance(raw, dict):
         raise BadLine(f"{place}.consumed: must be an object of quantities")
     amounts: dict[str, Quantity] = {}

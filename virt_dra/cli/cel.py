@@ -36,6 +36,10 @@ NOTHING: Final[Json] = {"compile_error": None, "cost_estimate": None, "result": 
 """The answer's members besides ``id``. What has no value is null."""
 
 
+_FEATURES: Final = ("consumable", "list")
+"""What the expressions of a new object may use by the gates."""
+
+
 def answer(request: Json) -> Json:
     """``{"expression", "device"?, "features"?, "new"?, "derived"?}`` -> ``{"compile_error", "cost_estimate", "result", "error", "cost"}``.
 
@@ -74,7 +78,10 @@ def _environment_of(request: Json) -> Environment:
     """``new``: that of new expressions by ``features`` (a missing one is off; without the object all are on), else of stored ones."""
     features: Json | None = member(request, "features", dict)
     gates = {}
-    for name in ("consumable", "list"):
+    for name in features or ():
+        if name not in _FEATURES:
+            raise BadLine(f"features.{name}: no such feature; there are {' and '.join(_FEATURES)}")
+    for name in _FEATURES:
         try:
             gates[name] = features is None or bool(member(features, name, bool, False))
         except BadLine as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
@@ -16,7 +17,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 GATE_DEFAULTS: Final = {name: value == "true" for name, _, value in (each.partition("=") for each in str(PLAIN).split(","))}
 """Every gate that is known here, with its value in a plain Kubernetes 1.37."""
 
+_GATE_OF: Final = {"device_binding_and_status": "device_binding_conditions", "compatibility_groups": "device_compatibility_groups"}
+"""Attribute of Features -> that of FeatureGates, where they differ."""
+
 _UNKNOWN: Final = re.compile(r"^unrecognized feature gate: ([^;]*);")
+
+
+def gate_name(attribute: str) -> str:
+    """The gate of an attribute of FeatureGates."""
+    alone = FeatureGates(**{field.name: field.name == attribute for field in fields(FeatureGates)})
+    return next(name for name, _, value in (each.partition("=") for each in str(alone).split(",")) if value == "true")
+
+
+def with_features(gates: FeatureGates, features: Mapping[str, bool]) -> FeatureGates:
+    """The gates of a cluster in which the allocator's features (attributes of Features) are on or off, else ``gates``."""
+    return replace(gates, **{_GATE_OF.get(name, name): enabled for name, enabled in features.items()})
 
 
 def parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> FeatureGates | None:
