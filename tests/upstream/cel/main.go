@@ -9,7 +9,7 @@
 // It compiles with the package's public API: "new" with the environment of new expressions, else of stored ones; without "features" all
 // are on. A selector's result is a bool, that of a "derived" attribute the attribute. With the "mode" "language" the expression is
 // evaluated without a device and without the rule on the result's type, and the value is written as text. With the argument
-// "declarations" it lists every overload instead.
+// "declarations" it lists every overload instead, those of a function in the order in which the checker tries them.
 package main
 
 import (
@@ -233,9 +233,15 @@ func language(q question, envType environment.Type, a *answer) {
 
 func declarations() {
 	env := compilerFor(nil)("true", dracel.Options{}).Environment
+	functions := env.Functions()
+	names := make([]string, 0, len(functions))
+	for name := range functions {
+		names = append(names, name)
+	}
+	sort.Strings(names)
 	var lines []string
-	for name, f := range env.Functions() {
-		for _, o := range f.OverloadDecls() {
+	for _, name := range names {
+		for _, o := range functions[name].OverloadDecls() {
 			var args []string
 			for _, t := range o.ArgTypes() {
 				args = append(args, t.String())
@@ -247,7 +253,6 @@ func declarations() {
 			lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t(%s) -> %s", kind, name, o.ID(), strings.Join(args, ", "), o.ResultType()))
 		}
 	}
-	sort.Strings(lines)
 	fmt.Println(strings.Join(lines, "\n"))
 	for _, m := range env.Macros() {
 		fmt.Printf("macro\t%s\n", m.MacroKey())

@@ -33,6 +33,16 @@ class Reference:
             raise RuntimeError("the reference left out an answer")
         return answers
 
+    def declarations(self) -> dict[tuple[str, bool], list[str]]:
+        """For a function's name and whether it has a receiver its overloads, ``(list(<A>)) -> int``, in the order of declaration."""
+        ran = subprocess.run([self.binary, "declarations"], capture_output=True, text=True, check=True)
+        found: dict[tuple[str, bool], list[str]] = {}
+        for line in ran.stdout.splitlines():
+            kind, name, *overload = line.split("\t")
+            if kind != "macro":
+                found.setdefault((name, kind == "member"), []).append(overload[1])
+        return found
+
 
 def build(folder: Path) -> Reference:
     """Build it into a folder. Raises NoReference without Go or its modules."""
