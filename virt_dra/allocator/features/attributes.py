@@ -9,7 +9,7 @@ from functools import lru_cache
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import derived_attributes
 from virt_dra.allocator.features.derived_attributes import CompileDerived
-from virt_dra.allocator.model import AttributeName, Device, Kind, Label, Rejection, Request, Upcoming
+from virt_dra.allocator.model import AttributeName, Check, Device, Kind, Label, Rejection, Request, Upcoming
 from virt_dra.api.resource_v1 import DeviceAttribute
 
 Scalar = int | str | bool
@@ -203,6 +203,25 @@ class Constrained:
         """The refusal of a device without a value. ``constraint``: which kind."""
         what = "derived value is not comparable" if self.name in request.derived else "no comparable value"
         return Rejection(MISSING, f"attribute {self.name} missing", device.id, f"{constraint} {self.name}: {what}")
+
+
+class AttributeConstraint(Check):
+    """What the constraints have in common: each compares the values of one attribute."""
+
+    def __init__(self, attribute: Constrained) -> None:
+        self._attribute = attribute
+
+    def constrains(self, request: Request) -> bool:
+        return self._attribute.covers(request)
+
+    def kind(self, request: Request, device: Device) -> Kind:
+        return self._attribute.kind(request, device)
+
+    def fact(self, request: Request, device: Device) -> Hashable:
+        return self._attribute.facts(request, (device,))[0]
+
+    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
+        return self._attribute.facts(request, devices)
 
 
 NOT_CONSTRAINED = True

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from virt_dra.allocator.features.attributes import Attributes, Constrained, Values
+from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained, Values
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Take, Upcoming
+from virt_dra.allocator.model import Device, Rejection, Request, Take, Upcoming
 
 REPEATED = "AttributeNotDistinct"
 """A device chosen before has the same value."""
 
 
-class DistinctAttribute(Check):
+class DistinctAttribute(AttributeConstraint):
     def __init__(self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes) -> None:
-        self._attribute = Constrained(name, requests, features.list_type_attributes, attributes)
+        super().__init__(Constrained(name, requests, features.list_type_attributes, attributes))
         self._seen: list[tuple[Device, Values]] = []
-
-    def constrains(self, request: Request) -> bool:
-        return self._attribute.covers(request)
-
-    def kind(self, request: Request, device: Device) -> Kind:
-        return self._attribute.kind(request, device)
-
-    def fact(self, request: Request, device: Device) -> Hashable:
-        return self._attribute.facts(request, (device,))[0]
-
-    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
-        return self._attribute.facts(request, devices)
 
     def add(self, request: Request, device: Device) -> bool:
         if not self._attribute.covers(request):

@@ -5,32 +5,20 @@ The common values so far are a stack with one entry per device, so that undo res
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable
 
-from virt_dra.allocator.features.attributes import Attributes, Constrained, Values
+from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained, Values
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
 
 DIFFERS = "AttributeDiffers"
 """The device's value is not the one that the devices chosen before have in common."""
 
 
-class MatchAttribute(Check):
+class MatchAttribute(AttributeConstraint):
     def __init__(self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes) -> None:
-        self._attribute = Constrained(name, requests, features.list_type_attributes, attributes)
+        super().__init__(Constrained(name, requests, features.list_type_attributes, attributes))
         self._common: list[Values] = []
-
-    def constrains(self, request: Request) -> bool:
-        return self._attribute.covers(request)
-
-    def kind(self, request: Request, device: Device) -> Kind:
-        return self._attribute.kind(request, device)
-
-    def fact(self, request: Request, device: Device) -> Hashable:
-        return self._attribute.facts(request, (device,))[0]
-
-    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
-        return self._attribute.facts(request, devices)
 
     def add(self, request: Request, device: Device) -> bool:
         if not self._attribute.covers(request):
