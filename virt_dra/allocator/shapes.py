@@ -136,7 +136,7 @@ class _Labels:
                 numbers = self._numbers.get(space)
                 if numbers is None:
                     numbers = self._numbers[space] = defaultdict(count().__next__)
-                fact = (space, numbers[values[0]] if len(values) == 1 else tuple([numbers[value] for value in values]))
+                fact = (space, numbers[values[0]] if len(values) == 1 else tuple(map(numbers.__getitem__, values)))
             found.append(fact)
         return tuple(found)
 

@@ -68,8 +68,8 @@ def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[Use]:
     for allocation in allocations:
         for result in allocation.devices.results:
             if not result.admin_access:
-                consumed = (result.consumed_capacity or None) if result.share_id is not None else None
-                yield Use(result.driver, result.pool, result.device, result.share_id, consumed)
+                share = result.share_id
+                yield Use(result.driver, result.pool, result.device, share, None if share is None else result.consumed_capacity or None)
 
 
 def by_pool(uses: Iterable[Use]) -> dict[PoolId, list[Use]]:

@@ -47,14 +47,14 @@ class Values:
 def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
     """None for an attribute without a value of a known type. Lists count only with ``lists`` (ListTypeAttributes): AC-18."""
     if lists:
-        for kind, many in (
-            ("int", attribute.ints),
-            ("bool", attribute.bools),
-            ("string", attribute.strings),
-            ("version", attribute.versions),
-        ):
-            if many:
-                return Values(kind, many)
+        if attribute.ints:
+            return Values("int", attribute.ints)
+        if attribute.bools:
+            return Values("bool", attribute.bools)
+        if attribute.strings:
+            return Values("string", attribute.strings)
+        if attribute.versions:
+            return Values("version", attribute.versions)
     if attribute.int_value is not None:
         return _single("int", attribute.int_value)
     if attribute.bool_value is not None:
@@ -113,23 +113,23 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
             return [self._fact(device) for device in devices]
         found: list[Hashable] = []
         for number, device in zip(self._published.numbers(devices), devices, strict=True):
-            try:
-                found.append(self._facts[number])
-            except KeyError:
+            fact = self._facts.get(number, _UNKNOWN)
+            if fact is _UNKNOWN:
                 if len(self._facts) >= _REMEMBERED_VALUES:
                     self._facts.clear()
                 fact = self._facts[number] = self._fact(device)
-                found.append(fact)
+            found.append(fact)
         return found
 
     def _fact(self, device: Device) -> Hashable:
         """Constraints that speak of one attribute see the same values, hence one space of labels for it, derived or not."""
-        values = self[device]
+        values = self._values(device) if self._expression is None else self[device]
         if isinstance(values, Values):
             return Label((self._name, values.type), values.published)
         return None if values is None else str(values)  # whatever else is the same, an error names this device
 
 
+_UNKNOWN = object()
 _REMEMBERED_VALUES = 16384
 """Of one attribute; values that occur once gain nothing by more."""
 _REMEMBERED_ATTRIBUTES = 4096
