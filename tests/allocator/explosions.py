@@ -267,6 +267,45 @@ def shared_capacity_of_unlike_wishes(n: int) -> Problem:
     return Problem(_node(devices), [{"requests": requests}], None)
 
 
+def _sharing(cards: int, **amounts: int) -> Json:
+    capacity = {name: {"value": str(amount)} for name, amount in amounts.items()}
+    return _node([{"name": f"d{i}", "allowMultipleAllocations": True, "capacity": capacity} for i in range(cards)])
+
+
+def _wishes(count: int, **amounts: Callable[[int], int]) -> list[Json]:
+    """Requests of one device each, in as many claims as it takes."""
+    requests = [
+        {"name": f"r{i}", "capacity": {"requests": {name: str(amount(i)) for name, amount in amounts.items()}}} for i in range(count)
+    ]
+    return [{"name": f"c{start}", "requests": requests[start : start + LIMIT]} for start in range(0, count, LIMIT)]
+
+
+def shared_capacity_of_two_dimensions(n: int) -> Problem:
+    """Two of the requests fit on each card, whichever they are; more than that are wanted, though less than the sums allow."""
+    cards = n * 8 // 19
+    return Problem(_sharing(cards, bw=10, mem=10), _wishes(n, bw=lambda i: 3 + i % 3, mem=lambda i: 5 - i % 3), None)
+
+
+def shared_capacity_of_two_sizes(n: int) -> Problem:
+    """A card holds one of the large ones or two of the small ones; half a card is wasted per large one, which no sum sees."""
+    half = n // 2
+    return Problem(_sharing(half + half // 2 - 1, bw=10), _wishes(n, bw=lambda i: 5 + i % 2), None)
+
+
+def many_alternatives_of_many_claims_one_too_many(n: int) -> Problem:
+    requests = [{"name": f"r{i}", "first": [{"count": 8 - k} for k in range(8)]} for i in range(LIMIT)]
+    claims = [{"name": f"c{c}", "requests": requests} for c in range(max(1, n // LIMIT))]
+    return Problem(_node(_names(0, LIMIT * len(claims) - 1)), claims, None)
+
+
+def admin_access_in_between(n: int) -> Problem:
+    """No administrator's request may have what the claim holds by a request before it."""
+    requests: list[Json] = [
+        {"name": f"{kind}{i}"} | ({"adminAccess": True} if kind == "m" else {}) for i in range(10) for kind in ("a", "m")
+    ]
+    return Problem(_node(_names(0, 10)), [{"requests": requests}], None)
+
+
 def groups_of_seven(n: int) -> Problem:
     devices = _with(max(n, 300), m=lambda i: i // 7)
     return Problem(_node(devices), [{"requests": [{"count": 8}], "constraints": [{"match": f"{D}/m"}]}], None)
@@ -372,6 +411,10 @@ FAMILIES: tuple[Callable[[int], Problem], ...] = (
     compatibility_groups_of_many_sets_too_small,
     shared_capacity_that_never_suffices,
     shared_capacity_of_unlike_wishes,
+    shared_capacity_of_two_dimensions,
+    shared_capacity_of_two_sizes,
+    many_alternatives_of_many_claims_one_too_many,
+    admin_access_in_between,
     groups_of_seven,
     groups_of_seven_of_many_requests,
     all_in_a_later_claim,

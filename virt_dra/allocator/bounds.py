@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeGuard
 
+from virt_dra.allocator import packing
 from virt_dra.allocator.kinds import Broken, Entry, Kinds
 from virt_dra.allocator.matching import satisfiable
 from virt_dra.allocator.model import RESULT_LIMIT, Agrees, Check, Choice, Consumes, Device, Slots
@@ -23,6 +24,12 @@ from virt_dra.allocator.steps import Enter
 
 _TRIED_LABELS = 1_000
 """Labels that are tried before a prefix is taken to be completable."""
+
+
+_WEIGHED = 32
+"""Of so many questions that counting can't answer one is weighed (packing.py); of fewer, the more often that was in vain."""
+_WEIGHINGS = 4
+"""Weighings that are kept."""
 
 
 class _Option(NamedTuple):
@@ -92,6 +99,11 @@ class Bounds:
         """Checks with resources of one kind, of which each has one unit and belongs to one device: such as whether a device is free."""
         self._units: dict[int, int] = {}
         self._kinds_of_amounts: dict[tuple[int, Hashable], list[int]] = {}
+        self._bins: dict[int, list[tuple[tuple[int, ...], packing.Kinds]]] = {}
+        """Check -> devices with resources of their own, of which several requests may take: the resources, and what looks take."""
+        self._weighings: list[packing.Weighing] = []
+        self._unweighed = 0
+        self._weighed = _WEIGHED
         self._read_up_to = 0
         self._rest: dict[tuple[int, int], list[_Demand]] = {}
         self._options_by_plan: dict[int, tuple[_Demand, bool]] = {}
@@ -121,7 +133,7 @@ class Bounds:
             if not options:
                 return True
             demands.append(options)
-        return not _Attempt(self, left, common).completes(demands)
+        return not _Attempt(self, left, common, thorough=not chosen).completes(demands)
 
     def _exceeds_limit(self, at: Enter, held: int, last: int) -> bool:
         """Whether the claim, which holds so many devices, can't hold all that it needs at least."""
@@ -135,6 +147,23 @@ class Bounds:
                 break
             held += min(slots.count for slots in entry.plan.alternatives)
         return held > RESULT_LIMIT
+
+    def overfull(self, demands: Mapping[packing.Demand, int], bins: Mapping[packing.Bin, int], *, thorough: bool) -> bool:
+        """Whether some weighing refuses. One is looked for if it is worth the time, else those that refused before are tried."""
+        for weighing in self._weighings:
+            if weighing.refuses(demands, bins):
+                return True
+        self._unweighed += 1
+        if not thorough and self._unweighed % self._weighed:
+            return False
+        found = packing.refusing(demands, bins, self._spend)
+        if found is None:
+            if not thorough:
+                self._weighed *= 2
+            return False
+        self._weighings.insert(0, found)
+        del self._weighings[_WEIGHINGS:]
+        return True
 
     def _gone(self, left: Sequence[int], touched: Iterable[int]) -> dict[int, int]:
         """Per look, the devices that take more of something than is left."""
@@ -157,7 +186,10 @@ class Bounds:
             return self._from(at.entry + 1, last)
         number = self._kinds.look(slots.request)
         bits = self._looks[number].bits
-        open_ = bits[at.start :] if slots.fixed is None else [self._bits[device] for device in slots.fixed[at.slot :]]
+        if slots.fixed is None:
+            open_ = bits[at.start :]
+        else:  # of these one may be in use, which is not to be had
+            open_ = [self._bits.get(device, 0) & self._looks[number].devices for device in slots.fixed[at.slot :]]
         return [(_Option(number, need, _union(open_)),), *self._from(at.entry + 1, last)]
 
     def _from(self, entry: int, last: int) -> list[_Demand]:
@@ -210,6 +242,7 @@ class Bounds:
         self._read_up_to = last + 1
         self._rest = {}
         self._options_by_plan = {}
+        self._weighings.clear()  # they know of what was wanted so far
         self._choose_cells()
 
     def _look(self, number: int, slots: Slots) -> _Look:
@@ -248,6 +281,24 @@ class Bounds:
             self._resources.append(_Resource((check, of), left))
         return number
 
+    def _bins_of(self) -> dict[int, list[tuple[tuple[int, ...], packing.Kinds]]]:
+        owners = [_union(devices for users in resource.users.values() for devices in users.values()) for resource in self._resources]
+        shared = {resource.kind[0] for resource in self._resources} - self._single
+        shared -= {resource.kind[0] for resource, devices in zip(self._resources, owners, strict=True) if devices.bit_count() != 1}
+        numbers: dict[tuple[int, int], list[int]] = {}
+        for number, resource in enumerate(self._resources):
+            if resource.kind[0] in shared:
+                numbers.setdefault((resource.kind[0], owners[number]), []).append(number)
+        found: dict[int, list[tuple[tuple[int, ...], packing.Kinds]]] = {}
+        for (check, _), own in numbers.items():
+            kinds: dict[int, list[int]] = {}
+            for dimension, number in enumerate(own):
+                for amount, users in self._resources[number].users.items():
+                    for look in users:
+                        kinds.setdefault(look, [0] * len(own))[dimension] = amount
+            found.setdefault(check, []).append((tuple(own), tuple((look, tuple(amounts)) for look, amounts in sorted(kinds.items()))))
+        return found
+
     def _choose_cells(self) -> None:
         """Per device and check, the resource that is scarcest; per kind of resource, what devices take of it."""
         scarcity = [resource.scarcity for resource in self._resources]
@@ -255,6 +306,7 @@ class Bounds:
         several = {resource.kind[0] for resource in self._resources if not _belongs_to_one(resource)}
         several |= {check for check, of in kinds if any(check == other and of != each for other, each in kinds)}
         self._single = frozenset(check for check, _ in kinds) - several
+        self._bins = self._bins_of()
         self._kinds_of_amounts = {}
         for number, resource in enumerate(self._resources):
             if resource.left != 1 or 1 not in resource.users:
@@ -285,7 +337,8 @@ class Bounds:
 class _Attempt:
     """One question: whether some choice of labels leaves enough of everything."""
 
-    def __init__(self, bounds: Bounds, left: Sequence[int], common: dict[int, frozenset[Hashable]]) -> None:
+    def __init__(self, bounds: Bounds, left: Sequence[int], common: dict[int, frozenset[Hashable]], *, thorough: bool) -> None:
+        self._thorough = thorough
         self._bounds = bounds
         self._looks = bounds._looks
         self._left = left
@@ -347,8 +400,10 @@ class _Attempt:
 
     def _suffices(self, demands: list[_Demand]) -> bool:
         checks = {check for demand in demands for option in demand for check in self._looks[option.look].cells}
-        return all(self._enough_units(check, demands) for check in sorted(checks)) and all(
-            self._enough_in_sum(kind, numbers, demands) for kind, numbers in self._bounds._kinds_of_amounts.items()
+        return (
+            all(self._enough_units(check, demands) for check in sorted(checks))
+            and all(self._enough_in_sum(kind, numbers, demands) for kind, numbers in self._bounds._kinds_of_amounts.items())
+            and all(self._fits(check, of_check, demands) for check, of_check in self._bounds._bins.items())
         )
 
     def _enough_units(self, check: int, demands: list[_Demand]) -> bool:
@@ -376,6 +431,18 @@ class _Attempt:
         for demand in demands:
             needed += min(_cost(option, self._looks[option.look].costs.get(kind, ())) for option in demand)
         return needed == 0 or needed <= sum(max(self._left[number], 0) for number in numbers)
+
+    def _fits(self, check: int, of_check: Sequence[tuple[tuple[int, ...], packing.Kinds]], demands: list[_Demand]) -> bool:
+        """Into shared devices, whatever the dimensions of what is shared."""
+        wanted: Counter[packing.Demand] = Counter()
+        for demand in demands:
+            users = [(option, _union(self._looks[option.look].cells.get(check, {}).values())) for option in demand]
+            if not any(option.devices & ~sharing for option, sharing in users):
+                wanted[tuple((option.look, option.need) for option in demand)] += 1
+        if not wanted:
+            return True
+        bins = Counter(packing.Bin(tuple([max(self._left[number], 0) for number in numbers]), kinds) for numbers, kinds in of_check)
+        return not self._bounds.overfull(wanted, bins, thorough=self._thorough)
 
 
 class _Units:
