@@ -169,12 +169,18 @@ _CLASSES = "&&".join(f"'x'.matches(r'\\pL{{{count}}}')" for count in range(50, 9
         (_CLASSES.replace(".matches(", ".find(").replace(")", ") == ''"), "the expression is too complex"),
         ("'x'.matches(r'" + r"\pL" * 3000 + "')", "invalid matches argument"),
         ("'x'.matches('(x{1000}){1000}')", "invalid matches argument"),
+        ("'x'.matches('" + "(" * 1000 + "x" + ")" * 1000 + "')", "invalid matches argument"),
     ],
 )
 def test_patterns_that_take_long_to_compile_are_refused(expression: str, message: str) -> None:
     with pytest.raises(CompileError) as refusal:
         compile_selector(expression)
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize("pattern", ["(" * 999 + "x" + ")" * 999, "(?:" * 2000 + "x" + ")" * 2000, "[(]?" * 1100, r"\\(?" * 1100])
+def test_patterns_with_many_groups_are_quick(pattern: str) -> None:
+    assert compile_selector(f"device.attributes['d'].m.matches('{pattern}')").matches(DEVICE) is True
 
 
 def test_patterns_made_while_evaluating_use_up_the_budget() -> None:

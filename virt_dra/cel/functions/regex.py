@@ -18,10 +18,15 @@ _CACHE_SIZE = 1024
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 _OPTIONS.max_mem = 2 << 20  # 40 ms of compiling at most
+_OPTIONS.never_capture = True  # only where a match lies is of interest, and keeping track of thousands of groups takes seconds
 
 _UNICODE_CLASS: Final = re.compile(r"\\[pP]")
 _MOST_CLASSES: Final = 300
 """Unicode classes in a pattern: merely reading one takes 0.1 ms."""
+_DEEPEST: Final = 1000
+"""Go refuses a pattern whose tree is higher."""
+_PARENTHESIS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?P?<|\(\?|[()]", re.DOTALL)
+"""Parentheses that open and close groups, and what may hold others."""
 _LARGE: Final = 5_000
 _MOST_INSTRUCTIONS: Final = 100_000
 """Of all constant patterns of an expression together; a thousand take 0.3 ms to compile."""
@@ -68,6 +73,8 @@ def compile_pattern(pattern: str) -> _Pattern:
     """The compiled pattern. Raises InvalidPattern."""
     if len(_UNICODE_CLASS.findall(pattern)) > _MOST_CLASSES:
         raise InvalidPattern("error parsing regexp: pattern too large")
+    if pattern.count("(") >= _DEEPEST and _depth(pattern) >= _DEEPEST:
+        raise InvalidPattern("error parsing regexp: expression nests too deeply")
     try:
         compiled: _Pattern = re2.compile(pattern, options=_OPTIONS)
     except (re2.error, UnicodeError) as error:
@@ -75,6 +82,21 @@ def compile_pattern(pattern: str) -> _Pattern:
         shown = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise InvalidPattern(f"error parsing regexp: {shown}") from None
     return compiled
+
+
+def _depth(pattern: str) -> int:
+    """How deeply capturing groups nest; the others vanish when Go reads a pattern."""
+    opened: list[bool] = []
+    depth = deepest = 0
+    for found in _PARENTHESIS.finditer(pattern):
+        piece = found.group()
+        if piece == ")":
+            depth -= opened.pop() if opened else 0
+        elif piece[0] == "(":
+            opened.append(piece != "(?")
+            depth += opened[-1]
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def _compiled(budget: Budget, text: str, pattern: str) -> _Pattern:
