@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError, InternalFault
-from virt_dra.cel.functions.lists import sorted_by
+from virt_dra.cel.functions.lists import SORT_BY, sorted_by
 from virt_dra.cel.functions.operators import differs_native, equals_native, index, index_map, optional_index
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import no_such_overload
@@ -243,6 +243,8 @@ def insert(made: dict[Value, Value], key: Value, value: Value) -> None:
 
 def macro_sortBy(budget: Budget, over: Value, body: Body) -> list[Value]:
     keyed = [(value, body(value)) for value in elements(budget, over)]
+    if not isinstance(over, list):
+        raise EvaluationError(f"no such overload: {SORT_BY}")
     return sorted_by(budget, [value for value, _ in keyed], [key for _, key in keyed])
 
 

@@ -14,7 +14,7 @@ from virt_dra.cel.cost.actual import sorted_by_keys
 from virt_dra.cel.cost.attributes import Run
 from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Meter
 from virt_dra.cel.errors import Aborted, EvaluationError, Interrupted
-from virt_dra.cel.functions.lists import sorted_by
+from virt_dra.cel.functions.lists import SORT_BY, sorted_by
 from virt_dra.cel.functions.registry import no_such_overload
 from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, elements, insert, pairs
 from virt_dra.cel.values import NONE, Optional, Value, key_value
@@ -351,4 +351,6 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
 
 
 def _sorted(meter: Meter, values: Value, keys: list[Value]) -> Value:
-    return sorted_by(meter, list(elements(meter, values)), keys)
+    if not isinstance(values, list):
+        raise EvaluationError(f"no such overload: {SORT_BY}")
+    return sorted_by(meter, values, keys)

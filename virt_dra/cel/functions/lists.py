@@ -13,21 +13,17 @@ from virt_dra.cel.functions.operators import (
     add_durations,
     add_int,
     add_uint,
+    after,
     compare,
     equals,
+    later,
 )
 from virt_dra.cel.functions.registry import Library
-from virt_dra.cel.values import NONE, Duration, Optional, UInt, Value, type_name
+from virt_dra.cel.values import NONE, Duration, Optional, Timestamp, UInt, Value, type_name
 
 library = Library()
 
 _ORDERED = ("int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes")
-
-
-def _same_type(values: list[Value]) -> None:
-    """Ordering and summing want elements of one type."""
-    if len({type_name(value) for value in values}) > 1:
-        raise EvaluationError("no such overload")
 
 
 def _order(left: Value, right: Value) -> int:
@@ -78,8 +74,19 @@ def _declare_sum(kind: str, zero: Value) -> None:
         budget.spend(len(values))
         if not values:
             return zero
-        _same_type(values)
-        return reduce(_ADDITIONS[kind][1], values, zero)
+        return reduce(_plus, values, zero)
+
+
+def _plus(total: Value, value: Value) -> Value:
+    """What an element adds; to durations also a timestamp may be added, once, and durations to that."""
+    if isinstance(total, Timestamp) and isinstance(value, Duration):
+        return later(total, value)
+    if isinstance(total, Duration) and isinstance(value, Timestamp):
+        return after(total, value)
+    kind = type_name(total)
+    if kind not in _ADDITIONS or type_name(value) != kind:
+        raise EvaluationError("no such overload")
+    return _ADDITIONS[kind][1](total, value)
 
 
 _ADDITIONS: dict[str, tuple[Value, Callable[..., Value]]] = {

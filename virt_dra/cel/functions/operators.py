@@ -176,6 +176,13 @@ def append(budget: Budget, left: list[Value], right: list[Value]) -> list[Value]
     return left + right
 
 
+@library.beyond("-_(google.protobuf.Duration) -> google.protobuf.Duration")
+def negate_duration(value: Duration) -> Duration:
+    if value.nanoseconds == INT_MIN:
+        raise EvaluationError("integer overflow")
+    return Duration(-value.nanoseconds)
+
+
 @library.function("_+_(google.protobuf.Duration, google.protobuf.Duration) -> google.protobuf.Duration")
 def add_durations(left: Duration, right: Duration) -> Duration:
     return duration(left.nanoseconds + right.nanoseconds)

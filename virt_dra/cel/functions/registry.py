@@ -83,6 +83,7 @@ class Library:
 
     def __init__(self, parts: Iterable[Library] = ()) -> None:
         self.functions: dict[str, list[Overload]] = {}
+        self._beyond: dict[str, list[Overload]] = {}
         self._by_elements: set[str] = set()
         """Functions with overloads for lists of different elements."""
         self._chosen: dict[tuple[object, ...], Overload] = {}
@@ -91,12 +92,13 @@ class Library:
             for overloads in part.functions.values():
                 for overload in overloads:
                     self._add(overload)
+            self._beyond.update(part._beyond)
 
     def without(self, *names: str) -> Library:
         """The same functions but for those named."""
         left = Library()
         left.functions = {name: overloads for name, overloads in self.functions.items() if name not in names}
-        left._by_elements = self._by_elements
+        left._by_elements, left._beyond = self._by_elements, self._beyond
         return left
 
     def _add(self, overload: Overload) -> None:
@@ -110,6 +112,16 @@ class Library:
         def declared(implementation: F) -> F:
             for declaration in declarations:
                 self._add(_overload(declaration, implementation, budget))
+            return implementation
+
+        return declared
+
+    def beyond(self, declaration: str) -> Callable[[F], F]:
+        """What an operator does with values that it isn't declared for, once their types are known only at run time."""
+
+        def declared(implementation: F) -> F:
+            overload = _overload(declaration, implementation, False)
+            self._beyond.setdefault(overload.function, []).append(overload)
             return implementation
 
         return declared
@@ -135,7 +147,7 @@ class Library:
         return found.called(budget, arguments)
 
     def _choose(self, name: str, member: bool, arguments: tuple[Value, ...]) -> Overload:
-        for overload in self.functions[name]:
+        for overload in [*self.functions[name], *self._beyond.get(name, [])]:
             if overload.member is member and overload.implementation is not None and overload.accepts(arguments):
                 return overload
         raise EvaluationError(no_such_overload(name, *arguments))
@@ -157,12 +169,15 @@ _NAMED_ONLY_BEYOND = {
     "_>_": _COMPARABLE,
     "_>=_": _COMPARABLE,
     "size": frozenset(_RECEIVERS),
-    "sort": frozenset[str](),
+    "sort": frozenset(_RECEIVERS),
 }
 """Functions that upstream's values implement themselves: it names the function only for a first operand of another type.
 The receivers are asked in any case."""
 _ORDERINGS = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _UNNAMED = frozenset(("!_", "@in", "contains", "endsWith", "matches", "startsWith"))
+
+
+_PARAMETERS = {"map": "map(dyn, dyn)", "optional_type": "optional_type(dyn)"}
 
 
 def no_such_overload(name: str, *arguments: Value) -> str:
@@ -176,7 +191,7 @@ def no_such_overload(name: str, *arguments: Value) -> str:
     if own is not None:
         return f"no such overload: {name}"
     if name == "flatten":
-        return f"no such overload: {types[0]}.flatten({', '.join(types[1:])})"
+        return f"no such overload: {_PARAMETERS.get(types[0], types[0])}.flatten({', '.join(types[1:])})"
     return f"no such overload: {name}({', '.join(types)})"
 
 

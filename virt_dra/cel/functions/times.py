@@ -175,8 +175,10 @@ def milliseconds_of_second(value: Timestamp, zone: str = "UTC") -> int:
 
 
 def _whole(value: Duration, unit: int) -> int:
-    whole = abs(value.nanoseconds) // unit
-    return -whole if value.nanoseconds < 0 else whole
+    """Whole units towards zero, computed in double precision as Go does: a nanosecond less than many seconds may count as all of them."""
+    whole, rest = divmod(abs(value.nanoseconds), unit)
+    count = int(float(whole) + rest / unit)
+    return -count if value.nanoseconds < 0 else count
 
 
 @library.function("google.protobuf.Duration::getHours() -> int")
@@ -196,4 +198,5 @@ def seconds(value: Duration) -> int:
 
 @library.function("google.protobuf.Duration::getMilliseconds() -> int")
 def milliseconds(value: Duration) -> int:
-    return _whole(value, 10**6)
+    count = abs(value.nanoseconds) // 10**6
+    return -count if value.nanoseconds < 0 else count
