@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 
 from tests.cel.answers import Question, answer
+from virt_dra.cel.checker import check
+from virt_dra.cel.cost.ceiling import ceiling
+from virt_dra.cel.declarations import STORED_EXPRESSIONS
+from virt_dra.cel.parser import parse
 
 CASES = Path(__file__).parent / "cases"
 Case = dict[str, Any]
@@ -56,6 +60,19 @@ def test_the_language_answers_as_kubernetes_does(case: Case) -> None:
 @pytest.mark.parametrize("case", load("device.jsonl"), ids=identify)
 def test_a_selector_answers_as_kubernetes_does(case: Case) -> None:
     assert answer(question_of(case, "selector")) == expected(case)
+
+
+def test_the_quick_ceiling_is_never_below_what_is_paid() -> None:
+    bounded = 0
+    for case in load("language.jsonl") + load("random.jsonl"):
+        if "cost" not in case:
+            continue
+        root = parse(case["expression"])
+        assert check(root, STORED_EXPRESSIONS) == []
+        most = ceiling(root)
+        bounded += most is not None
+        assert most is None or most >= case["cost"], case["expression"]
+    assert bounded > 200
 
 
 @pytest.mark.parametrize("case", load("deviations.jsonl"), ids=identify)
