@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import timeit
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +23,7 @@ from bench.reference import NotAvailable, built
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import Device
 from virt_dra.api.semver import SemVer
-from virt_dra.cel import DeviceInput, compile_selector, device_input
+from virt_dra.cel import CompileError, DeviceInput, EvaluationError, compile_selector, device_input
 
 COMPILE_GOAL_US = 500
 ROUNDS = 5
@@ -145,6 +146,43 @@ def main() -> None:
     converting = _microseconds(lambda: device_input(DRIVER, published), 5_000)
     table.add_row("converting a device, once", "-", "-", "-", f"{converting:.2f}", *["-"] * 6)
     Console(width=150).print(table)
+    hostile()
+
+
+HOSTILE: dict[str, str] = {
+    "sums of a hundred ones": "&&".join(["+".join(["1"] * 100) + ">0"] * 50),
+    "||": "||".join(["true"] * 1700),
+    "comparisons": "&&".join(["1==1"] * 1700),
+    "selections from unknown values": "||".join(["dyn(device)" + ".a" * 240 + "==1"] * 20),
+    "macros one after the other": "&&".join(["[1].map(x,x)==[1]"] * 530),
+    "macros in macros": "".join(f"[1].all(a{i}," for i in range(249)) + "true" + ")" * 249,
+    "empty lists": "[" + ",".join(["[]"] * 3400) + "]==[]",
+    "parentheses, refused": "(" * 10_000,
+    "what costs too much": "lists.range(1000).all(x,lists.range(10000).all(y,y>=0))",
+    "a pattern of many groups": f"device.driver.matches('{'(' * 999}x*{')*' * 999}y')",
+}
+"""As much as fits into 10 KiB."""
+
+
+def hostile() -> None:
+    """Processor time of compiling expressions made to hurt, and of their first evaluation."""
+    device = device_input(DRIVER, Device.from_wire(DEVICE))
+    table = Table("expression", "characters", "compile ms", "first evaluation ms", "outcome", title="Hostile expressions")
+    for name, expression in HOSTILE.items():
+        begin = time.process_time()
+        try:
+            selector = compile_selector.__wrapped__(expression)
+        except CompileError as error:
+            table.add_row(name, str(len(expression)), f"{(time.process_time() - begin) * 1e3:.0f}", "-", error.message.splitlines()[0])
+            continue
+        compiled = time.process_time()
+        try:
+            outcome = str(selector.matches(device))
+        except EvaluationError as error:
+            outcome = error.message
+        ran = time.process_time()
+        table.add_row(name, str(len(expression)), f"{(compiled - begin) * 1e3:.0f}", f"{(ran - compiled) * 1e3:.0f}", outcome)
+    Console(width=150, emoji=False).print(table)
 
 
 def _peer_time(peer: Callable[[str], Callable[[DeviceInput], object]] | None, expression: str, device: DeviceInput) -> float | None:
