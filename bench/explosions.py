@@ -58,6 +58,11 @@ def _singles(count: int, **more: Any) -> list[Json]:
     return [exact(f"gpu-{i}", "gpu", **more) for i in range(count)]
 
 
+def _in_claims(requests: Sequence[Json]) -> list[Json]:
+    """As many claims as it takes."""
+    return [claim(f"gpus-{start}", requests[start : start + HELD]) for start in range(0, len(requests), HELD)]
+
+
 def last_devices_match(n: int) -> Json:
     """The first n - 1 devices agree, and the last n do."""
     devices = [_device(i, group="first" if i < n - 1 else "last") for i in range(2 * n - 1)]
@@ -129,7 +134,15 @@ def counters_too_small(n: int) -> Json:
 def capacity_too_small(n: int) -> Json:
     """n requests for 4 of devices that share 10: room for n - 1 of them (for n - 2 if n is even)."""
     devices = [{**_device(i), "allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "10"}}} for i in range((n - 1) // 2)]
-    return _pod(devices, [claim("gpus", _singles(n, capacity={"requests": {"bandwidth": "4"}}))])
+    return _pod(devices, _in_claims(_singles(n, capacity={"requests": {"bandwidth": "4"}})))
+
+
+def two_capacities_too_small(n: int) -> Json:
+    """n requests for two capacities of devices, of which each serves two, whichever they are. The sums would allow it."""
+    capacity = {name: {"value": "10"} for name in ("bandwidth", "memory")}
+    devices = [{**_device(i), "allowMultipleAllocations": True, "capacity": capacity} for i in range(n * 8 // 19)]
+    wishes = [{"bandwidth": str(3 + i % 3), "memory": str(5 - i % 3)} for i in range(n)]
+    return _pod(devices, _in_claims([exact(f"gpu-{i}", "gpu", capacity={"requests": wish}) for i, wish in enumerate(wishes)]))
 
 
 def groups_of_seven(n: int) -> Json:
@@ -148,6 +161,7 @@ EXPLOSIONS = (
     Explosion("firstAvailable in many requests", many_alternatives, (8, 16, 32)),
     Explosion("too few distinct values", distinct_values, (8, 16, 32)),
     Explosion("counters never suffice", counters_too_small, (8, 16, 32)),
-    Explosion("shared capacity never suffices", capacity_too_small, (8, 16, 32)),
+    Explosion("shared capacity never suffices", capacity_too_small, (8, 16, 32, 128)),
+    Explosion("two shared capacities never suffice", two_capacities_too_small, (8, 19, 32, 64)),
     Explosion("groups of 7 among 252", groups_of_seven, (8, 16, 32)),
 )
