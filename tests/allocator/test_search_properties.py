@@ -18,10 +18,11 @@ from tests.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, NodeError, Snapshot, allocate
 from virt_dra.allocator.features import FeatureTable
-from virt_dra.allocator.features.attributes import applies, values_of
+from virt_dra.allocator.features.attributes import applies
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.model import AttributeName, Choice, ClaimPlan, Device, DeviceId, PoolId, Slots, Upcoming
 from virt_dra.allocator.observer import Silent
+from virt_dra.allocator.published import values_of
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.search import Search
 from virt_dra.allocator.steps import Enter, Outcome

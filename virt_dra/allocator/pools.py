@@ -15,10 +15,10 @@ from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, DeviceId, PoolId
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, describe_selector
+from virt_dra.allocator.published import PublishedValues
 from virt_dra.api import resource_v1
 from virt_dra.api.core_v1 import Node, NodeSelector
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cel import convertible
 
 INCOMPLETE = "PoolIncomplete"
 """The highest generation does not have exactly `resourceSliceCount` slices (A-5.2, AC-4, AC-15)."""
@@ -94,10 +94,10 @@ class Reachable:
 class Pools:
     """All pools of a cluster for one feature set. Built once; `reachable` remembers its answer per node."""
 
-    def __init__(self, slices: Iterable[ResourceSlice], features: Features) -> None:
+    def __init__(self, slices: Iterable[ResourceSlice], features: Features, numbers: PublishedValues) -> None:
         ordered = sorted((s for s in slices), key=lambda s: s.name)
         self._features = features
-        self._pools = _gather(ordered, features)
+        self._pools = _gather(ordered, features, numbers)
         current = {id(part.slice): part for pool in self._pools.values() for part in pool.slices}
         self._local: dict[str, list[PoolSlice]] = {}
         self._shared: list[tuple[ResourceSlice, PoolSlice | None]] = []
@@ -215,15 +215,14 @@ def _has_groups(slice_: ResourceSlice) -> bool:
     return any(consumption.compatibility_groups for device in slice_.spec.devices for consumption in device.consumes_counters)
 
 
-def _gather(slices: list[ResourceSlice], features: Features) -> dict[PoolId, Pool]:
+def _gather(slices: list[ResourceSlice], features: Features, numbers: PublishedValues) -> dict[PoolId, Pool]:
     by_pool: dict[PoolId, list[ResourceSlice]] = {}
     for slice_ in slices:
         by_pool.setdefault(PoolId(slice_.spec.driver, slice_.spec.pool.name), []).append(slice_)
-    numbers = _Numbers()
     return {key: _pool(key, members, features, numbers) for key, members in by_pool.items()}
 
 
-def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers: _Numbers) -> Pool:
+def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers: PublishedValues) -> Pool:
     newest = max(slice_.spec.pool.generation for slice_ in slices)
     current = [slice_ for slice_ in slices if slice_.spec.pool.generation == newest]
     counted = current if features.compatibility_groups else [slice_ for slice_ in current if not _has_groups(slice_)]
@@ -239,48 +238,18 @@ def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers:
     return Pool(key, parts, PoolProblem(key, INVALID, fault) if fault else None)
 
 
-class _Numbers:
-    """Numbers what devices have in common, so that it need be looked at once."""
-
-    def __init__(self) -> None:
-        self._alike: dict[Hashable, int] = {}
-        self._values: dict[Hashable, int] = {}
-        self._inconvertible: set[int] = set()
-
-    def alike(self, device: resource_v1.Device, around: str) -> int:
-        """Of devices that publish the same apart from names and attributes. ``around``: the facts of the device's slice and pool."""
-        own = device.model_dump_json(exclude={"name", "attributes"}, exclude_unset=True)
-        return self._alike.setdefault((around, own), len(self._alike))
-
-    def values(self, device: resource_v1.Device) -> dict[str, int]:
-        """Of the attributes' values, from 1."""
-        found: dict[str, int] = {}
-        for name, attribute in device.attributes.items():
-            value = tuple(attribute.__dict__.values())  # all fields, in a third of the time that naming each takes
-            number = self._values.get(value)
-            if number is None:
-                number = self._values[value] = len(self._values) + 1
-                if not convertible(attribute):
-                    self._inconvertible.add(number)
-            found[name] = number
-        return found
-
-    def convertible(self, values: Mapping[str, int]) -> bool:
-        return self._inconvertible.isdisjoint(values.values())
-
-
 def _around(slice_: ResourceSlice, counters: Sequence[str]) -> str:
     spec = slice_.spec.model_dump_json(exclude={"devices", "pool", "node_name", "shared_counters"}, exclude_unset=True)
     return f"{spec} {' '.join(counters)}"
 
 
-def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequence[str], numbers: _Numbers) -> PoolSlice:
+def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequence[str], numbers: PublishedValues) -> PoolSlice:
     spec = slice_.spec
     published = () if features.partitionable_devices and spec.shared_counters else spec.devices
     around = _around(slice_, counters)
     devices: list[Device] = []
     for device in published:
-        id_, values = DeviceId(key.driver, key.pool, device.name), numbers.values(device)
+        id_, values = DeviceId(key.driver, key.pool, device.name), numbers.of(device)
         devices.append(Device(id_, key, device, slice_.name, spec, numbers.alike(device, around), values, numbers.convertible(values)))
     return PoolSlice(slice_, key, tuple(devices), any(device.given("binding_conditions") for device in published))
 

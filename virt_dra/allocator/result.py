@@ -57,14 +57,14 @@ class Results:
             raise FatalError(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
         selector = _node_selector(claim.name, chosen, node)
         results = tuple([self._result(claim, request, device) for request, device in chosen])
-        devices = _devices(results=results, config=config) if config else _devices(results=results)
-        return _allocation(devices=devices) if selector is None else _allocation(devices=devices, node_selector=selector)
+        devices = _configured_devices(results=results, config=config) if config else _devices(results=results)
+        return _allocation(devices=devices) if selector is None else _allocation_there(devices=devices, node_selector=selector)
 
     def _result(self, claim: ResourceClaim, request: Request, device: Device) -> DeviceRequestAllocationResult:
         key = (request, device.alike)
         known = self._stamps.get(key)
         if known is None:
-            known = self._stamps[key] = self._stamp(request, device), self._shares.named(device)
+            known = self._stamps[key] = self._stamp(claim, request, device)
         stamp, shared = known
         driver, pool, name = device.id
         if not shared:
@@ -74,7 +74,7 @@ class Results:
             return stamp(driver=driver, pool=pool, device=name, share_id=share.id)
         return stamp(driver=driver, pool=pool, device=name, share_id=share.id, consumed_capacity=share.consumed)
 
-    def _stamp(self, request: Request, device: Device) -> Stamp[DeviceRequestAllocationResult]:
+    def _stamp(self, claim: ResourceClaim, request: Request, device: Device) -> tuple[Stamp[DeviceRequestAllocationResult], bool]:
         same: dict[str, Any] = {"request": request.full_name}
         if request.admin_access:
             same["admin_access"] = True
@@ -82,11 +82,17 @@ class Results:
             same["tolerations"] = request.tolerations
         for write in self._writers:
             write(same, device)
-        return Stamp(DeviceRequestAllocationResult, same)
+        different = ["driver", "pool", "device"]
+        shared = self._shares.named(device)
+        if shared:
+            different += ["share_id", "consumed_capacity"] if self._shares.of(claim, request, device).consumed else ["share_id"]
+        return Stamp(DeviceRequestAllocationResult, same, *different), shared
 
 
-_devices = Stamp(DeviceAllocationResult, {})
-_allocation = Stamp(AllocationResult, {})
+_devices = Stamp(DeviceAllocationResult, {}, "results")
+_configured_devices = Stamp(DeviceAllocationResult, {}, "results", "config")
+_allocation = Stamp(AllocationResult, {}, "devices")
+_allocation_there = Stamp(AllocationResult, {}, "devices", "node_selector")
 
 
 def _config(plan: ClaimPlan, selected: Mapping[int, int]) -> tuple[DeviceAllocationConfiguration, ...]:

@@ -22,6 +22,7 @@ from virt_dra.allocator.features.taints import with_rules
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.pools import Pools
+from virt_dra.allocator.published import PublishedValues
 from virt_dra.allocator.usage import NOTHING_USED, PoolUse, Use, by_pool, changed, uses_of
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
@@ -39,7 +40,8 @@ class Inventory:
         self.slices = slices
         self.classes = classes
         self.selectors = SelectorOutcomes(compile_selector)
-        self.attributes = Attributes(compile_derived)
+        self._numbers = PublishedValues()
+        self.attributes = Attributes(compile_derived, self._numbers)
         self.capacities = Capacities()
         self._pools: dict[Features, Pools] = {}
         self._demands: dict[Features, Demands] = {}
@@ -47,7 +49,7 @@ class Inventory:
     def pools(self, features: Features) -> Pools:
         found = self._pools.get(features)
         if found is None:
-            found = self._pools[features] = Pools(self.slices, features)
+            found = self._pools[features] = Pools(self.slices, features, self._numbers)
         return found
 
     def demands(self, features: Features) -> Demands:

@@ -75,13 +75,13 @@ def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[Use]:
 def by_pool(uses: Iterable[Use]) -> dict[PoolId, list[Use]]:
     """The uses of each pool, in their order."""
     found: dict[PoolId, list[Use]] = {}
+    driver = pool = None
+    of_pool: list[Use] = []
     for use in uses:
-        pool = PoolId(use.driver, use.pool)
-        known = found.get(pool)
-        if known is None:
-            found[pool] = [use]
-        else:
-            known.append(use)
+        if use.pool != pool or use.driver != driver:  # most often the next use is of the same pool
+            driver, pool = use.driver, use.pool
+            of_pool = found.setdefault(PoolId(driver, pool), [])
+        of_pool.append(use)
     return found
 
 

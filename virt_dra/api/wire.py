@@ -120,18 +120,18 @@ class Stamp(Generic[W]):
     """Makes objects of a type, of values that are known to have their types: some times faster than the
     constructor, for what is made by the thousand. The values of fields that aren't given are shared, since nobody changes them."""
 
-    def __init__(self, kind: type[W], same: Mapping[str, object]) -> None:
-        """``same``: field (Python name) -> its value in all of them."""
+    def __init__(self, kind: type[W], same: Mapping[str, object], *different: str) -> None:
+        """``same``: field (Python name) -> its value in all of them. ``different``: the fields that each object brings."""
         unset = {name: field.get_default(call_default_factory=True) for name, field in kind.model_fields.items()}
         self._kind = kind
         self._values = {**unset, **same}
-        self._given = frozenset(same)
+        self._given = {*same, *different}
 
     def __call__(self, **different: object) -> W:
-        """``different``: the fields that this object has besides. Raises nothing: wrong values stay wrong."""
+        """Raises nothing: wrong or missing values stay wrong."""
         made = self._kind.__new__(self._kind)
         _set(made, "__dict__", {**self._values, **different})
-        _set(made, "__pydantic_fields_set__", {*self._given, *different})
+        _set(made, "__pydantic_fields_set__", self._given)
         _set(made, "__pydantic_extra__", {})
         _set(made, "__pydantic_private__", None)
         return made

@@ -4,72 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import derived_attributes
 from virt_dra.allocator.features.derived_attributes import CompileDerived
 from virt_dra.allocator.model import AttributeName, Check, Device, Kind, Label, Rejection, Request, Upcoming
-from virt_dra.api.resource_v1 import DeviceAttribute
-
-Scalar = int | str | bool
-
-
-class Values:
-    """The values of one attribute: a type name and a set. Values of different types are never equal; versions compare as text."""
-
-    __slots__ = ("_set", "published", "type")
-
-    def __init__(self, type: str, published: tuple[Scalar, ...], common: frozenset[Scalar] | None = None) -> None:
-        """``published``: in the order of the slice. ``common``: what several devices have in common, instead."""
-        self.type = type
-        self.published = published
-        self._set = common
-
-    @property
-    def values(self) -> frozenset[Scalar]:
-        if self._set is None:  # lists of many values are more often published than compared
-            self._set = frozenset(self.published)
-        return self._set
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Values) and self.type == other.type and self.values == other.values
-
-    def __hash__(self) -> int:
-        return hash((self.type, self.values))
-
-    def __str__(self) -> str:
-        # Only JSON types occur, and sorting by text makes the wording independent of hashing.
-        shown = sorted(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values)
-        return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
-
-
-def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
-    """None for an attribute without a value of a known type. Lists count only with ``lists`` (ListTypeAttributes): AC-18."""
-    if lists:
-        if attribute.ints:
-            return Values("int", attribute.ints)
-        if attribute.bools:
-            return Values("bool", attribute.bools)
-        if attribute.strings:
-            return Values("string", attribute.strings)
-        if attribute.versions:
-            return Values("version", attribute.versions)
-    if attribute.int_value is not None:
-        return _single("int", attribute.int_value)
-    if attribute.bool_value is not None:
-        return _single("bool", attribute.bool_value)
-    if attribute.string is not None:
-        return _single("string", attribute.string)
-    if attribute.version is not None:
-        return _single("version", attribute.version)
-    return None
-
-
-@lru_cache(maxsize=4096)
-def _single(type: str, value: Scalar) -> Values:
-    """Few values occur often. The type keeps 1 and true apart, which Python holds equal."""
-    return Values(type, (value,))
+from virt_dra.allocator.published import Elements, PublishedValues, Values, values_of
 
 
 def applies(requests: tuple[str, ...], request: Request) -> bool:
@@ -84,9 +24,12 @@ def applies(requests: tuple[str, ...], request: Request) -> bool:
 class ValuesOf(dict[Device, "Values | FatalError | None"]):
     """The values of one attribute, published or derived, by device; computed when first asked for. Errors are remembered too."""
 
-    def __init__(self, name: str, *, lists: bool, expression: str | None, compile_derived: CompileDerived) -> None:
+    def __init__(
+        self, name: str, *, lists: bool, expression: str | None, compile_derived: CompileDerived, numbers: PublishedValues
+    ) -> None:
         self._name = name
         self._published = AttributeName(name)
+        self._numbers = numbers
         self._lists = lists
         self._expression = expression
         self._compile = compile_derived
@@ -112,21 +55,24 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
         if self._expression is not None:
             return [self._fact(device) for device in devices]
         found: list[Hashable] = []
-        for number, device in zip(self._published.numbers(devices), devices, strict=True):
+        for number in self._published.numbers(devices):
             fact = self._facts.get(number, _UNKNOWN)
             if fact is _UNKNOWN:
                 if len(self._facts) >= _REMEMBERED_VALUES:
                     self._facts.clear()
-                fact = self._facts[number] = self._fact(device)
+                fact = self._facts[number] = self._label(self._numbers.elements(number, lists=self._lists))
             found.append(fact)
         return found
 
     def _fact(self, device: Device) -> Hashable:
-        """Constraints that speak of one attribute see the same values, hence one space of labels for it, derived or not."""
-        values = self._values(device) if self._expression is None else self[device]
+        values = self[device]
         if isinstance(values, Values):
-            return Label((self._name, values.type), values.published)
+            return self._label((values.type, self._numbers.numbered(values)))
         return None if values is None else str(values)  # whatever else is the same, an error names this device
+
+    def _label(self, elements: Elements | None) -> Label | None:
+        """Constraints that speak of one attribute see the same values, hence one space of labels for it, derived or not."""
+        return None if elements is None else Label((self._name, elements[0]), elements[1])
 
 
 _UNKNOWN = object()
@@ -139,8 +85,9 @@ _REMEMBERED_ATTRIBUTES = 4096
 class Attributes:
     """The values of all attributes that constraints have asked for, as long as the inventory lives."""
 
-    def __init__(self, compile_derived: CompileDerived) -> None:
+    def __init__(self, compile_derived: CompileDerived, numbers: PublishedValues) -> None:
         self._compile = compile_derived
+        self._numbers = numbers
         self._known: dict[tuple[str, str | None, bool], ValuesOf] = {}
 
     def of(self, request: Request, name: str, *, lists: bool) -> ValuesOf:
@@ -150,7 +97,7 @@ class Attributes:
         if known is None:
             if len(self._known) >= _REMEMBERED_ATTRIBUTES:
                 del self._known[next(iter(self._known))]
-            known = self._known[key] = ValuesOf(name, lists=lists, expression=key[1], compile_derived=self._compile)
+            known = self._known[key] = ValuesOf(name, lists=lists, expression=key[1], compile_derived=self._compile, numbers=self._numbers)
         return known
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained, Values
+from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, Rejection, Request, Take, Upcoming
+from virt_dra.allocator.published import Values
 
 REPEATED = "AttributeNotDistinct"
 """A device chosen before has the same value."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
-from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained, Values
+from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
+from virt_dra.allocator.published import Values
 
 DIFFERS = "AttributeDiffers"
 """The device's value is not the one that the devices chosen before have in common."""

@@ -1,0 +1,130 @@
+"""What devices publish: attribute values as constraints compare them, and numbers for all that devices may have in common.
+
+A cluster has thousands of devices of a few models. What they publish is looked at once, when slices are read, and numbered: whoever
+wants to know later whether devices are alike compares small numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
+
+from virt_dra.api import resource_v1
+from virt_dra.api.resource_v1 import DeviceAttribute
+from virt_dra.cel import convertible
+
+Scalar = int | str | bool
+
+
+class Values:
+    """The values of one attribute: a type name and a set. Values of different types are never equal; versions compare as text."""
+
+    __slots__ = ("_set", "published", "type")
+
+    def __init__(self, type: str, published: tuple[Scalar, ...], common: frozenset[Scalar] | None = None) -> None:
+        """``published``: in the order of the slice. ``common``: what several devices have in common, instead."""
+        self.type = type
+        self.published = published
+        self._set = common
+
+    @property
+    def values(self) -> frozenset[Scalar]:
+        if self._set is None:  # lists of many values are more often published than compared
+            self._set = frozenset(self.published)
+        return self._set
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Values) and self.type == other.type and self.values == other.values
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.values))
+
+    def __str__(self) -> str:
+        # Only JSON types occur, and sorting by text makes the wording independent of hashing.
+        shown = sorted(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values)
+        return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+
+
+def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
+    """None for an attribute without a value of a known type. Lists count only with ``lists`` (ListTypeAttributes): AC-18."""
+    if lists:
+        if attribute.ints:
+            return Values("int", attribute.ints)
+        if attribute.bools:
+            return Values("bool", attribute.bools)
+        if attribute.strings:
+            return Values("string", attribute.strings)
+        if attribute.versions:
+            return Values("version", attribute.versions)
+    if attribute.int_value is not None:
+        return _single("int", attribute.int_value)
+    if attribute.bool_value is not None:
+        return _single("bool", attribute.bool_value)
+    if attribute.string is not None:
+        return _single("string", attribute.string)
+    if attribute.version is not None:
+        return _single("version", attribute.version)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _single(type: str, value: Scalar) -> Values:
+    """Few values occur often. The type keeps 1 and true apart, which Python holds equal."""
+    return Values(type, (value,))
+
+
+Elements = tuple[str, tuple[int, ...]]
+"""A type and a number for each value: equal numbers mean equal values of equal types."""
+
+
+class PublishedValues:
+    """The numbers, as long as the inventory lives."""
+
+    def __init__(self) -> None:
+        self._alike: dict[Hashable, int] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._attributes: list[DeviceAttribute] = []
+        """By number, the first with that value."""
+        self._inconvertible: set[int] = set()
+        self._lists: dict[int, Elements] = {}
+        """Of lists, by number."""
+        self._elements: dict[tuple[str, Scalar], int] = {}
+
+    def alike(self, device: resource_v1.Device, around: str) -> int:
+        """Of devices that publish the same apart from names and attributes. ``around``: the facts of the device's slice and pool."""
+        own = device.model_dump_json(exclude={"name", "attributes"}, exclude_unset=True)
+        return self._alike.setdefault((around, own), len(self._alike))
+
+    def of(self, device: resource_v1.Device) -> dict[str, int]:
+        """The number of each attribute's value, from 1."""
+        found: dict[str, int] = {}
+        for name, attribute in device.attributes.items():
+            value = tuple(attribute.__dict__.values())  # all fields, in a third of the time that naming each takes
+            found[name] = self._numbers.get(value) or self._new(value, attribute)
+        return found
+
+    def _new(self, value: Hashable, attribute: DeviceAttribute) -> int:
+        self._attributes.append(attribute)
+        number = self._numbers[value] = len(self._attributes)
+        if not convertible(attribute):
+            self._inconvertible.add(number)
+        values = values_of(attribute, lists=True)
+        if values is not None and len(values.published) > 1:
+            self._lists[number] = values.type, self.numbered(values)  # now, while the values are at hand
+        return number
+
+    def convertible(self, values: Mapping[str, int]) -> bool:
+        """Whether all these values can be values of an expression (A-21.2)."""
+        return self._inconvertible.isdisjoint(values.values())
+
+    def elements(self, number: int, *, lists: bool) -> Elements | None:
+        """What is compared of a value. None: nothing (0: there is no such attribute). ``lists``: as in :func:`values_of`."""
+        if lists and number in self._lists:
+            return self._lists[number]
+        values = values_of(self._attributes[number - 1], lists=lists) if number else None
+        return None if values is None else (values.type, self.numbered(values))
+
+    def numbered(self, values: Values) -> tuple[int, ...]:
+        """In the order in which they are published."""
+        kind, elements = values.type, self._elements
+        return tuple([elements.setdefault((kind, value), len(elements)) for value in values.published])
