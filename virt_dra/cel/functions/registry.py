@@ -169,12 +169,13 @@ _NAMED_ONLY_BEYOND = {
     "_>_": _COMPARABLE,
     "_>=_": _COMPARABLE,
     "size": frozenset(_RECEIVERS),
+    "matches": frozenset(_RECEIVERS),
     "sort": frozenset(_RECEIVERS),
 }
 """Functions that upstream's values implement themselves: it names the function only for a first operand of another type.
 The receivers are asked in any case."""
 _ORDERINGS = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
-_UNNAMED = frozenset(("!_", "@in", "contains", "endsWith", "matches", "startsWith"))
+_UNNAMED = frozenset(("!_", "@in", "contains", "endsWith", "startsWith"))
 
 
 _PARAMETERS = {"map": "map(dyn, dyn)", "optional_type": "optional_type(dyn)"}
