@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from virt_dra.allocator.demand import Demand, Solution, choices, solution_of
+from virt_dra.allocator.demand import Demand, Solution, solution_of
 from virt_dra.allocator.errors import Aborted, AllocationError, DeadlineExceeded, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
@@ -43,10 +43,10 @@ class Unsatisfiable:
 
 
 class Decision(NamedTuple):
-    """What was found on a node: the solution if there is one, by positions in ``plans`` and ``reachable``."""
+    """What was found on a node: the solution if there is one, by positions in ``reachable``, and what writes it down."""
 
     solution: Solution | None
-    plans: tuple[ClaimPlan, ...]
+    results: Results
     node: Node
     reachable: Reachable
     steps: int
@@ -95,7 +95,7 @@ class Allocator:
                 state(reachable, self._snapshot.used, self._pools),
             )
             if key in demand.outcomes:
-                found = Decision(demand.outcomes[key], demand.plans, node, reachable, 0)
+                found = Decision(demand.outcomes[key], demand.results, node, reachable, 0)
             else:
                 found = self._found(demand, node, reachable)
                 demand.remember(key, found.solution)
@@ -107,12 +107,7 @@ class Allocator:
         """The results of a decision with a solution."""
         if found.solution is None:
             raise AssertionError(f"nothing was found on node {found.node.name}, so there is no result")
-        demand = self.demand
-        results = demand.results if demand is not None and found.plans is demand.plans else self._results(found.plans)
-        return results.of(self._claims, choices(found.solution, found.plans, found.reachable), found.solution.selected, found.node.name)
-
-    def _results(self, plans: tuple[ClaimPlan, ...]) -> Results:
-        return Results(plans, self._features, self._snapshot.inventory.capacities)
+        return found.results.of(self._claims, found.solution.picks, found.solution.selected, found.reachable.devices, found.node.name)
 
     def explain(self, node: Node) -> Explanation:
         reachable = self._pools.reachable(node)
@@ -136,8 +131,10 @@ class Allocator:
     def _outcome(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> Decision:
         search = self._search(node, reachable, plans)
         if search.solved:
-            solution = solution_of(search.chosen, search.selected, plans, reachable)
-            found = Decision(solution, plans, node, reachable, search.steps)
+            demand = self.demand
+            named, results = (demand.plans, demand.results) if demand is not None else (plans, self._results(plans))
+            solution = solution_of(search.chosen, search.selected, plans, named, reachable)
+            found = Decision(solution, results, node, reachable, search.steps)
             self.write(found)  # a result that can't be written is an error here, and not kept
             return found
         if search.refused_constraint is not None:  # AC-8
@@ -146,7 +143,10 @@ class Allocator:
                 f"claim {request.claim.key}, request {request.name}: cannot add device {device.id} because a claim constraint would not "
                 "be satisfied"
             )
-        return Decision(None, plans, node, reachable, search.steps)
+        return Decision(None, self._results(plans), node, reachable, search.steps)
+
+    def _results(self, plans: tuple[ClaimPlan, ...]) -> Results:
+        return Results(plans, self._features, self._snapshot.inventory.capacities)
 
     def _table(self, node: Node) -> FeatureTable:
         """Checks remember, so each search gets its own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from virt_dra.allocator.errors import AllocationError
 from virt_dra.allocator.features.attributes import applies
@@ -29,20 +29,15 @@ _REMEMBERED_DEMANDS = 1024
 """Kinds of pods that are remembered; the oldest goes first."""
 
 
-class Place(NamedTuple):
-    """A device chosen for a request, by positions: claim, entry of its requests, alternative, device in the order of the search."""
-
-    claim: int
-    entry: int
-    alternative: int
-    device: int
+Pick = tuple[Request, int]
+"""A device for a request, by its position in the order of the search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Places in the order in which they were taken; per claim the alternative of each entry that has some."""
+    """Per claim the picks, in the order in which they were made, and the alternative of each entry of its requests that has some."""
 
-    places: tuple[Place, ...]
+    picks: tuple[tuple[Pick, ...], ...]
     selected: tuple[dict[int, int], ...]
 
 
@@ -135,27 +130,22 @@ def _signature(claim: ResourceClaim, request: Request, wanted: ExactDeviceReques
 
 
 def solution_of(
-    chosen: Sequence[Sequence[Choice]], selected: Mapping[tuple[int, int], int], plans: Sequence[ClaimPlan], reachable: Reachable
+    chosen: Sequence[Sequence[Choice]],
+    selected: Mapping[tuple[int, int], int],
+    plans: Sequence[ClaimPlan],
+    named: Sequence[ClaimPlan],
+    reachable: Reachable,
 ) -> Solution:
-    """What a search chose, by positions. ``selected``: (claim, entry) -> alternative. ``plans``: those that were searched."""
+    """What a search chose. ``selected``: (claim, entry) -> alternative. ``plans``: those that were searched; ``named``: equal ones, whose
+    requests the solution is to name."""
     devices = {device: number for number, device in enumerate(reachable.devices)}
-    requests = {
-        slots.request: (c, e, a)
-        for c, plan in enumerate(plans)
-        for e, entry in enumerate(plan.requests)
-        for a, slots in enumerate(entry.alternatives)
-    }
-    places = tuple([Place(*requests[choice.request], devices[choice.device]) for each in chosen for choice in each])
+    requests = dict(zip(_requests(plans), _requests(named), strict=True))
+    picks = tuple(tuple((requests[choice.request], devices[choice.device]) for choice in each) for each in chosen)
     alternatives: tuple[dict[int, int], ...] = tuple({} for _ in plans)
     for (claim, entry), alternative in selected.items():
         alternatives[claim][entry] = alternative
-    return Solution(places, alternatives)
+    return Solution(picks, alternatives)
 
 
-def choices(solution: Solution, plans: Sequence[ClaimPlan], reachable: Reachable) -> list[list[Choice]]:
-    """The solution on a node, per claim."""
-    chosen: list[list[Choice]] = [[] for _ in plans]
-    devices = reachable.devices
-    for claim, entry, alternative, device in solution.places:
-        chosen[claim].append(Choice(plans[claim].requests[entry].alternatives[alternative].request, devices[device]))
-    return chosen
+def _requests(plans: Sequence[ClaimPlan]) -> list[Request]:
+    return [slots.request for plan in plans for entry in plan.requests for slots in entry.alternatives]

@@ -1,4 +1,4 @@
-"""Choices -> AllocationResult (A-18): results, configuration of classes and claim, node selector."""
+"""Picks -> AllocationResult (A-18): results, configuration of classes and claim, node selector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import writers
 from virt_dra.allocator.features.capacity import Capacities, Shares
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Choice, ClaimPlan, Device, Request
+from virt_dra.allocator.model import ClaimPlan, Device, Request
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from virt_dra.api.resource_v1 import (
     AllocationResult,
@@ -40,25 +40,39 @@ class Results:
         """By request and kind of device, also whether it names a share: results of alike devices differ in the device and its share."""
 
     def of(
-        self, claims: Sequence[ResourceClaim], chosen: Sequence[Sequence[Choice]], selected: Sequence[Mapping[int, int]], node: str
+        self,
+        claims: Sequence[ResourceClaim],
+        picks: Sequence[Sequence[tuple[Request, int]]],
+        selected: Sequence[Mapping[int, int]],
+        devices: Sequence[Device],
+        node: str,
     ) -> tuple[AllocationResult, ...]:
-        """One result per claim. ``chosen``: the devices of each claim; ``selected``: per claim, index of a request -> of its alternative.
+        """One result per claim. ``picks``: per claim the requests and positions in ``devices``; ``selected``: per claim, index of a request
+        -> of its alternative.
 
         Raises :class:`FatalError` for more configuration than can be stored (AC-14) and for a node selector with several terms (E22).
         """
-        return tuple([self._of(number, claim, chosen[number], selected[number], node) for number, claim in enumerate(claims)])
+        return tuple([self._of(number, claim, picks[number], selected[number], devices, node) for number, claim in enumerate(claims)])
 
-    def _of(self, number: int, claim: ResourceClaim, chosen: Sequence[Choice], selected: Mapping[int, int], node: str) -> AllocationResult:
+    def _of(
+        self,
+        number: int,
+        claim: ResourceClaim,
+        picks: Sequence[tuple[Request, int]],
+        selected: Mapping[int, int],
+        devices: Sequence[Device],
+        node: str,
+    ) -> AllocationResult:
         key = (number, tuple(selected.items()))
         config = self._configs.get(key)
         if config is None:
             config = self._configs[key] = _config(self._plans[number], selected)
         if len(config) > CONFIG_LIMIT:
             raise FatalError(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
-        selector = _node_selector(claim.name, chosen, node)
-        results = tuple([self._result(claim, request, device) for request, device in chosen])
-        devices = _configured_devices(results=results, config=config) if config else _devices(results=results)
-        return _allocation(devices=devices) if selector is None else _allocation_there(devices=devices, node_selector=selector)
+        selector = _node_selector(claim.name, [devices[position] for _, position in picks], node)
+        results = tuple([self._result(claim, request, devices[position]) for request, position in picks])
+        allocated = _configured_devices(results=results, config=config) if config else _devices(results=results)
+        return _allocation(devices=allocated) if selector is None else _allocation_there(devices=allocated, node_selector=selector)
 
     def _result(self, claim: ResourceClaim, request: Request, device: Device) -> DeviceRequestAllocationResult:
         key = (request, device.alike)
@@ -129,11 +143,11 @@ def _entry(source: str, requests: tuple[str, ...], opaque: OpaqueDeviceConfigura
     return entry if opaque is None else entry.with_(opaque=opaque)
 
 
-def _node_selector(claim: str, chosen: Sequence[Choice], node: str) -> NodeSelector | None:
+def _node_selector(claim: str, devices: Sequence[Device], node: str) -> NodeSelector | None:
     """Where the allocated devices can be reached: this node, or the merged requirements of their slices, or anywhere (A-18.6)."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
-    for device in (choice.device for choice in chosen):
+    for device in devices:
         source = device.published if device.slice.per_device_node_selection else device.slice
         if source.node_name is not None or device.published.binds_to_node:
             return _only(node)
