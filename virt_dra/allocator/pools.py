@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import chain
 
 from virt_dra.allocator.counter_sets import CounterSets
 from virt_dra.allocator.errors import FatalError
@@ -45,25 +45,23 @@ class PoolSlice:
     has_binding_conditions: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pool:
     """The newest generation of a pool, slices sorted by name (A-5.3). One object per version of its slices: identity compares."""
 
     id: PoolId
     slices: tuple[PoolSlice, ...]
     problem: PoolProblem | None
+    positions: Mapping[str, int]
+    """Device name -> its place among all devices of the pool."""
+    local_node: str | None
+    """The node that all slices belong to; None for a pool that several nodes may see."""
 
-    @cached_property
-    def positions(self) -> Mapping[str, int]:
-        """Device name -> its place among all devices of the pool."""
-        names = (device.id.device for part in self.slices for device in part.devices)
-        return {name: position for position, name in enumerate(names)}
-
-    @cached_property
-    def local_node(self) -> str | None:
-        """The node that all slices belong to; None for a pool that several nodes may see."""
-        nodes = {part.slice.spec.node_name for part in self.slices}
-        return nodes.pop() if len(nodes) == 1 else None
+    @classmethod
+    def of(cls, id: PoolId, slices: tuple[PoolSlice, ...], problem: PoolProblem | None) -> Pool:
+        names = [device.id.device for part in slices for device in part.devices]
+        nodes = {part.slice.spec.node_name for part in slices}
+        return cls(id, slices, problem, dict(zip(names, range(len(names)), strict=True)), nodes.pop() if len(nodes) == 1 else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +156,10 @@ class Pools:
                 first.append(ReachablePool(key, (), problem))
                 continue
             in_order = sorted(parts[key], key=lambda part: part.slice.name)
-            pool = ReachablePool(key, tuple(device for part in in_order for device in part.devices), None)
+            pool = ReachablePool(key, tuple(chain.from_iterable([part.devices for part in in_order])), None)
             (last if any(part.has_binding_conditions for part in in_order) else first).append(pool)
         pools = (*first, *last)
-        return Reachable(node.name, node.status.declared_features, pools, tuple(device for pool in pools for device in pool.devices))
+        return Reachable(node.name, node.status.declared_features, pools, tuple(chain.from_iterable([pool.devices for pool in pools])))
 
     def _selects(self, slice_: ResourceSlice, node: Node) -> bool:
         spec = slice_.spec
@@ -231,11 +229,11 @@ def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers:
     wanted = sorted({slice_.spec.pool.resource_slice_count for slice_ in current})
     if len(wanted) > 1:
         detail = f"slices of generation {newest} disagree about their number: {', '.join(map(str, wanted))}"
-        return Pool(key, parts, PoolProblem(key, INCOMPLETE, detail))
+        return Pool.of(key, parts, PoolProblem(key, INCOMPLETE, detail))
     if wanted != [len(counted)]:
-        return Pool(key, parts, PoolProblem(key, INCOMPLETE, f"{len(counted)} of {wanted[0]} slices of generation {newest}"))
+        return Pool.of(key, parts, PoolProblem(key, INCOMPLETE, f"{len(counted)} of {wanted[0]} slices of generation {newest}"))
     fault = _fault(counted, features)
-    return Pool(key, parts, PoolProblem(key, INVALID, fault) if fault else None)
+    return Pool.of(key, parts, PoolProblem(key, INVALID, fault) if fault else None)
 
 
 def _around(slice_: ResourceSlice, counters: Sequence[str]) -> str:
