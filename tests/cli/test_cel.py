@@ -118,7 +118,8 @@ def test_a_refused_expression_shows_where() -> None:
 
 def test_a_refused_expression_in_a_document() -> None:
     result = _run("1", "-o", "json")
-    assert json.loads(result.output) == {"error": "must evaluate to bool or the unknown type, not int"}
+    why = "must evaluate to bool or the unknown type, not int"
+    assert json.loads(result.output) == {"error": why, "problems": [why]}
     assert result.exit_code == 2
 
 

@@ -9,18 +9,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 import click
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from virt_dra.allocator import Features
-from virt_dra.api import names
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import format_time
-from virt_dra.api.wire import Json
-from virt_dra.api.yaml_writing import write_yaml
 from virt_dra.cli import allocate_lines
 from virt_dra.cli.allocate_files import InputError, allocate_each, choose_claims, choose_nodes, gather
 from virt_dra.cli.allocate_lines import FEATURE_FIELDS
@@ -28,6 +25,8 @@ from virt_dra.cli.allocate_report import Answer, answer_json, refusal_trees, tab
 from virt_dra.cli.deadline import DEFAULT_TIMEOUT, Deadline, parse_timeout
 from virt_dra.cli.gate_options import gates_epilog, gates_option, with_features
 from virt_dra.cli.jsonl import answer_stream, parse_request
+from virt_dra.cli.options import parse_namespace, parse_node, switches
+from virt_dra.cli.output import print_document, refuse
 from virt_dra.cluster.files import read_inputs
 
 HELP = """Allocate devices to ResourceClaims as the scheduler would, and say why where it can't be.
@@ -75,39 +74,18 @@ Format = Literal["table", "json", "yaml"]
 
 
 def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
-    chosen: dict[str, bool] = {}
-    for item in (part.strip() for value in values for part in value.split(",")):
-        if not item:
-            continue
-        name, equals, word = item.partition("=")
-        enabled = {"true": True, "false": False}.get(word.lower()) if equals else True
-        if name not in FEATURE_FIELDS or enabled is None:
-            raise click.BadParameter(f"{item!r}: write FEATURE=true or FEATURE=false with a feature of {', '.join(FEATURE_FIELDS)}")
-        chosen[FEATURE_FIELDS[name]] = enabled
-    return chosen
-
-
-def _parse_node(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and (wrong := names.dns1123_subdomain(value)):
-        raise click.BadParameter(f"{value!r} can't be the name of a node: {'; '.join(wrong)}")
-    return value
-
-
-def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if wrong := names.dns1123_label(value):
-        raise click.BadParameter(f"{value!r} can't be the name of a namespace: {'; '.join(wrong)}")
-    return value
+    return {FEATURE_FIELDS[name]: enabled for name, enabled in switches(values, FEATURE_FIELDS, what="feature").items()}
 
 
 @click.command(name="allocate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option("-f", "--filename", "filenames", metavar="FILE", multiple=True, help="Manifests, a folder of them, or - for standard input.")
 @click.option("--claim", "claims", metavar="[NS/]NAME", multiple=True, help="Only this claim or template; several are placed together.")
-@click.option("--node", metavar="NODE", callback=_parse_node, help="Only this node.")
+@click.option("--node", metavar="NODE", callback=parse_node, help="Only this node.")
 @click.option("--all-nodes", is_flag=True, help="Try every node, and take nothing.")
 @click.option("--explain", is_flag=True, help="Show per node and request what refused each device.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-@click.option("-n", "--namespace", default="default", show_default=True, callback=_parse_namespace, help="Of claims that name none.")
+@click.option("-n", "--namespace", default="default", show_default=True, callback=parse_namespace, help="Of claims that name none.")
 @gates_option("--feature-gates", help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.")
 @click.option(
     "--features",
@@ -191,7 +169,7 @@ def _answer_lines(paths: tuple[str, ...], deadline: Deadline) -> None:
     try:
         requests = sys.stdin.buffer if source == "-" else Path(source).open("rb")  # noqa: SIM115 - closed by the with below
     except (OSError, ValueError) as error:
-        _refuse([f"{source}: {_reason(error)}"], "table")
+        refuse([f"{source}: {_reason(error)}"], "table")
     with requests:
         answer_stream(requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL)
 
@@ -204,9 +182,9 @@ def _run_workload(path: str, deadline: Deadline, *, auto: bool) -> None:
         with Console(stderr=True).status(f"reading {path}"):
             workload = allocate_workload.read_workload(parse_request(text))
     except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
-        _refuse([f"{path}: {_reason(error)}"], "table")
+        refuse([f"{path}: {_reason(error)}"], "table")
     except RecursionError:
-        _refuse([f"{path}: the JSON is nested too deeply"], "table")
+        refuse([f"{path}: the JSON is nested too deeply"], "table")
     with _progress("placing pods") as told:
         figures = allocate_workload.run(workload, auto=auto, told=told, deadline=deadline)
     click.echo(json.dumps(figures.to_json()))
@@ -237,7 +215,7 @@ def _allocate(
         subjects = choose_claims(cluster, wanted, namespace)
         nodes = choose_nodes(cluster, node)
     except InputError as error:
-        _refuse(error.sentences, output)
+        refuse(error.sentences, output)
     with _progress("trying nodes") as told:
         return tuple(
             allocate_each(cluster, subjects, nodes, Features.of(gates), everywhere=all_nodes, explain=explain, told=told, deadline=deadline)
@@ -256,7 +234,7 @@ def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
 
 def _show(answers: tuple[Answer, ...], output: Format, *, all_nodes: bool, explain: bool) -> None:
     if output != "table":
-        _print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
+        print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
         return
     for line in table(answers, every_node=all_nodes):
         click.echo(line)
@@ -273,19 +251,3 @@ def _show(answers: tuple[Answer, ...], output: Format, *, all_nodes: bool, expla
 
 _UNWRAPPED = 100_000
 """Columns where the output is no terminal: nothing is broken, so that it can be searched."""
-
-
-def _refuse(sentences: Sequence[str], output: Format) -> NoReturn:
-    if output == "table":
-        for sentence in sentences:
-            click.echo(f"error: {sentence}", err=True)
-    else:
-        _print_document({"error": "; ".join(sentences), "problems": list(sentences)}, output)
-    sys.exit(2)
-
-
-def _print_document(document: Json, output: Format) -> None:
-    if output == "json":
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        click.echo(write_yaml(document), nl=False)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import IO, Final, Literal, NoReturn, TypeAlias
+from typing import IO, Final, Literal, TypeAlias
 
 import click
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json, WireError
-from virt_dra.api.yaml_writing import write_yaml
 from virt_dra.cel import (
     COST_LIMIT,
     STORED_EXPRESSIONS,
@@ -28,6 +26,7 @@ from virt_dra.cel import (
 from virt_dra.cli.cel_report import evaluate
 from virt_dra.cli.gate_options import gates_epilog, gates_option
 from virt_dra.cli.jsonl import BadLine, answer_stream, member, under
+from virt_dra.cli.output import print_document, refuse
 from virt_dra.cluster.files import read_inputs
 
 Format: TypeAlias = Literal["text", "json", "yaml"]
@@ -186,14 +185,14 @@ def command(
     try:
         compiled = _compile(expression, environment, derived=derived)
     except CompileError as error:
-        _refuse([error.message], output)
+        refuse([error.message], output)
     if new and compiled.cost_estimate is not None and compiled.cost_estimate > COST_LIMIT:
-        _refuse([f"too complex: the estimated cost {compiled.cost_estimate} exceeds the limit of {COST_LIMIT}"], output)
+        refuse([f"too complex: the estimated cost {compiled.cost_estimate} exceeds the limit of {COST_LIMIT}"], output)
     report = evaluate(compiled, _slices(paths, output))
     if output == "text":
         click.echo("\n".join(report.lines()))
     else:
-        _print_document(report.to_json(), output)
+        print_document(report.to_json(), output)
     sys.exit(0 if report.good else 1)
 
 
@@ -201,21 +200,8 @@ def _slices(paths: tuple[str, ...], output: Format) -> list[ResourceSlice]:
     """The ResourceSlices of the files; other objects may stand among them. Ends the command if there are none, or a file can't be read."""
     loaded = read_inputs(paths)
     if loaded.problems:
-        _refuse([str(problem) for problem in loaded.problems], output)
+        refuse([str(problem) for problem in loaded.problems], output)
     slices = [sourced.object for sourced in loaded.objects if isinstance(sourced.object, ResourceSlice)]
     if paths and not slices:
-        _refuse([f"{', '.join(paths)}: no ResourceSlice found; name the file that has one"], output)
+        refuse([f"{', '.join(paths)}: no ResourceSlice found; name the file that has one"], output)
     return slices
-
-
-def _refuse(sentences: list[str], output: Format) -> NoReturn:
-    if output == "text":
-        for sentence in sentences:
-            click.echo(f"error: {sentence}", err=True)
-    else:
-        _print_document({"error": "\n".join(sentences)}, output)
-    sys.exit(2)
-
-
-def _print_document(document: Json, output: Format) -> None:
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False) if output == "json" else write_yaml(document).removesuffix("\n"))

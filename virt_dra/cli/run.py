@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 import click
 from rich.console import Console
 
-from virt_dra.api import names
-from virt_dra.api.documents import Loaded, Problem
+from virt_dra.api.documents import Loaded
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
 from virt_dra.api.wire import Json
-from virt_dra.api.yaml_writing import write_yaml
+from virt_dra.cli.options import parse_namespace, parse_node, switches
+from virt_dra.cli.output import print_document, refuse
 from virt_dra.cli.tree import outcome_tree
 from virt_dra.cluster.embedded import embedded_cluster
 from virt_dra.cluster.files import read_inputs, save_folder
@@ -57,28 +56,7 @@ def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None
 
 
 def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
-    choices: dict[str, bool] = {}
-    for item in (part.strip() for value in values for part in value.split(",")):
-        if not item:
-            continue
-        gate, equals, word = item.partition("=")
-        enabled = {"true": True, "false": False}.get(word.lower()) if equals else True
-        if gate not in KNOWN_GATES or enabled is None:
-            raise click.BadParameter(f"{item!r}: write GATE=true or GATE=false with a gate of {', '.join(KNOWN_GATES)}")
-        choices[gate] = enabled
-    return choices
-
-
-def _parse_node(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and (wrong := names.dns1123_subdomain(value)):
-        raise click.BadParameter(f"{value!r} can't be the name of a node: {'; '.join(wrong)}")
-    return value
-
-
-def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if wrong := names.dns1123_label(value):
-        raise click.BadParameter(f"{value!r} can't be the name of a namespace: {'; '.join(wrong)}")
-    return value
+    return switches(values, KNOWN_GATES, what="gate")
 
 
 def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
@@ -89,7 +67,7 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 @click.command(name="run", epilog=EPILOG)
 @click.argument("paths", metavar="FILE|DIR...", nargs=-1, required=True)
-@click.option("--node", metavar="NODE", callback=_parse_node, help="Only this node may be chosen.")
+@click.option("--node", metavar="NODE", callback=parse_node, help="Only this node may be chosen.")
 @click.option(
     "--out", type=click.Path(file_okay=False), callback=_parse_out, help="Write every object and the domain XML below this folder."
 )
@@ -108,7 +86,7 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
     help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
 )
 @click.option(
-    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=_parse_namespace, help="Of objects that name none."
+    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
 )
 @click.option("--separate", is_flag=True, help="Make an embedded cluster of each FILE|DIR instead of one of all.")
 def command(
@@ -140,7 +118,7 @@ def command(
         else:
             reports.append(_report(job, ran, written))
     if output != "text":
-        _print_document({"clusters": reports} if separate else reports[0], output)
+        print_document({"clusters": reports} if separate else reports[0], output)
     sys.exit(0 if ready else 1)
 
 
@@ -157,9 +135,10 @@ def _read(job: _Job, output: Format) -> Loaded:
     with Console(stderr=True).status(f"reading {job.title}"):
         loaded = read_inputs(job.paths)
     if loaded.problems:
-        _refuse([str(problem) for problem in loaded.problems], loaded.problems, output)
+        told = [{"source": str(problem.source), "message": problem.message} for problem in loaded.problems]
+        refuse([str(problem) for problem in loaded.problems], output, told)
     if not any(sourced.object.kind in ("VirtualMachine", "VirtualMachineInstance") for sourced in loaded.objects):
-        _refuse([f"{job.title}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"], (), output)
+        refuse([f"{job.title}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"], output)
     return loaded
 
 
@@ -172,23 +151,6 @@ def _run(loaded: Loaded, settings: Settings) -> Ran:
     # The result is kept out of the task: asyncio.run writes the finished task's repr, which takes seconds for thousands of objects.
     asyncio.run(drive())
     return ran[0]
-
-
-def _refuse(sentences: list[str], problems: tuple[Problem, ...], output: Format) -> NoReturn:
-    if output == "text":
-        for sentence in sentences:
-            click.echo(f"error: {sentence}", err=True)
-    else:
-        told = [{"source": str(problem.source), "message": problem.message} for problem in problems]
-        _print_document({"error": "; ".join(sentences), "problems": told}, output)
-    sys.exit(2)
-
-
-def _print_document(document: Json, output: Format) -> None:
-    if output == "json":
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        click.echo(write_yaml(document), nl=False)
 
 
 def _write(ran: Ran, out: Path, output: Format) -> Mapping[str, str]:
@@ -210,7 +172,7 @@ def _write(ran: Ran, out: Path, output: Format) -> Mapping[str, str]:
             paths[f"{outcome.namespace}/{outcome.name}"] = str(path)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        _refuse([f"cannot write below {out}: {what}; name another folder with --out, or make this one writable"], (), output)
+        refuse([f"cannot write below {out}: {what}; name another folder with --out, or make this one writable"], output)
     return paths
 
 
