@@ -18,7 +18,7 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 from virt_dra.allocator import Features
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import format_time
-from virt_dra.cli import allocate_lines
+from virt_dra.cli import allocate_lines, collector
 from virt_dra.cli.allocate_files import InputError, allocate_each, choose_claims, choose_nodes, gather
 from virt_dra.cli.allocate_lines import FEATURE_FIELDS
 from virt_dra.cli.allocate_report import Answer, answer_json, refusal_trees, table
@@ -216,7 +216,7 @@ def _allocate(
         nodes = choose_nodes(cluster, node)
     except InputError as error:
         refuse(error.sentences, output)
-    with _progress("trying nodes") as told:
+    with _progress("trying nodes") as told, collector.left_alone():
         return tuple(
             allocate_each(cluster, subjects, nodes, Features.of(gates), everywhere=all_nodes, explain=explain, told=told, deadline=deadline)
         )
