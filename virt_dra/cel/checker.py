@@ -419,7 +419,7 @@ class _Checker:
         if node.second is not None:
             self._leave(node.second)
         self._leave(node.variable)
-        return self._macro_result(node, over, first, body)
+        return self._unifier.resolve(self._macro_result(node, over, first, body))
 
     def _require_choice(self, node: Comprehension, condition: Type, kept: Type) -> None:
         """A condition must be a bool; the message is that of the choice the macro stands for."""

@@ -32,10 +32,18 @@ def printed(value: Value, depth: int = 0) -> str:
     if isinstance(value, Optional):
         return f"optional({printed(value.value, depth + 1)})" if value.present else "optional.none()"
     if isinstance(value, TypeValue):
-        return value.name
+        return with_parameters(value.name)
     if isinstance(value, Duration):
         return _duration(value.nanoseconds)
     return _timestamp(value) if isinstance(value, Timestamp) else str(value)
+
+
+_PARAMETERS = {"list": "list(dyn)", "map": "map(dyn, dyn)", "optional_type": "optional_type(dyn)"}
+
+
+def with_parameters(name: str) -> str:
+    """A type's name as Go prints the type."""
+    return _PARAMETERS.get(name, name)
 
 
 _EXPONENT_FROM = 6

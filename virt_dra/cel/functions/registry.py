@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.functions.printing import with_parameters
 from virt_dra.cel.types import BOOL, Kind, Type, parse_type, parse_types
 from virt_dra.cel.values import TypeValue, Value, type_name
 
@@ -178,9 +179,6 @@ _ORDERINGS = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _UNNAMED = frozenset(("!_", "@in", "contains", "endsWith", "startsWith"))
 
 
-_PARAMETERS = {"map": "map(dyn, dyn)", "optional_type": "optional_type(dyn)"}
-
-
 def no_such_overload(name: str, *arguments: Value) -> str:
     """Upstream's message for arguments that no overload takes."""
     types = [type_name(argument) for argument in arguments]
@@ -192,7 +190,7 @@ def no_such_overload(name: str, *arguments: Value) -> str:
     if own is not None:
         return f"no such overload: {name}"
     if name == "flatten":
-        return f"no such overload: {_PARAMETERS.get(types[0], types[0])}.flatten({', '.join(types[1:])})"
+        return f"no such overload: {with_parameters(types[0])}.flatten({', '.join(types[1:])})"
     return f"no such overload: {name}({', '.join(types)})"
 
 
