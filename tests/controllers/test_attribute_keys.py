@@ -10,9 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virt_dra.api.resource_v1 import DeviceAttribute
-from virt_dra.api.wire import Json
-from virt_dra.controllers.attribute_keys import (
+from virt_dra.api.attribute_keys import (
     DRIVERS,
     MDEV_UUID,
     PCI_ADDRESS,
@@ -25,6 +23,8 @@ from virt_dra.controllers.attribute_keys import (
     pci_keys,
     read_keys,
 )
+from virt_dra.api.resource_v1 import DeviceAttribute
+from virt_dra.api.wire import Json
 
 CASES: list[Json] = yaml.safe_load((Path(__file__).parent / "cases" / "attribute_keys" / "addresses.yaml").read_text())
 DRIVER = "gpu.example.com"

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controllers.changed_objects import base_of, cases_in, changed
+from virt_dra.api.attribute_keys import read_keys
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.attribute_keys import read_keys
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.device_resolution import REASONS, Options, Resolution, resolve
 from virt_dra.controllers.device_status import settle

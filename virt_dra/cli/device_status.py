@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from virt_dra.api.attribute_keys import InvalidKeys, read_keys
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
 from virt_dra.api.meta import TypedObject
@@ -11,7 +12,6 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.scheme import read_object
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl import BadLine, jsonl_command, member, under
-from virt_dra.controllers.attribute_keys import InvalidKeys, read_keys
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.device_resolution import Options, resolve
 from virt_dra.controllers.device_status import settle

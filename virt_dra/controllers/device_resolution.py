@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from virt_dra.api.attribute_keys import CONFLICTING_ATTRIBUTES, NO_ADDRESS, Addresses, DriverKeys, Unusable, addresses
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.attribute_keys import CONFLICTING_ATTRIBUTES, NO_ADDRESS, Addresses, DriverKeys, Unusable, addresses
 from virt_dra.controllers.current_pod import not_current
 from virt_dra.controllers.published_devices import Published, PublishedDevices, newest
 from virt_dra.scheduling.claim_references import (

@@ -14,6 +14,7 @@ from typing import TypeVar
 from launcher import LauncherError, convert
 from launcher import errors as launcher_errors
 from virt_dra.allocator.explain import NO_DEVICES, lines
+from virt_dra.api import attribute_keys
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
@@ -21,7 +22,7 @@ from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEV
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.port import ApiError, Cluster
-from virt_dra.controllers import attribute_keys, claims, device_resolution, device_status, launcher_pods, scheduler
+from virt_dra.controllers import claims, device_resolution, device_status, launcher_pods, scheduler
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.published_devices import PublishedDevices
 from virt_dra.controllers.virtual_machines import instance_of, wants_instance
