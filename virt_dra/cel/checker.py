@@ -110,14 +110,15 @@ class _Checker:
             self._check_literals(call, patterns)
         for aggregate in self._aggregates:
             if isinstance(aggregate, ListNode):
-                self._alike(aggregate.elements)
+                self._alike(aggregate.elements, most=1)
             else:
                 self._alike([(key, False) for key, _, _ in aggregate.entries])
                 self._alike([(value, optional) for _, value, optional in aggregate.entries])
         # of those at one place the innermost first
         self.issues += filter(None, map(format_issue, reversed(calls)))
 
-    def _alike(self, parts: list[tuple[Node, bool]]) -> None:
+    def _alike(self, parts: list[tuple[Node, bool]], most: int = MAX_ISSUES) -> None:
+        """Report those that differ from the first, at ``most`` so many: of a list one, of a map all."""
         first: Type | None = None
         for node, optional in parts:
             given = node.type.params[0] if optional and node.type.params else node.type
@@ -125,7 +126,9 @@ class _Checker:
                 first = given
             elif given is not first:
                 self._mismatch(node, first, given)
-                return
+                most -= 1
+                if not most:
+                    return
 
     def _issue(self, offset: int, message: str) -> None:
         self.issues.append(Issue(offset, message))

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tests.cel.answers import Answer, Question, answer
@@ -24,7 +24,7 @@ from tests.upstream.cel.shrink import shrunk
 
 _AGAIN = (60, 3000)
 """How often a question is asked again to see whether the reference's answer varies from run to run (spec L-6.1), and how often if that
-showed nothing: Go begins a small map's entries with the second for one in eight runs only, and maps nest."""
+showed nothing: Go begins a small map's entries with the second in one of eight runs only, and maps nest."""
 _RARELY = 20
 """How many questions of one part are asked that often."""
 
@@ -91,9 +91,21 @@ def steadily(reference: Reference, unclear: Sequence[Difference]) -> list[bool]:
     often, very_often = _AGAIN
     steady = [not varies(difference, again) for difference, again in zip(unclear, _asked_again(reference, unclear, often), strict=True)]
     for number in [number for number, stays in enumerate(steady) if stays][:_RARELY]:
-        [again] = _asked_again(reference, [unclear[number]], very_often)
+        orders = [replace(unclear[number], question=one) for one in shuffled(unclear[number].question, 12)]
+        again = [answer for answers in _asked_again(reference, orders, very_often // len(orders)) for answer in answers]
         steady[number] = not varies(unclear[number], again)
     return steady
+
+
+def shuffled(question: Question, times: int) -> Iterator[Question]:
+    """The question with its attributes in other orders, as which they may come too: Go goes round a small map in the order in which it was
+    filled, beginning anywhere."""
+    random_order = random.Random(times)
+    device = question.get("device", {})
+    for _ in range(times):
+        attributes = list(device.get("attributes", {}).items())
+        random_order.shuffle(attributes)
+        yield {**question, "device": {**device, "attributes": dict(attributes)}} if attributes else question
 
 
 def _asked_again(reference: Reference, differences: Sequence[Difference], times: int) -> list[list[Answer]]:
