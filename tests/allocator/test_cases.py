@@ -71,3 +71,10 @@ def test_case(file: Path) -> None:
     case = yaml.safe_load(file.read_text(encoding="utf-8"))
     wants = case["want"] if isinstance(case["want"], list) else [case["want"]]
     assert [_got(case, want) for want in wants] == wants
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if "refused:" not in file.read_text(encoding="utf-8")], ids=lambda file: file.stem)
+def test_shortcuts_at_once_change_nothing_but_how_far_a_search_came(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", 0)
+    monkeypatch.setattr("virt_dra.allocator.shortcuts._LOOK_AHEAD", 0)
+    test_case(file)

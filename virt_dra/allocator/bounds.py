@@ -311,6 +311,7 @@ class Bounds:
         for number, resource in enumerate(self._resources):
             if resource.left != 1 or 1 not in resource.users:
                 self._kinds_of_amounts.setdefault(resource.kind, []).append(number)
+        summed = {number for numbers in self._kinds_of_amounts.values() for number in numbers}
         for look in self._looks.values():
             look.cells = {}
             costs: dict[tuple[int, Hashable], dict[int, int]] = {}
@@ -323,7 +324,7 @@ class Bounds:
                     best = scarcest.get(kind[0])
                     if best is None or scarcity[number] < scarcity[best]:
                         scarcest[kind[0]] = number
-                    if kind in self._kinds_of_amounts:
+                    if number in summed:
                         amounts[kind] = amounts.get(kind, 0) + amount
                 for check, number in scarcest.items():
                     users = look.cells.setdefault(check, {})
