@@ -6,7 +6,7 @@
     True
 
 Which rules apply, and in which order, is the table :data:`RULE_SETS`; decisions are in docs/decisions/0006-admission.md.
-This module reads no cluster: whether a claim, template or request exists is for ``webhooks.claims`` to say.
+This module reads no cluster: whether a claim, template or request exists is for :mod:`webhooks.lint` to say.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import BEFORE_DRA, V1_6_0, V1_8_0, V1_8_3, V1_9_0, Gates, KubeVirtVersion
 from webhooks.rules import features, networks, resource_claims
 from webhooks.rules.devices import DeviceRules, device_name_required, gpus_of_1_6
+from webhooks.rules.silence import silenced
 from webhooks.rules.subject import Rule, Subject
 from webhooks.rules.updates import changed_devices
 from webhooks.rules.warnings import WARNERS
@@ -76,6 +77,8 @@ def review(
 ) -> Verdict:
     """Whether KubeVirt of ``gates.version`` with these gates admits an object; every cause at once, in KubeVirt's order.
 
+    Warnings whose id the object's annotation names are left out (:mod:`webhooks.rules.silence`).
+
     ``old`` makes it an update. Of a VMI the claims and devices must then be as they were (K-9.3), and nothing else is
     checked: gates switched off meanwhile must not block changes of a running VMI's metadata. A VM's template may change
     and is checked as on creation. A VM that is being deleted always passes, as in KubeVirt.
@@ -92,7 +95,8 @@ def review(
         return _verdict(iter((Cause(REQUIRED, "missing virtual machine template.", "spec.template"),)))
     reviewed = Subject.of(subject, gates)
     causes = (cause for rule in rules_for(gates.version) for cause in rule(reviewed))
-    return _verdict(causes, tuple(text for warn in WARNERS for text in warn(reviewed)))
+    unwanted = silenced(subject)
+    return _verdict(causes, tuple(str(each) for id, warn in WARNERS.items() if id not in unwanted for each in warn(reviewed)))
 
 
 def _verdict(causes: Iterator[Cause], warnings: tuple[str, ...] = ()) -> Verdict:

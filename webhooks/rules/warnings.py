@@ -1,22 +1,36 @@
 """What KubeVirt admits although it won't work, as far as the VMI and the gates tell (K-2.27, K-12.3). One sentence each.
 
-Whether claims, templates, classes and requests exist needs the cluster and is not said here.
+Whether claims, templates, classes and requests exist needs the cluster; :mod:`webhooks.lint` says that. The ids are the lint's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_8_3, V1_9_0
 from virt_dra.api.names import dns1123_label
 from webhooks.rules.subject import GPUS, KINDS, Subject
 
-Warner = Callable[[Subject], Iterator[str]]
+
+@dataclass(frozen=True)
+class Warned:
+    """The field that a warning is about, and what it says. ``str()`` is the text that users see."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
 
 
-def unknown_to_this_version(subject: Subject) -> Iterator[str]:
+Warner = Callable[[Subject], Iterator[Warned]]
+
+
+def unknown_to_this_version(subject: Subject) -> Iterator[Warned]:
     """K-2.31, K-1.2: fields that the API server of this KubeVirt prunes."""
     version = subject.gates.version
     if version < V1_6_0 and subject.spec.resource_claims:
@@ -35,54 +49,51 @@ def unknown_to_this_version(subject: Subject) -> Iterator[str]:
         yield _pruned(subject, "domain.memory.reservedOverhead", "1.8")
 
 
-def _pruned(subject: Subject, field: str, since: str, part: str = "field") -> str:
-    return (
-        f"{subject.path(field)}: KubeVirt {subject.gates.version} does not know this {part} and drops it; it exists since KubeVirt {since}"
-    )
+def _pruned(subject: Subject, field: str, since: str, part: str = "field") -> Warned:
+    text = f"KubeVirt {subject.gates.version} does not know this {part} and drops it; it exists since KubeVirt {since}"
+    return Warned(subject.path(field), text)
 
 
-def unchecked_host_devices(subject: Subject) -> Iterator[str]:
+def unchecked_host_devices(subject: Subject) -> Iterator[Warned]:
     """K-2.30: 1.6 and 1.7 admit DRA host devices without looking at them."""
     version = subject.gates.version
     if not V1_6_0 <= version < V1_8_0:
         return
     for index, device in enumerate(subject.spec.domain.devices.host_devices):
         if device.is_dra:
-            yield (
-                f"{subject.path('domain.devices.hostDevices')}[{index}]: KubeVirt {version} does not check the claim of a host device; "
-                "a missing claim or feature gate shows only when the VM does not start"
+            yield Warned(
+                f"{subject.path('domain.devices.hostDevices')}[{index}]",
+                f"KubeVirt {version} does not check the claim of a host device; "
+                "a missing claim or feature gate shows only when the VM does not start",
             )
 
 
-def missing_names(subject: Subject) -> Iterator[str]:
+def missing_names(subject: Subject) -> Iterator[Warned]:
     """K-2.2: the schema requires a name; the API server refuses the object before any webhook sees it."""
     for kind in KINDS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if not device.name:
-                yield f"{subject.path(kind.field)}[{index}].name: the API server requires a name"
+                yield Warned(f"{subject.path(kind.field)}[{index}].name", "the API server requires a name")
 
 
-def duplicate_device_names(subject: Subject) -> Iterator[str]:
+def duplicate_device_names(subject: Subject) -> Iterator[Warned]:
     """K-7.17: libvirt's aliases are made of the kind, the source and the name."""
     for kind in KINDS:
         names = Counter((device.is_dra, device.name) for device in kind.devices(subject.spec) if device.name)
         for (_, name), count in names.items():
             if count > 1:
-                yield (
-                    f"{subject.path(kind.field)}: {count} devices are named {quoted(name)}; "
-                    "libvirt refuses a domain with the same device alias twice"
-                )
+                text = f"{count} devices are named {quoted(name)}; libvirt refuses a domain with the same device alias twice"
+                yield Warned(subject.path(kind.field), text)
 
 
-def request_names(subject: Subject) -> Iterator[str]:
+def request_names(subject: Subject) -> Iterator[Warned]:
     """K-3.2: the API server checks the launcher pod, which is created later, more strictly than KubeVirt checks the VMI."""
     for field, request in _requests(subject):
         details = dns1123_label(request)
         if details:
-            yield (
-                f"{field}: {quoted(request)} is no DNS label, so the API server will refuse the launcher pod: {', '.join(details)}"
-                + ("; name the request itself, not one of its alternatives" if "/" in request else "")
-            )
+            advice = "; name the request itself, not one of its alternatives" if "/" in request else ""
+            text = f"{quoted(request)} is no DNS label, so the API server will refuse the launcher pod: {', '.join(details)}{advice}"
+            yield Warned(field, text)
 
 
 def _requests(subject: Subject) -> Iterator[tuple[str, str]]:
@@ -95,19 +106,19 @@ def _requests(subject: Subject) -> Iterator[tuple[str, str]]:
             yield f"{subject.path('networks')}[{index}].resourceClaim.requestName", network.resource_claim.request_name
 
 
-def unused_claims(subject: Subject) -> Iterator[str]:
+def unused_claims(subject: Subject) -> Iterator[Warned]:
     """A claim is allocated, and its devices are taken, even when no device of the VM uses it (K-4.4)."""
     used = {device.claim_name for kind in KINDS for device in kind.devices(subject.spec) if device.is_dra}
     used |= {network.resource_claim.claim_name for network in subject.spec.networks if network.resource_claim is not None}
     for index, entry in enumerate(subject.spec.resource_claims):
         if entry.name and entry.name not in used:
-            yield (
-                f"{subject.path('resourceClaims')}[{index}]: no gpu, hostDevice or network uses the claim {quoted(entry.name)}; "
-                "its devices are allocated, but not given to the VM"
+            yield Warned(
+                f"{subject.path('resourceClaims')}[{index}]",
+                f"no gpu, hostDevice or network uses the claim {quoted(entry.name)}; its devices are allocated, but not given to the VM",
             )
 
 
-def several_requests_of_a_claim(subject: Subject) -> Iterator[str]:
+def several_requests_of_a_claim(subject: Subject) -> Iterator[Warned]:
     """K-4.5: 1.6 to 1.8.2 keep one request per claim name."""
     if not V1_6_0 <= subject.gates.version < V1_8_3:
         return
@@ -118,28 +129,32 @@ def several_requests_of_a_claim(subject: Subject) -> Iterator[str]:
                 requests.setdefault(device.claim_name, set()).add(device.request_name or "")
     for claim, names in requests.items():
         if len(names) > 1:
-            yield (
-                f"{subject.path('resourceClaims')}: KubeVirt {subject.gates.version} gives the VM only one request per claim; "
-                f"the further requests of {quoted(claim)} are lost. Use one claim per device, or KubeVirt 1.8.3 or newer"
+            yield Warned(
+                subject.path("resourceClaims"),
+                f"KubeVirt {subject.gates.version} gives the VM only one request per claim; "
+                f"the further requests of {quoted(claim)} are lost. Use one claim per device, or KubeVirt 1.8.3 or newer",
             )
 
 
-def tags_without_effect(subject: Subject) -> Iterator[str]:
+def tags_without_effect(subject: Subject) -> Iterator[Warned]:
     """K-7.24: tags reach the guest for interfaces and plugin host devices only."""
     for kind in KINDS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.tag and (kind is GPUS or device.is_dra):
                 what = "a GPU" if kind is GPUS else "a host device from a claim"
-                yield f"{subject.path(kind.field)}[{index}].tag: KubeVirt does not show the tag of {what} to the guest"
+                yield Warned(f"{subject.path(kind.field)}[{index}].tag", f"KubeVirt does not show the tag of {what} to the guest")
 
 
-WARNERS: tuple[Warner, ...] = (
-    unknown_to_this_version,
-    missing_names,
-    unchecked_host_devices,
-    several_requests_of_a_claim,
-    request_names,
-    duplicate_device_names,
-    unused_claims,
-    tags_without_effect,
+WARNERS: Mapping[str, Warner] = MappingProxyType(
+    {
+        "unknown-field": unknown_to_this_version,
+        "device-name-missing": missing_names,
+        "unchecked-host-device": unchecked_host_devices,
+        "lost-request": several_requests_of_a_claim,
+        "request-name": request_names,
+        "duplicate-device-name": duplicate_device_names,
+        "unused-claim": unused_claims,
+        "tag-without-effect": tags_without_effect,
+    }
 )
+"""Each with its id (docs/lint), in the order in which they are told."""

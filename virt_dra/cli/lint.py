@@ -1,0 +1,168 @@
+"""``virt-dra lint``: what is wrong with VMs and what they name, before anything is created. Reads files; asks no cluster."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal, NoReturn, TypeAlias
+
+import click
+
+from virt_dra.api.documents import Problem, Source, Sourced
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
+from virt_dra.api.meta import TypedObject
+from virt_dra.cli.lint_report import Judged, Report
+from virt_dra.cli.lint_sarif import sarif
+from virt_dra.cli.options import parse_namespace, switches
+from virt_dra.cli.output import BAD_INPUT, print_document, refuse
+from virt_dra.cluster.files import read_inputs
+from webhooks.lint import BY_ID, CHECKS, Settings, World, lint
+from webhooks.lint.world import DEFAULT_NAMESPACE, KINDS
+
+Format: TypeAlias = Literal["text", "json", "sarif"]
+EVERY = "all"
+
+HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they name, before anything is created.
+
+FILES are YAML or JSON manifests and folders of them (- is standard input): the VMs, their ResourceClaimTemplates and ResourceClaims, and,
+as far as there are any, the cluster's DeviceClasses, ResourceSlices and its KubeVirt object. Only files are read, no cluster is asked.
+
+Templates and claims must be among the files. DeviceClasses and ResourceSlices come with a cluster: what needs them is checked when the
+files have any (or with --complete); the output says what was not checked.
+
+A finding is a denial (the VM can't come to life like that) or a warning. Each has an id; --list shows them, docs/lint has a page for each.
+A VM silences findings by the annotation virt-dra.io/lint-ignore, a list of ids with commas.
+
+\b
+-o json is one object:
+  version     1; grows when a member changes its meaning or goes away
+  kubevirt    the version whose rules were applied
+  denials, warnings   how many
+  notChecked  kinds of which the files have nothing, so that they weren't held against
+  objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page)
+Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra lint -f vm.yaml -f template.yaml
+  virt-dra lint -f manifests/ --kubevirt-version 1.8.0          would it do on that KubeVirt?
+  kubectl get kubevirts,deviceclasses,resourceslices,resourceclaimtemplates -A -o yaml | virt-dra lint -f vm.yaml -f -
+  virt-dra lint -f manifests/ --deny all --ignore direct-claim-pins -o json
+  virt-dra lint -f manifests/ -o sarif > lint.sarif             for code scanning
+\b
+Exit codes: 0 no denial, 1 some VM has a denial, 2 bad usage or unreadable input.
+"""
+
+
+def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None) -> KubeVirtVersion | None:
+    try:
+        return KubeVirtVersion.parse(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
+    return switches(values, KNOWN_GATES, what="gate")
+
+
+def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    ids = frozenset(id for value in values for part in value.split(",") if (id := part.strip()))
+    unknown = sorted(ids - BY_ID.keys() - {EVERY})
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r}: there is no such finding; --list shows them, and {EVERY} means every one")
+    return frozenset(BY_ID) if EVERY in ids else ids
+
+
+def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    width = max(len(check.id) for check in CHECKS)
+    for check in CHECKS:
+        click.echo(f"{check.id:<{width}}  {check.severity:<7}  {check.title}")
+    ctx.exit(0)
+
+
+@click.command(name="lint", help=HELP, epilog=EPILOG)
+@click.option("-f", "--filename", "named", metavar="FILE|DIR", multiple=True, help="Manifests; may be repeated. - is standard input.")
+@click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
+@click.option("-o", "--output", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True)
+@click.option(
+    "--kubevirt-version",
+    "--kubevirt",
+    "kubevirt",
+    metavar="VERSION",
+    callback=_parse_version,
+    help=f"The KubeVirt to come to, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
+)
+@click.option(
+    "--gates",
+    metavar="GATE=BOOL,...",
+    multiple=True,
+    callback=_parse_gates,
+    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
+)
+@click.option("--ignore", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are not wanted; wins over the others.")
+@click.option("--deny", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are denials; all makes every one one.")
+@click.option("--warn", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are warnings, unless --deny names them.")
+@click.option(
+    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
+)
+@click.option("--complete", is_flag=True, help="The files hold the whole cluster: a DeviceClass or ResourceSlice they lack isn't there.")
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all findings there are, and exit.")
+def command(
+    named: tuple[str, ...],
+    more: tuple[str, ...],
+    output: Format,
+    kubevirt: KubeVirtVersion | None,
+    gates: dict[str, bool],
+    ignore: frozenset[str],
+    deny: frozenset[str],
+    warn: frozenset[str],
+    namespace: str,
+    complete: bool,
+) -> None:
+    paths = (*named, *more)
+    if not paths:
+        raise click.UsageError("name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml")
+    loaded = read_inputs(paths)
+    if loaded.problems:
+        _refuse(loaded.problems, output)
+    subjects = _subjects(loaded.objects)
+    if not subjects:
+        missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
+        _refuse((Problem(Source(", ".join(paths), 0), missing),), output)
+    objects = [sourced.object for sourced in loaded.objects]
+    world = World.of(objects, version=kubevirt, gates=gates, namespace=namespace, known=KINDS if complete else None)
+    settings = Settings(ignore=ignore, deny=deny, warn=warn)
+    judged = tuple(Judged(vm, source, vm.namespace or namespace, lint(vm, world, settings, namespace)) for vm, source in subjects)
+    report = Report(world.configuration.version, judged, tuple(kind for kind in KINDS if kind not in world.known))
+    if output == "text":
+        click.echo("\n".join(report.lines()))
+    else:
+        print_document(report.to_json() if output == "json" else sarif(report.judged), "json")
+    sys.exit(1 if report.denials else 0)
+
+
+def _subjects(objects: tuple[Sourced[TypedObject], ...]) -> list[tuple[VirtualMachine | VirtualMachineInstance, Source]]:
+    """The VMs and VMIs to check; a VMI that a VM of the input owns is judged with its VM."""
+    vms = {sourced.object.key for sourced in objects if isinstance(sourced.object, VirtualMachine)}
+    found: list[tuple[VirtualMachine | VirtualMachineInstance, Source]] = []
+    for sourced in objects:
+        vm = sourced.object
+        if isinstance(vm, VirtualMachineInstance):
+            owner = vm.metadata.controller_owner
+            owners = f"{vm.namespace}/{owner.name}" if owner and vm.namespace else owner.name if owner else ""
+            if owner is not None and owner.kind == VirtualMachine.KIND and owners in vms:
+                continue
+        if isinstance(vm, VirtualMachine | VirtualMachineInstance):
+            found.append((vm, sourced.source))
+    return found
+
+
+def _refuse(problems: tuple[Problem, ...], output: Format) -> NoReturn:
+    if output == "sarif":
+        print_document(sarif((), problems), "json")
+        sys.exit(BAD_INPUT)
+    told = [{"source": str(problem.source), "message": problem.message} for problem in problems]
+    refuse([str(problem) for problem in problems], output, told)

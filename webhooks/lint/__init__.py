@@ -1,0 +1,92 @@
+"""The pre-flight lint: what is wrong with a VM or VMI and everything it names, before anything is created. Pure functions, no I/O.
+
+    >>> from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+    >>> raw = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}}
+    >>> [finding.id for finding in lint(VirtualMachineInstance.from_wire(raw), World())]
+    ['unused-claim', 'template-missing']
+
+Each finding has an id that stays, and a page in docs/lint. A check is a row of :mod:`webhooks.lint.registry` and a function of
+:mod:`webhooks.lint.checks`. Takes only ``virt_dra.api`` and ``virt_dra.cel``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.kubevirt_versions import Gates
+from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity, visible
+from webhooks.lint.inventory import Inventory
+from webhooks.lint.registry import BY_ID, CHECKS, TOLD_BY_REVIEW
+from webhooks.lint.subject import Linted
+from webhooks.lint.world import DEFAULT_NAMESPACE, Configuration, Subject, World, claim_users
+from webhooks.rules.silence import IGNORE_ANNOTATION, silenced
+from webhooks.verdict import INVALID, Cause, Verdict
+
+__all__ = [
+    "BY_ID",
+    "CHECKS",
+    "DENIAL",
+    "IGNORE_ANNOTATION",
+    "WARNING",
+    "Check",
+    "Configuration",
+    "Finding",
+    "Found",
+    "Inventory",
+    "Preflight",
+    "Settings",
+    "Severity",
+    "World",
+    "claim_users",
+    "lint",
+    "visible",
+]
+
+_DEFAULT = Settings()
+_AT_ADMISSION = Settings(at_admission=True, max_devices=2000)
+
+
+def lint(subject: Subject, world: World, settings: Settings = _DEFAULT, namespace: str = DEFAULT_NAMESPACE) -> tuple[Finding, ...]:
+    """All findings on one VM or VMI that neither the settings nor its annotation silence, in the order of :data:`CHECKS`.
+
+    A VM is judged by its template. ``namespace``: where the object is, if it doesn't say. Raises nothing for whatever well-typed objects.
+    """
+    return tuple(_findings(Linted(subject, subject.namespace or namespace, world, settings), CHECKS))
+
+
+def _findings(linted: Linted, checks: Iterable[Check]) -> Iterator[Finding]:
+    if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
+        checks = [BY_ID["kubevirt-refuses"]]  # there is nothing else to look at
+    unwanted = silenced(linted.object)
+    for check in checks:
+        severity = linted.settings.severity(check)
+        if severity is None or check.id in unwanted:
+            continue
+        for found in dict.fromkeys(check.find(linted)):
+            yield Finding(check.id, severity, visible(found.field), visible(found.message))
+
+
+@dataclass(frozen=True, eq=False)
+class Preflight:
+    """A world as the webhook asks it: what :func:`webhooks.vmi.review` doesn't say already.
+
+    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it.
+    """
+
+    world: World
+    settings: Settings = field(default=_AT_ADMISSION)
+
+    @property
+    def gates(self) -> Gates:
+        return self.world.configuration.gates
+
+    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
+        """``old`` makes it an update: a VM whose template stays as it was gets warnings only, so that it can be stopped and labelled."""
+        untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
+        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self.world, self.settings)
+        findings = tuple(_findings(linted, [check for check in CHECKS if check.id not in TOLD_BY_REVIEW]))
+        denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
+        causes = tuple(Cause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
+        return Verdict(not causes, causes, tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials))

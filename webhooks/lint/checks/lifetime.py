@@ -1,0 +1,51 @@
+"""What a VM meets after its start: migration, restart, drain, and others who want the same claim (K-10, K-12.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from virt_dra.api.go_text import quoted
+from webhooks.lint.finding import Found
+from webhooks.lint.subject import Linted
+from webhooks.lint.world import title
+from webhooks.rules.subject import KINDS
+
+
+def direct_claim_pins(linted: Linted) -> Iterator[Found]:
+    """K-10.2, K-10.3: a migration's target needs the same devices as its source, on another node."""
+    for claim in linted.claims:
+        if claim.direct:
+            yield Found(
+                claim.field,
+                f"a ResourceClaim that is named directly ({quoted(claim.name)}) keeps its devices, and with them the VM on their node: it "
+                "can't migrate, and after a loss of the node it does not start elsewhere. Use a template, unless just that is wanted",
+            )
+
+
+def direct_claim_shared(linted: Linted) -> Iterator[Found]:
+    """One device can't be passed to two running VMs."""
+    own = title(linted.object)
+    for claim in linted.claims:
+        others = [user for user in linted.world.users.get((linted.namespace, claim.name), ()) if user != own] if claim.direct else []
+        if others:
+            named = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+            yield Found(
+                claim.field,
+                f"ResourceClaim {quoted(claim.name)} is named by {named} too; only one of them can run at a time. "
+                "Give each VM its own claim, best from a template",
+            )
+
+
+def eviction_blocks_drain(linted: Linted) -> Iterator[Found]:
+    """K-10.1: what can't migrate and must be migrated keeps its node from being drained."""
+    strategy = (linted.reviewed.spec.model_extra or {}).get("evictionStrategy")
+    if strategy != "LiveMigrate":
+        return
+    for kind in KINDS:
+        if any(device.is_dra for device in kind.devices(linted.reviewed.spec)):
+            yield Found(
+                linted.path("evictionStrategy"),
+                f"a VM with {kind.plural} from claims can't migrate, so with LiveMigrate its node can't be drained while it runs. "
+                "Use LiveMigrateIfPossible, or None to let it be shut down",
+            )
+            return

@@ -1,0 +1,81 @@
+"""The VM or VMI in itself: what KubeVirt's admission says of it (K-2), labels and status that aren't the user's, the lint's annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from difflib import get_close_matches
+
+from virt_dra.api.go_text import quoted
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
+from webhooks.lint.finding import PAGES, Found
+from webhooks.lint.subject import Linted
+from webhooks.rules.silence import annotated
+from webhooks.rules.warnings import Warner
+from webhooks.vmi import review
+
+RESERVED_LABELS = (
+    "kubevirt.io/created-by",
+    "kubevirt.io/install-strategy",
+    "kubevirt.io/migrationJobUID",
+    "kubevirt.io/migrationTargetNodeName",
+    "kubevirt.io/nodeName",
+    "kubevirt.io/schedulable",
+)
+"""K-9.4."""
+
+
+def kubevirt_refuses(linted: Linted) -> Iterator[Found]:
+    """K-2, as if every gate were on: a gate that is off has a finding of its own, and hides other faults from KubeVirt's rules."""
+    every_gate = Gates.of(linted.version, dict.fromkeys(KNOWN_GATES, True))
+    for cause in review(linted.object, every_gate).causes:
+        yield Found(cause.field, f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}")
+
+
+def warned(warner: Warner) -> Callable[[Linted], Iterator[Found]]:
+    """The check that says what a rule warns of."""
+
+    def find(linted: Linted) -> Iterator[Found]:
+        for warning in warner(linted.reviewed):
+            yield Found(warning.field, warning.message)
+
+    return find
+
+
+def reserved_label(linted: Linted) -> Iterator[Found]:
+    """K-9.4. An object that was read from a cluster has them by right."""
+    if linted.object.metadata.uid:
+        return
+    template = linted.reviewed.metadata != "metadata"
+    labels = (
+        linted.object.spec.template.metadata.labels
+        if not isinstance(linted.object, VirtualMachineInstance)
+        else linted.object.metadata.labels
+    )
+    for label in RESERVED_LABELS:
+        if label in labels:
+            field = f"{linted.reviewed.metadata}.labels[{label}]"
+            whose = "the VMIs of this template" if template else "the VMI"
+            yield Found(field, f"only KubeVirt may set this label; it refuses {whose}. Remove the label")
+
+
+def status_on_create(linted: Linted) -> Iterator[Found]:
+    """K-9.5: the status of a new VMI is kept, and believed."""
+    vmi = linted.object
+    if isinstance(vmi, VirtualMachineInstance) and vmi.given("status") and vmi.status.to_wire() and not vmi.metadata.uid:
+        fields = ", ".join(map(quoted, list(vmi.status.to_wire())[:5]))
+        yield Found("status", f"a new VMI has a status ({fields}), which KubeVirt keeps and believes. Remove it")
+
+
+def unknown_lint_id(known: Collection[str]) -> Callable[[Linted], Iterator[Found]]:
+    """The check that the annotation names ``known`` ids only: one that doesn't exist silences nothing, and nobody would notice."""
+
+    def find(linted: Linted) -> Iterator[Found]:
+        for field, ids in annotated(linted.object).items():
+            for id in dict.fromkeys(ids):
+                if id not in known:
+                    close = get_close_matches(id, sorted(known), n=1)
+                    meant = f"did you mean {close[0]}?" if close else f"the ids are listed in {PAGES}"
+                    yield Found(field, f"there is no finding {quoted(id[:100])}, so this silences nothing; {meant}")
+
+    return find

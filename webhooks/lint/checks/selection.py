@@ -1,0 +1,176 @@
+"""Whether any device could be chosen: selectors, numbers, taints, nodes (K-12.3). What is in use at the moment isn't looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from virt_dra.api.go_text import quoted
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.api.tolerations import tolerates
+from webhooks.lint.finding import Found
+from webhooks.lint.inventory import Fault, Match, Published, values_read
+from webhooks.lint.subject import Linted, NamedClaim, Wish
+
+SHOWN_TEXT = 200
+"""Characters of a selector that a message shows."""
+
+
+def _judged(linted: Linted) -> Iterator[tuple[NamedClaim, Wish, Match]]:
+    """Every wish of a claim that is yet to be allocated."""
+    for claim in linted.claims:
+        for wish in claim.wishes if claim.allocated is None else ():
+            match = linted.matching(wish)
+            if match is not None:
+                yield claim, wish, match
+
+
+def selector_error(linted: Linted) -> Iterator[Found]:
+    """A selector that is wrong as a text, or that fails and so leaves no device (A-8)."""
+    for claim, wish, match in _judged(linted):
+        fault = match.fault
+        if fault is None or (fault.device is not None and match.devices):
+            continue
+        said = "is no valid selector" if fault.device is None else f"fails on the device {fault.device}"
+        yield Found(
+            claim.field,
+            f"{_selector(linted, claim, wish, fault)} {said}: {_first_line(fault.message)}. "
+            "Correct it; virt-dra cel tries a selector on devices",
+        )
+
+
+def selector_fails_on_device(linted: Linted) -> Iterator[Found]:
+    """It ends the allocation on every node whose devices are tried up to this one, whatever else would fit (A-8)."""
+    for claim, wish, match in _judged(linted):
+        fault = match.fault
+        if fault is not None and fault.device is not None and match.devices:
+            yield Found(
+                claim.field,
+                f"{_selector(linted, claim, wish, fault)} fails on the device {fault.device}: {_first_line(fault.message)}. "
+                "On a node with such a device the claim may not be allocated at all: ask first whether the value is there, e.g. with has()",
+            )
+
+
+def _selector(linted: Linted, claim: NamedClaim, wish: Wish, fault: Fault) -> str:
+    where, text = linted.expressions(wish)[fault.selector]
+    return f"{claim} request {quoted(wish.name)}: {where} `{_short(text)}`"
+
+
+def no_matching_device(linted: Linted) -> Iterator[Found]:
+    for claim, wish, match in _judged(linted):
+        if match.devices or match.fault is not None or match.cut or _has_other_way(linted, claim, wish):
+            continue
+        expressions = linted.expressions(wish)
+        total = match.passed[0]
+        if not total:
+            yield Found(claim.field, f"{claim} request {quoted(wish.name)}: no device is published in this cluster. Check the DRA drivers")
+            continue
+        first = next(depth for depth, left in enumerate(match.passed) if not left) - 1
+        where, text = expressions[first]
+        left = match.passed[first]
+        if total == 1:
+            verdict = "does not match the only device"
+        elif left == total:
+            verdict = f"matches none of the {total} devices"
+        else:
+            verdict = f"matches none of the {left} that earlier selectors leave of {total} devices"
+        yield Found(
+            claim.field,
+            f"{claim} request {quoted(wish.name)}: {where} `{_short(text)}` {verdict}{_nearest(match, text)}. "
+            "Loosen the selector, or provide such a device",
+        )
+
+
+def _has_other_way(linted: Linted, claim: NamedClaim, wish: Wish) -> bool:
+    """Whether another alternative of the same request has devices: then this one is only not chosen."""
+    base = wish.name.partition("/")[0]
+    others = [other for other in claim.wishes_of(base) if other is not wish]
+    return any((match := linted.matching(other)) is None or match.devices or match.cut for other in others)
+
+
+def _nearest(match: Match, text: str) -> str:
+    told = [f"{each!s}" + (f" has {values}" if (values := values_read(text, each)) else "") for each in match.nearest]
+    return f"; nearest: {'; '.join(told)}" if told else ""
+
+
+def _first_line(text: str) -> str:
+    """CEL's errors show the place below."""
+    return text.partition("\n")[0]
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= SHOWN_TEXT else f"{flat[:SHOWN_TEXT]}…"
+
+
+def not_enough_devices(linted: Linted) -> Iterator[Found]:
+    """More devices than any one node, and the devices of no particular node, have together."""
+    for claim, wish, match in _judged(linted):
+        if wish.all_devices or match.cut or match.fault is not None or not match.devices or _has_other_way(linted, claim, wish):
+            continue
+        if any(device.device.allow_multiple_allocations for device in match.devices):
+            continue
+        per_node = Counter(device.node for device in match.devices)
+        anywhere = per_node.pop("", 0)
+        most = max(per_node.values(), default=0) + anywhere
+        if wish.count > most:
+            yield Found(
+                claim.field,
+                f"{claim} {wish.path}.count: {wish.count} devices are asked for, and no node has more than {most} that match. "
+                "Ask for fewer, or provide more devices on one node",
+            )
+
+
+def not_enough_capacity(linted: Linted) -> Iterator[Found]:
+    """A request for capacity (A-16) that no device that matches has, even when nobody uses it."""
+    for claim, wish, match in _judged(linted):
+        asked = wish.asked.capacity.requests if wish.asked.capacity else {}
+        if not asked or not match.devices or match.cut or _has_other_way(linted, claim, wish):
+            continue
+        for name, amount in asked.items():
+            offered = [capacity for device in match.devices if (capacity := _capacity(device, name)) is not None]
+            most = max(offered, default=None)
+            if most is None or amount > most:
+                has = (
+                    f"the most that a device that matches has is {most}" if most is not None else "no device that matches has this capacity"
+                )
+                yield Found(
+                    claim.field,
+                    f"{claim} {wish.path}.capacity.requests[{name}]: {amount} is asked for, and {has}. "
+                    "Ask for less, or provide such a device",
+                )
+
+
+def _capacity(published: Published, name: str) -> Quantity | None:
+    bare = name.removeprefix(f"{published.driver}/")
+    found = (
+        published.device.capacity.get(name)
+        or published.device.capacity.get(bare)
+        or published.device.capacity.get(f"{published.driver}/{bare}")
+    )
+    return found.value if found is not None else None
+
+
+def devices_tainted(linted: Linted) -> Iterator[Found]:
+    """Every device that matches has a taint that keeps new claims away and that the request doesn't tolerate."""
+    for claim, wish, match in _judged(linted):
+        if not match.devices or match.cut or wish.admin_access:
+            continue
+        in_the_way = [_untolerated(device, wish) for device in match.devices]
+        taints = [taint for taint in in_the_way if taint is not None]
+        if len(taints) < len(in_the_way) or _has_other_way(linted, claim, wish):
+            continue
+        named = ", ".join(dict.fromkeys(f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints[:3]))
+        yield Found(
+            claim.field,
+            f"{claim} request {quoted(wish.name)}: all {len(taints)} devices that match are tainted ({named}). "
+            f"Add a toleration at {wish.path}.tolerations, or wait until the taint is gone",
+        )
+
+
+def _untolerated(published: Published, wish: Wish) -> DeviceTaint | None:
+    for taint in published.device.taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(each, taint) for each in wish.tolerations):
+            return taint
+    return None

@@ -1,0 +1,88 @@
+"""What the KubeVirt at hand can't do yet, or was told not to do: versions and gates (K-1.11, K-5.15, K-7.11, K-2.31)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from virt_dra.api.go_text import quoted
+from virt_dra.api.kubevirt_versions import (
+    HOST_DEVICES,
+    NETWORK_DEVICES_WITH_DRA,
+    RESERVED_OVERHEAD_MEMLOCK,
+    SIDECAR,
+    V1_6_0,
+    V1_8_0,
+    V1_8_3,
+    V1_9_0,
+)
+from webhooks.lint.finding import Found
+from webhooks.lint.subject import Linted
+from webhooks.rules.features import HOOK_SIDECARS
+from webhooks.rules.subject import KINDS
+
+
+def feature_gate_off(linted: Linted) -> Iterator[Found]:
+    """One finding a gate; 1.6 and 1.7 admit host devices of a gate that is off, and such a VM never starts (K-2.30)."""
+    spec, version, gates = linted.reviewed.spec, linted.version, linted.world.configuration.gates
+    for kind in KINDS:
+        if version >= V1_6_0 and kind.gate not in gates and any(device.is_dra for device in kind.devices(spec)):
+            yield _off(linted, linted.path(kind.field), kind.gate, f"{kind.plural} from claims")
+    if spec.domain.devices.host_devices and HOST_DEVICES not in gates:
+        yield _off(linted, linted.path("domain.devices.hostDevices"), HOST_DEVICES, "any host device, from a claim or not,")
+    if version >= V1_9_0 and NETWORK_DEVICES_WITH_DRA not in gates and any(network.resource_claim is not None for network in spec.networks):
+        yield _off(linted, linted.path("networks"), NETWORK_DEVICES_WITH_DRA, "networks from claims")
+    memory = spec.domain.memory
+    if version >= V1_8_0 and RESERVED_OVERHEAD_MEMLOCK not in gates and memory is not None and memory.reserved_overhead is not None:
+        yield _off(linted, linted.path("domain.memory.reservedOverhead"), RESERVED_OVERHEAD_MEMLOCK, "reservedOverhead")
+    if linted.reviewed.annotations.get(HOOK_SIDECARS) and SIDECAR not in gates:
+        yield _off(linted, f"{linted.reviewed.metadata}.annotations[{HOOK_SIDECARS}]", SIDECAR, "a hook sidecar")
+
+
+def _off(linted: Linted, field: str, gate: str, what: str) -> Found:
+    configuration = "spec.configuration.developerConfiguration"
+    also = f", and take it out of {configuration}.disabledFeatureGates" if linted.version >= V1_8_0 else ""
+    return Found(
+        field,
+        f"{what} need{'' if what.endswith('s') or 's from' in what else 's'} the feature gate {gate}, which is off in KubeVirt "
+        f"{linted.version}. List it in {configuration}.featureGates of the KubeVirt object{also}",
+    )
+
+
+def kubevirt_too_old(linted: Linted) -> Iterator[Found]:
+    """K-2.31."""
+    if linted.version >= V1_6_0:
+        return
+    for kind in KINDS:
+        for index, device in enumerate(kind.devices(linted.reviewed.spec)):
+            if device.is_dra:
+                yield Found(
+                    linted.path(f"{kind.field}[{index}]"),
+                    f"KubeVirt {linted.version} can't give a VM a device from a claim. Use KubeVirt 1.8.3 or newer, or name the device "
+                    "with deviceName and let virt-dra stand in for the device plugin",
+                )
+
+
+def metadata_path(linted: Linted) -> Iterator[Found]:
+    """K-7.11."""
+    if V1_8_0 <= linted.version < V1_8_3:
+        for use in linted.uses:
+            if use.kind != "networks":
+                yield Found(
+                    use.field,
+                    f"KubeVirt {linted.version} looks for the device's address below /var/run/dra-device-attributes, and drivers write it "
+                    "below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 or newer, or the metadata shim of virt-dra, "
+                    "which serves the old path",
+                )
+
+
+def direct_claim_unresolved(linted: Linted) -> Iterator[Found]:
+    """K-5.15: these versions wait for a status entry of every claim, and direct claims have none."""
+    if V1_6_0 <= linted.version < V1_8_0 and any(use.kind != "networks" for use in linted.uses):
+        for claim in linted.claims:
+            if claim.direct:
+                yield Found(
+                    claim.field,
+                    f"KubeVirt {linted.version} never finds the devices of a VM that names a ResourceClaim directly, here "
+                    f"{quoted(claim.name)}: it waits for a status that Kubernetes gives to claims from templates only. "
+                    "Use a template, or KubeVirt 1.8.3 or newer",
+                )

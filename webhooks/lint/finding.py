@@ -1,0 +1,93 @@
+"""What the lint says: findings with a stable id, a severity by configuration, and the field at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from virt_dra.api.go_text import quoted
+
+if TYPE_CHECKING:
+    from webhooks.lint.subject import Linted
+
+Severity = Literal["denial", "warning"]
+
+DENIAL: Final[Severity] = "denial"
+WARNING: Final[Severity] = "warning"
+
+PAGES: Final = "docs/lint"
+"""Where each id has a page ``<id>.md``."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a check yields: the field of the VM or VMI, and one sentence or two: what is wrong, where, and what to do."""
+
+    field: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One kind of finding.
+
+    * ``severity``: what it is where nothing is configured. A denial never comes to life as things stand; a warning may.
+    * ``curable``: other objects, which may come later, can put it right. At admission it is a warning then.
+    * ``title``: a sentence for lists of checks.
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    find: Callable[[Linted], Iterator[Found]]
+    curable: bool = False
+
+    @property
+    def page(self) -> str:
+        return f"{PAGES}/{self.id}.md"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault of one VM or VMI. Findings are ordered by check, then by field, as the object has them."""
+
+    id: str
+    severity: Severity
+    field: str
+    message: str
+
+    @property
+    def page(self) -> str:
+        """The page that says more, from the root of this project."""
+        return f"{PAGES}/{self.id}.md"
+
+
+def visible(text: str) -> str:
+    """The text on one line, control and other unprintable characters as escapes: names are whatever a user wrote."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else quoted(char)[1:-1] for char in text)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which findings deny, which warn, and which are not wanted; the first that names an id wins, else the check's own severity.
+
+    ``at_admission``: an object that isn't there may be created later, so what other objects can put right only warns.
+    ``max_devices``: how many published devices a selector is tried on; None for all. Where more are left, nothing is said of it.
+    """
+
+    ignore: Collection[str] = frozenset()
+    deny: Collection[str] = frozenset()
+    warn: Collection[str] = frozenset()
+    at_admission: bool = False
+    max_devices: int | None = None
+
+    def severity(self, check: Check) -> Severity | None:
+        """None where the check is ignored."""
+        if check.id in self.ignore:
+            return None
+        if check.id in self.deny:
+            return DENIAL
+        if check.id in self.warn or (self.at_admission and check.curable):
+            return WARNING
+        return check.severity

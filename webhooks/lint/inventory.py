@@ -1,0 +1,190 @@
+"""The published devices, and which of them selectors match. No node and no claim in use is looked at: that is the allocator's matter.
+
+Of every pool only the newest generation counts (K-5.9). Answers are kept with the inventory, which never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
+from virt_dra.cel import CompileError, DeviceInput, EvaluationError, Selector, compile_selector, device_input
+
+KEPT_ANSWERS: Final = 4096
+"""Lists of selectors whose answers are kept: texts come from users, so their number must have an end."""
+
+Name = tuple[str, str, str]
+"""Driver, pool, device."""
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A device of a pool's newest generation. ``node``: the only node that has it, or ""."""
+
+    driver: str
+    pool: str
+    device: Device
+    node: str
+
+    @property
+    def name(self) -> Name:
+        return self.driver, self.pool, self.device.name
+
+    def __str__(self) -> str:
+        return f"{self.device.name} (driver {self.driver}, pool {self.pool})"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A selector that can't be used: ``selector`` is its position; ``device`` is None where the text itself is wrong."""
+
+    selector: int
+    message: str
+    device: Published | None = None
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a list of selectors, all of which must hold, says of the devices.
+
+    ``passed[i]``: how many devices the first ``i`` selectors leave. ``nearest``: some that pass as many as any device does, and then
+    fail. ``cut``: not all devices were tried.
+    """
+
+    devices: tuple[Published, ...] = ()
+    passed: tuple[int, ...] = ()
+    nearest: tuple[Published, ...] = ()
+    fault: Fault | None = None
+    cut: bool = False
+
+
+NEAREST: Final = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Inventory:
+    """All devices of a cluster, in the order of driver, pool and slice name. Make it with :meth:`of`, once per state of the slices."""
+
+    devices: tuple[Published, ...] = ()
+    _by_name: dict[Name, Published] = field(default_factory=dict, repr=False)
+    _inputs: dict[int, DeviceInput | str] = field(default_factory=dict, repr=False)
+    _answers: dict[tuple[tuple[str, ...], int | None], Match] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, slices: Iterable[ResourceSlice]) -> Inventory:
+        newest: dict[tuple[str, str], list[ResourceSlice]] = {}
+        for part in slices:
+            pool = (part.spec.driver, part.spec.pool.name)
+            held = newest.get(pool)
+            if held is None or part.spec.pool.generation > held[0].spec.pool.generation:
+                newest[pool] = [part]
+            elif part.spec.pool.generation == held[0].spec.pool.generation:
+                held.append(part)
+        devices = tuple(
+            Published(driver, pool, device, part.spec.node_name or device.node_name or "")
+            for (driver, pool), parts in sorted(newest.items(), key=lambda item: item[0])
+            for part in sorted(parts, key=lambda each: each.name)
+            for device in part.spec.devices
+        )
+        return cls(devices, {each.name: each for each in devices})
+
+    def get(self, driver: str, pool: str, device: str) -> Published | None:
+        return self._by_name.get((driver, pool, device))
+
+    def matching(self, expressions: Sequence[str], limit: int | None = None) -> Match:
+        """The devices that every selector matches. The first fault ends the search, as it ends an allocation (A-8)."""
+        key = (tuple(expressions), limit)
+        kept = self._answers.get(key)
+        if kept is None:
+            if len(self._answers) >= KEPT_ANSWERS:
+                self._answers.clear()
+            kept = self._answers[key] = self._tried(key[0], limit)
+        return kept
+
+    def _tried(self, expressions: tuple[str, ...], limit: int | None) -> Match:
+        selectors: list[Selector] = []
+        for position, text in enumerate(expressions):
+            try:
+                selectors.append(compile_selector(text))
+            except CompileError as error:
+                return Match(fault=Fault(position, error.message))
+        passed = [0] * (len(selectors) + 1)
+        matching: list[Published] = []
+        stopped: dict[int, list[Published]] = {}
+        fault: Fault | None = None
+        tried = self.devices if limit is None else self.devices[:limit]
+        for index, published in enumerate(tried):
+            answer = self._ask(index, published, selectors)
+            if isinstance(answer, Fault):
+                fault = fault or answer
+                answer = answer.selector
+            for depth in range(answer + 1):
+                passed[depth] += 1
+            if answer == len(selectors):
+                matching.append(published)
+            elif len(stopped.setdefault(answer, [])) < NEAREST:
+                stopped[answer].append(published)
+        nearest = tuple(stopped[max(stopped)]) if stopped and not matching else ()
+        return Match(tuple(matching), tuple(passed), nearest, fault, cut=len(tried) < len(self.devices))
+
+    def _ask(self, index: int, published: Published, selectors: Sequence[Selector]) -> int | Fault:
+        """How many selectors match, one after the other; all of them, or the position of the first that doesn't."""
+        if not selectors:
+            return 0
+        given = self._inputs.get(index)
+        if given is None:
+            try:
+                given = device_input(published.driver, published.device)
+            except EvaluationError as error:
+                given = error.message
+            self._inputs[index] = given
+        if isinstance(given, str):
+            return Fault(0, given, published)
+        for position, selector in enumerate(selectors):
+            try:
+                if not selector.matches(given):
+                    return position
+            except EvaluationError as error:
+                return Fault(position, error.message, published)
+        return len(selectors)
+
+
+def values_read(expression: str, published: Published) -> str:
+    """What a selector looks at, with the values that a device has there: ``model "T4", memory 16Gi``; "" where the text doesn't tell."""
+    try:
+        reads = compile_selector(expression).reads
+    except CompileError:
+        return ""
+    if reads is None:
+        return ""
+    told = [f"driver {published.driver}"] if reads.driver and not reads.attributes and not reads.capacity else []
+    for domain, identifier in sorted(reads.attributes):
+        attribute = _of(published, domain, identifier)
+        told.append(f"{identifier} {_shown(attribute)}" if attribute is not None else f"no {domain}/{identifier}")
+    for domain, identifier in sorted(reads.capacity):
+        names = _names(published.driver, domain, identifier)
+        capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
+        told.append(f"{identifier} {capacity.value}" if capacity is not None else f"no capacity {domain}/{identifier}")
+    return ", ".join(told)
+
+
+def _of(published: Published, domain: str, identifier: str) -> DeviceAttribute | None:
+    names = _names(published.driver, domain, identifier)
+    return next((published.device.attributes[name] for name in names if name in published.device.attributes), None)
+
+
+def _names(driver: str, domain: str, identifier: str) -> tuple[str, ...]:
+    return (f"{domain}/{identifier}", identifier) if domain == driver else (f"{domain}/{identifier}",)
+
+
+def text_of(published: Published, identifier: str) -> str | None:
+    """The text under one of the driver's own attributes, or None."""
+    attribute = _of(published, published.driver, identifier)
+    return attribute.string if attribute is not None else None
+
+
+def _shown(attribute: DeviceAttribute) -> str:
+    values = [f'"{value}"' if isinstance(value, str) else str(value) for value in attribute.to_wire().values()]
+    return ", ".join(values) or "without a value"

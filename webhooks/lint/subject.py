@@ -1,0 +1,234 @@
+"""What a check looks at: the VM or VMI, and everything it names, looked up once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.resource_v1 import (
+    ALL,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaimSpec,
+)
+from webhooks.lint.finding import Settings
+from webhooks.lint.inventory import Match, Published
+from webhooks.lint.world import CLAIMS, TEMPLATES, Subject, World
+from webhooks.rules.subject import KINDS
+from webhooks.rules.subject import Subject as Reviewed
+
+
+@dataclass(frozen=True, eq=False)
+class Wish:
+    """What one request, or one alternative of it, asks for.
+
+    ``path``: where it stands in the claim's object; ``name``: as results name it, ``gpu`` or ``gpu/big``.
+    """
+
+    path: str
+    name: str
+    asked: ExactDeviceRequest | DeviceSubRequest
+
+    @property
+    def class_name(self) -> str:
+        return self.asked.device_class_name
+
+    @property
+    def selectors(self) -> Sequence[DeviceSelector]:
+        return self.asked.selectors
+
+    @property
+    def tolerations(self) -> Sequence[DeviceToleration]:
+        return self.asked.tolerations
+
+    @property
+    def all_devices(self) -> bool:
+        return self.asked.allocation_mode == ALL
+
+    @property
+    def count(self) -> int:
+        """How many devices are asked for by number; absent means one."""
+        return self.asked.count or 1
+
+    @property
+    def admin_access(self) -> bool:
+        return isinstance(self.asked, ExactDeviceRequest) and bool(self.asked.admin_access)
+
+
+@dataclass(frozen=True, eq=False)
+class NamedClaim:
+    """An entry of ``spec.resourceClaims`` and the object it names. ``spec`` is None where the object isn't there."""
+
+    entry: str
+    field: str
+    kind: str
+    name: str
+    spec: ResourceClaimSpec | None
+    allocated: tuple[tuple[str, str, str, str], ...] | None
+    """Request, driver, pool and device of each result, for a claim that is allocated."""
+
+    @property
+    def direct(self) -> bool:
+        return self.kind == CLAIMS
+
+    @property
+    def root(self) -> str:
+        """Where the claim's spec is in the object."""
+        return "spec" if self.direct else "spec.spec"
+
+    def __str__(self) -> str:
+        return f'{self.kind} "{self.name}"'
+
+    def request(self, name: str) -> DeviceRequest | None:
+        return next((each for each in self.spec.devices.requests if each.name == name), None) if self.spec else None
+
+    @cached_property
+    def wishes(self) -> tuple[Wish, ...]:
+        """Every request that names a class, alternatives one by one."""
+        found: list[Wish] = []
+        for index, request in enumerate(self.spec.devices.requests if self.spec else ()):
+            path = f"{self.root}.devices.requests[{index}]"
+            if request.exactly is not None:
+                found.append(Wish(f"{path}.exactly", request.name, request.exactly))
+            for position, alternative in enumerate(request.first_available):
+                found.append(Wish(f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative))
+        return tuple(found)
+
+    def wishes_of(self, request: str) -> tuple[Wish, ...]:
+        return tuple(wish for wish in self.wishes if wish.name == request or wish.name.startswith(f"{request}/"))
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A device (or network) of the VM that is served by a claim. ``claim`` is None where no entry has that name."""
+
+    kind: str
+    field: str
+    name: str
+    request_field: str
+    request_name: str
+    claim: NamedClaim | None
+
+    @property
+    def request(self) -> DeviceRequest | None:
+        return self.claim.request(self.request_name) if self.claim else None
+
+    @property
+    def wishes(self) -> tuple[Wish, ...]:
+        return self.claim.wishes_of(self.request_name) if self.claim else ()
+
+
+@dataclass(frozen=True, eq=False)
+class Linted:
+    """One VM or VMI under the lint."""
+
+    object: Subject
+    namespace: str
+    world: World
+    settings: Settings = field(default_factory=Settings)
+
+    @cached_property
+    def reviewed(self) -> Reviewed:
+        """As the rules of admission see it."""
+        return Reviewed.of(self.object, self.world.configuration.gates)
+
+    @property
+    def version(self) -> KubeVirtVersion:
+        return self.world.configuration.version
+
+    def path(self, name: str) -> str:
+        return self.reviewed.path(name)
+
+    @cached_property
+    def claims(self) -> tuple[NamedClaim, ...]:
+        """The entries with exactly one source, which is what the API server takes (K-3.2)."""
+        found: list[NamedClaim] = []
+        for index, entry in enumerate(self.reviewed.spec.resource_claims):
+            place = self.path(f"resourceClaims[{index}]")
+            template, claim = entry.resource_claim_template_name, entry.resource_claim_name
+            if template and not claim:
+                named = self.world.templates.get((self.namespace, template))
+                spec = named.spec.spec if named else None
+                found.append(NamedClaim(entry.name, f"{place}.resourceClaimTemplateName", TEMPLATES, template, spec, None))
+            elif claim and not template:
+                direct = self.world.claims.get((self.namespace, claim))
+                allocation = direct.status.allocation if direct else None
+                results = (
+                    [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results] if allocation else None
+                )
+                allocated = tuple(results) if results is not None else None
+                found.append(
+                    NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, direct.spec if direct else None, allocated)
+                )
+        return tuple(found)
+
+    @cached_property
+    def uses(self) -> tuple[Use, ...]:
+        """In the order gpus, hostDevices, networks; those without a claim or request name are admission's matter (K-2.14)."""
+        by_entry: dict[str, NamedClaim] = {}
+        for claim in self.claims:
+            by_entry.setdefault(claim.entry, claim)
+        spec = self.reviewed.spec
+        found: list[Use] = []
+        for kind in KINDS:
+            for index, device in enumerate(kind.devices(spec)):
+                if device.is_dra and device.claim_name and device.request_name:
+                    place = self.path(f"{kind.field}[{index}]")
+                    found.append(
+                        Use(kind.path, place, device.name, f"{place}.requestName", device.request_name, by_entry.get(device.claim_name))
+                    )
+        for index, network in enumerate(spec.networks):
+            reference = network.resource_claim
+            if reference is not None and reference.claim_name and reference.request_name:
+                place = self.path(f"networks[{index}]")
+                found.append(
+                    Use(
+                        "networks",
+                        place,
+                        network.name,
+                        f"{place}.resourceClaim.requestName",
+                        reference.request_name,
+                        by_entry.get(reference.claim_name),
+                    )
+                )
+        return tuple(found)
+
+    @property
+    def used_claims(self) -> tuple[NamedClaim, ...]:
+        return tuple(dict.fromkeys(use.claim for use in self.uses if use.claim is not None))
+
+    def class_of(self, wish: Wish) -> DeviceClass | None:
+        return self.world.classes.get(wish.class_name)
+
+    def expressions(self, wish: Wish) -> tuple[tuple[str, str], ...]:
+        """The selectors of a wish, the class's first: where each stands, and its text."""
+        device_class = self.class_of(wish)
+        of_class = device_class.spec.selectors if device_class else ()
+        told = [
+            (f'DeviceClass "{wish.class_name}" spec.selectors[{n}]', each.cel.expression) for n, each in enumerate(of_class) if each.cel
+        ]
+        told += [(f"{wish.path}.selectors[{n}]", each.cel.expression) for n, each in enumerate(wish.selectors) if each.cel]
+        return tuple(told)
+
+    def matching(self, wish: Wish) -> Match | None:
+        """None where class or slices aren't known."""
+        if self.class_of(wish) is None or "ResourceSlice" not in self.world.known:
+            return None
+        return self.world.inventory.matching([text for _, text in self.expressions(wish)], self.settings.max_devices)
+
+    def candidates(self, use: Use) -> tuple[Published, ...]:
+        """The devices that this use may get, as far as known: those allocated already, else those that match."""
+        claim = use.claim
+        if claim is not None and claim.allocated is not None:
+            prefix = f"{use.request_name}/"
+            results = [each for each in claim.allocated if each[0] == use.request_name or each[0].startswith(prefix)]
+            found = (self.world.inventory.get(driver, pool, device) for _, driver, pool, device in results)
+            return tuple(each for each in found if each is not None)
+        matches = [match for wish in use.wishes if (match := self.matching(wish)) is not None]
+        return tuple(dict.fromkeys(device for match in matches for device in match.devices))

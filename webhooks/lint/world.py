@@ -1,0 +1,123 @@
+"""What the lint may know of a cluster: the objects that VMs name, and how its KubeVirt is configured. Immutable once made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from webhooks.lint.inventory import Inventory
+
+Key = tuple[str, str]
+"""Namespace and name."""
+Subject = VirtualMachine | VirtualMachineInstance
+
+TEMPLATES: Final = ResourceClaimTemplate.KIND
+CLAIMS: Final = ResourceClaim.KIND
+CLASSES: Final = DeviceClass.KIND
+SLICES: Final = ResourceSlice.KIND
+KINDS: Final = (TEMPLATES, CLAIMS, CLASSES, SLICES)
+
+DEFAULT_NAMESPACE: Final = "default"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The KubeVirt at hand: its version with the gates that are on, and permittedHostDevices, None where it isn't set (K-4.8)."""
+
+    gates: Gates = field(default_factory=lambda: Gates.of(NEWEST))
+    permitted: PermittedHostDevices | None = None
+
+    @property
+    def version(self) -> KubeVirtVersion:
+        return self.gates.version
+
+    @classmethod
+    def of(
+        cls, kubevirt: KubeVirt | None, version: KubeVirtVersion | None = None, choices: Mapping[str, bool] | None = None
+    ) -> Configuration:
+        """What a KubeVirt object says (K-1.11, K-1.12), unless a version or gates are given; without either the newest is assumed."""
+        configuration = (kubevirt or KubeVirt()).spec.configuration
+        release = version or _observed(kubevirt)
+        return cls(Gates.configured(release, configuration.developer_configuration, choices), configuration.permitted_host_devices)
+
+
+def _observed(kubevirt: KubeVirt | None) -> KubeVirtVersion:
+    observed = kubevirt.status.observed_kube_virt_version if kubevirt else None
+    try:
+        return KubeVirtVersion.parse(observed) if observed else NEWEST
+    except ValueError:
+        return NEWEST  # a development build with a name of its own
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Lookups that the checks need; a server keeps its own mappings and makes a World of them for each review, at no cost.
+
+    ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; one that a VM made is not listed beside it.
+    ``known``: the kinds of which all objects are here. Of other kinds a missing object is no finding.
+    """
+
+    configuration: Configuration = field(default_factory=Configuration)
+    templates: Mapping[Key, ResourceClaimTemplate] = field(default_factory=dict)
+    claims: Mapping[Key, ResourceClaim] = field(default_factory=dict)
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+    inventory: Inventory = field(default_factory=Inventory)
+    users: Mapping[Key, Collection[str]] = field(default_factory=dict)
+    known: frozenset[str] = frozenset(KINDS)
+
+    @classmethod
+    def of(
+        cls,
+        objects: Iterable[TypedObject],
+        *,
+        version: KubeVirtVersion | None = None,
+        gates: Mapping[str, bool] | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        known: Collection[str] | None = None,
+    ) -> World:
+        """A world of objects, in whatever order. Of two with one name the later counts; what names no namespace is in ``namespace``.
+
+        ``known`` None: templates and claims are all there, as they stand beside the VMs that name them. Classes and slices come with
+        the cluster: slices are all there if any is, classes if any class or slice is.
+        """
+        objects = tuple(objects)
+        kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
+        slices = [each for each in objects if isinstance(each, ResourceSlice)]
+        classes = {each.name: each for each in objects if isinstance(each, DeviceClass)}
+        if known is None:
+            known = {TEMPLATES, CLAIMS, *((CLASSES,) if classes or slices else ()), *((SLICES,) if slices else ())}
+        return cls(
+            configuration=Configuration.of(kubevirt, version, gates),
+            templates={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaimTemplate)},
+            claims={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaim)},
+            classes=classes,
+            inventory=Inventory.of(slices),
+            users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
+            known=frozenset(known),
+        )
+
+
+def claim_users(subjects: Iterable[Subject], namespace: str = DEFAULT_NAMESPACE) -> Mapping[Key, Collection[str]]:
+    """The :attr:`World.users` of VMs and VMIs."""
+    users: dict[Key, dict[str, None]] = {}
+    for subject in subjects:
+        owner = subject.metadata.controller_owner
+        if isinstance(subject, VirtualMachineInstance) and owner is not None and owner.kind == VirtualMachine.KIND:
+            continue
+        spec = subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
+        for entry in spec.resource_claims:
+            if entry.resource_claim_name:
+                key = (subject.namespace or namespace, entry.resource_claim_name)
+                users.setdefault(key, {})[title(subject)] = None
+    return MappingProxyType({key: tuple(named) for key, named in users.items()})
+
+
+def title(subject: Subject) -> str:
+    """``VirtualMachine "a"``."""
+    return f'{subject.KIND} "{subject.name or subject.metadata.generate_name}"'

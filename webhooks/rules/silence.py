@@ -1,0 +1,30 @@
+"""The annotation by which a VM or VMI silences findings of the lint: their ids, separated by commas.
+
+On a VM it counts on the VM itself and on its template, from where it comes to the VMI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+
+IGNORE_ANNOTATION: Final = "virt-dra.io/lint-ignore"
+
+
+def annotated(subject: VirtualMachineInstance | VirtualMachine) -> Mapping[str, tuple[str, ...]]:
+    """The ids in each place, by the path of the annotation; as written, without blanks and empty ones."""
+    places = {"metadata": subject.metadata.annotations}
+    if isinstance(subject, VirtualMachine):
+        places["spec.template.metadata"] = subject.spec.template.metadata.annotations
+    return {
+        f"{place}.annotations[{IGNORE_ANNOTATION}]": tuple(id for part in annotations[IGNORE_ANNOTATION].split(",") if (id := part.strip()))
+        for place, annotations in places.items()
+        if IGNORE_ANNOTATION in annotations
+    }
+
+
+def silenced(subject: VirtualMachineInstance | VirtualMachine) -> frozenset[str]:
+    """All ids that the object silences."""
+    return frozenset(id for ids in annotated(subject).values() for id in ids)
