@@ -236,7 +236,7 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(
     snapshot = build.snapshot(given, Toy)
     pools = snapshot.inventory.pools(FEATURES)
     reachable = pools.reachable(NODE)
-    table = FeatureTable(snapshot, pools, NODE, FEATURES, SelectorFilter(snapshot.inventory.selectors))
+    table = FeatureTable(snapshot.used, snapshot.inventory, pools, NODE, FEATURES, SelectorFilter(snapshot.inventory.selectors))
     plans = plan_claims(claims, snapshot.inventory.classes, reachable, FEATURES, table.selectable)
     checks = [table.checks(plan.claim) for plan in plans]
     everything = Upcoming(tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: True)

@@ -147,7 +147,7 @@ def test_failure_and_taking_back_leave_no_trace(random: Random) -> None:
     snapshot = build.snapshot(given, Toy)
     pools = snapshot.inventory.pools(DEFAULT)
     reachable = pools.reachable(NODE)
-    table = FeatureTable(snapshot, pools, NODE, DEFAULT, SelectorFilter(snapshot.inventory.selectors))
+    table = FeatureTable(snapshot.used, snapshot.inventory, pools, NODE, DEFAULT, SelectorFilter(snapshot.inventory.selectors))
     claims = [build.claim({"name": f"c{i}", "requests": each}) for i, each in enumerate(requests)]
     plans = plan_claims(claims, snapshot.inventory.classes, reachable, DEFAULT, table.selectable)
     checks = [table.checks(plan.claim) for plan in plans]

@@ -150,7 +150,7 @@ class Allocator:
 
     def _table(self, node: Node) -> FeatureTable:
         """Checks remember, so each search gets its own."""
-        return FeatureTable(self._snapshot, self._pools, node, self._features, self._selectors)
+        return FeatureTable(self._snapshot.used, self._snapshot.inventory, self._pools, node, self._features, self._selectors)
 
     def _plan(self, node: Node, reachable: Reachable) -> tuple[ClaimPlan, ...]:
         """The claims as they are called. Raises what breaks a rule first (A-6)."""

@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from virt_dra.allocator.model import Device
+from virt_dra.allocator.usage import PoolUse
 from virt_dra.api.quantity import Format, Quantity
 from virt_dra.api.resource_v1 import ResourceSlice
-
-if TYPE_CHECKING:  # what is in use knows pools, which know their counters
-    from virt_dra.allocator.usage import PoolUse
 
 _NANO = 10**9
 

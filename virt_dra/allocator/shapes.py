@@ -14,9 +14,9 @@ from typing import Protocol
 
 from virt_dra.allocator.errors import Aborted, FatalError
 from virt_dra.allocator.features.selectors import SelectorFilter
-from virt_dra.allocator.model import Check, Device, Filter, Label, PoolId, Request
+from virt_dra.allocator.model import Check, Device, Filter, Label, Request
 from virt_dra.allocator.pools import Pool, Pools, Reachable, ReachablePool
-from virt_dra.allocator.usage import PoolUse
+from virt_dra.allocator.usage import PoolUse, Used
 from virt_dra.api.resource_v1 import ResourceClaim
 
 _BROKEN = "broken"
@@ -141,7 +141,7 @@ class _Labels:
         return tuple(found)
 
 
-def state(reachable: Reachable, used: Mapping[PoolId, PoolUse], pools: Pools) -> Hashable:
+def state(reachable: Reachable, used: Used, pools: Pools) -> Hashable:
     """What is in use of the node's pools, by position of the devices in their pools."""
     if len(reachable.pools) == 1:
         (only,) = reachable.pools

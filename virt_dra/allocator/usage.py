@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from virt_dra.allocator.model import PoolId
-from virt_dra.allocator.pools import Pool
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import AllocationResult
 
@@ -23,7 +22,7 @@ class PoolUse:
     exclusive: Mapping[str, int] = field(default_factory=dict)
     shares: frozenset[tuple[str, str]] = frozenset()
     consumed: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
-    remembered: dict[Pool, Hashable] = field(default_factory=dict, compare=False, repr=False)
+    remembered: dict[Hashable, Hashable] = field(default_factory=dict, compare=False, repr=False)
     """What the use means for a version of the pool's slices, kept by those who compute it (shapes.py)."""
     _shared: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
     _devices: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
@@ -48,6 +47,9 @@ class PoolUse:
 
 
 NOTHING_USED = PoolUse()
+
+Used = Mapping[PoolId, PoolUse]
+"""What is in use of a cluster; pools that aren't there are free."""
 
 
 class Use(NamedTuple):

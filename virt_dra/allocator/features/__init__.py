@@ -7,11 +7,12 @@ Filters have no memory and come first; checks remember what was added and are un
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from virt_dra.allocator.features import binding_conditions, node_operations
+from virt_dra.allocator.features.attributes import Attributes
 from virt_dra.allocator.features.binding_conditions import NoBindingConditions
-from virt_dra.allocator.features.capacity import CapacityFilter, Resolver, RoomFirst, SharedCapacity
+from virt_dra.allocator.features.capacity import Capacities, CapacityFilter, Resolver, RoomFirst, SharedCapacity
 from virt_dra.allocator.features.compatibility_groups import CompatibilityGroups
 from virt_dra.allocator.features.counters import Counters, CountersOff
 from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
@@ -23,25 +24,30 @@ from virt_dra.allocator.features.taints import Taints
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Bound, Check, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
+from virt_dra.allocator.usage import Used
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
 
-if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
-    from virt_dra.allocator.snapshot import Snapshot
+
+class Known(Protocol):
+    """What is remembered of published devices, whoever asks (snapshot.Inventory)."""
+
+    attributes: Attributes
+    capacities: Capacities
 
 
 class FeatureTable:
     """The features of one attempt on one node, in the order in which they are asked."""
 
-    def __init__(self, snapshot: Snapshot, pools: Pools, node: Node, features: Features, selectors: SelectorFilter) -> None:
+    def __init__(self, used: Used, known: Known, pools: Pools, node: Node, features: Features, selectors: SelectorFilter) -> None:
         self._features = features
-        self._attributes = snapshot.inventory.attributes
+        self._attributes = known.attributes
         self._node_operations = node_operations.checks(features, node)
-        self._counters, counted = _counters(snapshot, pools, node, features)
-        self.availability = InUse(snapshot, features, selectors.matches)
+        self._counters, counted = _counters(used, pools, node, features)
+        self.availability = InUse(used, features, selectors.matches)
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
-        resolver = Resolver(snapshot.inventory.capacities, features)
-        self._capacity = SharedCapacity(snapshot, resolver) if features.consumable_capacity else None
+        resolver = Resolver(known.capacities, features)
+        self._capacity = SharedCapacity(used, resolver) if features.consumable_capacity else None
         self.bounds: tuple[Bound, ...] = counted if self._capacity is None else (*counted, self._capacity)
         self.selectors = selectors
         self.filters: tuple[Filter, ...] = (
@@ -79,12 +85,12 @@ def _derives(claim: ResourceClaim) -> bool:
     return any(each.derived_attributes for each in wanted)
 
 
-def _counters(snapshot: Snapshot, pools: Pools, node: Node, features: Features) -> tuple[tuple[Check, ...], tuple[Bound, ...]]:
+def _counters(used: Used, pools: Pools, node: Node, features: Features) -> tuple[tuple[Check, ...], tuple[Bound, ...]]:
     """A-10.4: groups before counters; with counters off, groups don't matter."""
     if not features.partitionable_devices:
         return (CountersOff(),), ()
-    counters = Counters(snapshot, pools)
-    found = (CompatibilityGroups(snapshot, pools, node), counters) if features.compatibility_groups else (counters,)
+    counters = Counters(used, pools)
+    found = (CompatibilityGroups(used, pools, node), counters) if features.compatibility_groups else (counters,)
     return found, (counters,)
 
 

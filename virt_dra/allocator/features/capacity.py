@@ -13,18 +13,16 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from operator import le, sub
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, qualified, resolve
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Slots, Take, Upcoming
+from virt_dra.allocator.usage import Used
 from virt_dra.api.quantity import Format, Quantity
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
-
-if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
-    from virt_dra.allocator.snapshot import Snapshot
 
 __all__ = ["EXHAUSTED", "POLICY", "TOO_SMALL", "UNKNOWN", "Capacities", "CapacityFilter", "Share", "SharedCapacity", "Shares"]
 
@@ -151,8 +149,8 @@ class CapacityFilter:
 class SharedCapacity(Check):
     """What is left of shared devices, in use elsewhere and in this attempt, by all claims together. The last check (A-10.4 (8))."""
 
-    def __init__(self, snapshot: Snapshot, resolver: Resolver) -> None:
-        self._used = snapshot.used
+    def __init__(self, used: Used, resolver: Resolver) -> None:
+        self._used = used
         self._resolver = resolver
         self._unused: dict[Device, tuple[int, ...]] = {}
         """What other pods leave of a device, by capacity in the order of their names, in billionths."""

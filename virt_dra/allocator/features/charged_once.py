@@ -5,19 +5,16 @@ This is the one place where the two learn of shares. Each has its own record; it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from virt_dra.allocator.model import Device, PoolId
-
-if TYPE_CHECKING:  # what is in use is part of the snapshot, which imports this package
-    from virt_dra.allocator.usage import PoolUse
+from virt_dra.allocator.model import Device
+from virt_dra.allocator.usage import Used
 
 
 class ChargedOnce:
     """The sharable devices that are charged already. Admin requests are not told to it: they share nothing (AC-6)."""
 
-    def __init__(self, used: Mapping[PoolId, PoolUse]) -> None:
+    def __init__(self, used: Used) -> None:
         self._used = used
         self._shares: dict[Device, int] = {}
 

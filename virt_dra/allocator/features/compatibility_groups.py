@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features.charged_once import ChargedOnce
 from virt_dra.allocator.model import Check, Device, Kind, PoolId, Rejection, Request, Take, Upcoming
 from virt_dra.allocator.pools import Pools
+from virt_dra.allocator.usage import Used
 from virt_dra.api.core_v1 import Node
-
-if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
-    from virt_dra.allocator.snapshot import Snapshot
 
 INCOMPATIBLE = "GroupsIncompatible"
 """The device has no compatibility group in common with those that take from the same counter set."""
@@ -88,12 +85,12 @@ class _Members:
 class CompatibilityGroups(Check):
     """One for all claims of an attempt."""
 
-    def __init__(self, snapshot: Snapshot, pools: Pools, node: Node) -> None:
-        self._used = snapshot.used
+    def __init__(self, used: Used, pools: Pools, node: Node) -> None:
+        self._used = used
         self._pools = pools
         self._node = node
         self._of: dict[PoolId, _Members] = {}
-        self._once = ChargedOnce(snapshot.used)
+        self._once = ChargedOnce(used)
 
     def _pool(self, pool: PoolId) -> _Members:
         found = self._of.get(pool)

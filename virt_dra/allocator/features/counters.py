@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features import counter_supply
@@ -17,9 +16,7 @@ from virt_dra.allocator.features.charged_once import ChargedOnce
 from virt_dra.allocator.features.static import StaticCheck, feature_off
 from virt_dra.allocator.model import Check, Device, Kind, PoolId, Rejection, Request, Slots, Take, Upcoming
 from virt_dra.allocator.pools import Pools
-
-if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
-    from virt_dra.allocator.snapshot import Snapshot
+from virt_dra.allocator.usage import Used
 
 INSUFFICIENT = "CounterInsufficient"
 """Less is left of a counter than the device takes."""
@@ -44,11 +41,11 @@ class _Taken:
 class Counters(Check):
     """One for all claims of an attempt."""
 
-    def __init__(self, snapshot: Snapshot, pools: Pools) -> None:
-        self._used = snapshot.used
+    def __init__(self, used: Used, pools: Pools) -> None:
+        self._used = used
         self._pools = pools
         self._of: dict[PoolId, _Taken] = {}
-        self._once = ChargedOnce(snapshot.used)
+        self._once = ChargedOnce(used)
 
     def _pool(self, pool: PoolId) -> _Taken:
         found = self._of.get(pool)

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING
 
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Take, Upcoming
-
-if TYPE_CHECKING:  # the snapshot holds outcomes of a feature, so it imports this package
-    from virt_dra.allocator.snapshot import Snapshot
+from virt_dra.allocator.usage import Used
 
 IN_USE = "DeviceInUse"
 """Allocated to some claim already."""
@@ -26,9 +23,9 @@ TAKEN = "DeviceTaken"
 class InUse(Check):
     """Filter and check in one: the filter is the cheap first question of the search, the check keeps the marks."""
 
-    def __init__(self, snapshot: Snapshot, features: Features, matches: Callable[[Request, Device], bool | None]) -> None:
+    def __init__(self, used: Used, features: Features, matches: Callable[[Request, Device], bool | None]) -> None:
         """``matches``: what the selectors say, None when they fail; only used to word a refusal."""
-        self._used = snapshot.used
+        self._used = used
         self._sharing = features.consumable_capacity
         self._matches = matches
         self._taken: dict[Device, Request] = {}
