@@ -1,0 +1,116 @@
+"""A real server on a loopback port for a test, with a certificate made by the bootstrap, and what asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from virt_dra.api.kubevirt_versions import NEWEST, Gates
+from webhooks.knowledge import Knowledge, KubeVirtOnly
+from webhooks.metrics import Metrics
+from webhooks.server import Limits, WebhookServer
+from webhooks.tls import ReloadingTls
+from webhooks.tls_folder import AuthorityFolder
+
+NAMES = ("localhost", "127.0.0.1")
+KNOWLEDGE = KubeVirtOnly(Gates.of(NEWEST))
+GPU = {"name": "g", "claimName": "c", "requestName": "r"}
+SPEC = {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}], "domain": {"devices": {"gpus": [GPU]}}}
+JSON = {"Content-Type": "application/json"}
+
+
+def vmi(spec: object = SPEC, **metadata: object) -> dict[str, Any]:
+    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "v", **metadata}, "spec": spec}
+
+
+def vm(spec: object = SPEC, **metadata: object) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "v", **metadata},
+        "spec": {"template": {"spec": spec}},
+    }
+
+
+def request(obj: object = None, old: object = None, **members: object) -> dict[str, Any]:
+    """The ``request`` of an AdmissionReview, as an API server sends it."""
+    kind = obj.get("kind") if isinstance(obj, dict) else "VirtualMachineInstance"
+    given: dict[str, Any] = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": "kubevirt.io", "version": "v1", "kind": kind},
+        "operation": "CREATE" if old is None else "UPDATE",
+        "namespace": "team-a",
+        "name": "v",
+        "userInfo": {"username": "alice", "groups": ["system:authenticated"]},
+        "dryRun": False,
+        "object": obj,
+        "oldObject": old,
+    }
+    return given | members
+
+
+def review(obj: object = None, old: object = None, **members: object) -> dict[str, Any]:
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request(obj, old, **members)}
+
+
+def body(obj: object = None, old: object = None, **members: object) -> bytes:
+    return json.dumps(review(vmi() if obj is None else obj, old, **members)).encode()
+
+
+@dataclass
+class Served:
+    server: WebhookServer
+    folder: Path
+    port: int
+    plain_port: int
+    client: aiohttp.ClientSession
+    trust: ssl.SSLContext
+
+    def url(self, path: str) -> str:
+        return f"https://localhost:{self.port}{path}"
+
+    async def ask(self, data: bytes, path: str = "/validate-vmi", headers: dict[str, str] | None = None) -> tuple[int, Any]:
+        async with self.client.post(self.url(path), data=data, headers=JSON if headers is None else headers) as response:
+            return response.status, await response.json()
+
+    async def plain(self, path: str) -> tuple[int, str]:
+        async with self.client.get(f"http://localhost:{self.plain_port}{path}") as response:
+            return response.status, await response.text()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trust)
+
+
+def authority(folder: Path) -> AuthorityFolder:
+    return AuthorityFolder(folder, NAMES, lambda: datetime.now(UTC))
+
+
+def trusting(folder: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(folder / "current" / "ca.crt"))
+
+
+@asynccontextmanager
+async def serving(folder: Path, knowledge: Knowledge | None = KNOWLEDGE, limits: Limits | None = None) -> AsyncIterator[Served]:
+    """A server, stopped at the end unless the test did it."""
+    server = WebhookServer(lambda: knowledge, ReloadingTls(authority(folder)), Metrics(), limits)
+    port, plain_port = await server.start("127.0.0.1", 0, 0)
+    assert plain_port is not None
+    trust = trusting(folder)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as client:
+        yield Served(server, folder, port, plain_port, client, trust)
+    await server.stop(0)
+
+
+def status(code: int, reason: str, message: str) -> tuple[int, dict[str, Any]]:
+    """A failure as it is answered."""
+    wire = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    return code, wire

@@ -1,0 +1,136 @@
+"""From a review to a verdict."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.webhooks.server.serving import KNOWLEDGE, SPEC, review, vm, vmi
+from virt_dra.api.kubevirt_versions import Gates
+from webhooks.knowledge import Subject
+from webhooks.review import BadReview, read_review
+from webhooks.validation import WEBHOOKS, validate
+from webhooks.verdict import INVALID, Cause, Verdict
+
+ADMITTED = Verdict(allowed=True)
+NO_REQUEST: dict[str, Any] = {**SPEC, "domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}
+MALFORMED: dict[str, Any] = {"domain": {"devices": {"gpus": "all"}}}
+
+
+def _verdict(obj: object, old: object = None, path: str = "/validate-vmi", **members: object) -> Verdict:
+    return validate(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), KNOWLEDGE)
+
+
+def _denied(verdict: Verdict) -> list[tuple[str, str]]:
+    assert not verdict.allowed
+    return [(cause.field, cause.message) for cause in verdict.causes]
+
+
+MISSING = "requestName is required for DRA GPU"
+
+
+def test_a_good_object_is_admitted() -> None:
+    assert _verdict(vmi()) == ADMITTED
+    assert _verdict(vm(), path="/validate-vm") == ADMITTED
+
+
+def test_a_bad_one_is_denied_with_its_path() -> None:
+    assert _denied(_verdict(vmi(NO_REQUEST))) == [("spec.domain.devices.gpus[0].requestName", MISSING)]
+    assert _denied(_verdict(vm(NO_REQUEST), path="/validate-vm")) == [("spec.template.spec.domain.devices.gpus[0].requestName", MISSING)]
+
+
+def test_an_update_of_a_vm_is_checked() -> None:
+    assert _denied(_verdict(vm(NO_REQUEST), vm(), "/validate-vm")) == [("spec.template.spec.domain.devices.gpus[0].requestName", MISSING)]
+
+
+def test_claims_of_a_vmi_cannot_change() -> None:
+    assert _denied(_verdict(vmi({}), vmi())) == [
+        ("spec.resourceClaims", "update of VMI object is restricted"),
+        ("spec.domain.devices.gpus", "update of VMI object is restricted"),
+    ]
+
+
+def test_an_object_of_the_wrong_shape_is_denied() -> None:
+    assert _denied(_verdict(vmi(MALFORMED))) == [("spec.domain.devices.gpus", "must be a list, not a string")]
+
+
+@pytest.mark.parametrize("kind", ["vmi", "vm"])
+def test_labels_of_what_is_stored_can_change_even_where_it_cannot_be_read(kind: str) -> None:
+    make = {"vmi": vmi, "vm": vm}[kind]
+    path = f"/validate-{kind}"
+    assert _verdict(make(MALFORMED, labels={"a": "b"}), make(MALFORMED), path) == ADMITTED
+    assert not _verdict(make({"domain": {"devices": {"gpus": "none"}}}), make(MALFORMED), path).allowed
+    assert not _verdict(make(), make(MALFORMED), path).allowed
+
+
+@pytest.mark.parametrize("members", [{"operation": "DELETE", "object": None}, {"operation": "CONNECT"}, {"subResource": "status"}])
+def test_what_changes_no_device_passes(members: dict[str, Any]) -> None:
+    assert _verdict(vmi(NO_REQUEST), **members) == ADMITTED
+
+
+@pytest.mark.parametrize(
+    ("path", "members", "want"),
+    [
+        (
+            "/validate-vm",
+            {},
+            'request.kind: this path reviews "VirtualMachine" of "kubevirt.io", not "VirtualMachineInstance" of "kubevirt.io"; '
+            "correct the webhook's rules",
+        ),
+        (
+            "/validate-vmi",
+            {"kind": {"group": "", "version": "v1", "kind": "Pod"}},
+            'request.kind: this path reviews "VirtualMachineInstance" of "kubevirt.io", not "Pod" of ""; correct the webhook\'s rules',
+        ),
+        ("/validate-vmi", {"object": None}, "request.object is required for CREATE"),
+        ("/validate-vmi", {"operation": "UPDATE"}, "request.oldObject is required for UPDATE"),
+    ],
+)
+def test_a_review_that_is_not_ours_to_answer(path: str, members: dict[str, Any], want: str) -> None:
+    with pytest.raises(BadReview) as caught:
+        _verdict(vmi(), None, path, **members)
+    assert (caught.value.code, str(caught.value)) == (400, want)
+
+
+class Seeing:
+    """Knowledge that notes what it was asked and finds the same each time."""
+
+    def __init__(self, found: Verdict) -> None:
+        self.gates: Gates = KNOWLEDGE.gates
+        self.asked: list[Subject] = []
+        self._found = found
+
+    def preflight(self, subject: Subject) -> Verdict:
+        self.asked.append(subject)
+        return self._found
+
+
+def _seen(seeing: Seeing, obj: object, old: object = None, path: str = "/validate-vmi", **members: object) -> Verdict:
+    return validate(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), seeing)
+
+
+def test_what_an_object_names_is_looked_at_in_the_namespace_of_the_request() -> None:
+    seeing = Seeing(Verdict(allowed=True, warnings=("no such template",)))
+    assert _seen(seeing, vmi(namespace="somebody-else's")) == Verdict(allowed=True, warnings=("no such template",))
+    assert [subject.namespace for subject in seeing.asked] == ["team-a"]
+
+
+def test_what_is_found_can_deny() -> None:
+    cause = Cause(INVALID, "there is no such template", "spec.resourceClaims[0]")
+    assert _seen(Seeing(Verdict(allowed=False, causes=(cause,))), vmi()) == Verdict(allowed=False, causes=(cause,))
+
+
+@pytest.mark.parametrize(
+    ("obj", "old", "path"),
+    [
+        pytest.param(vmi(NO_REQUEST), None, "/validate-vmi", id="denied already"),
+        pytest.param(vmi(), vmi(), "/validate-vmi", id="a VMI that exists"),
+        pytest.param(vm(deletionTimestamp="2026-01-01T00:00:00Z"), vm(), "/validate-vm", id="a VM that goes"),
+    ],
+)
+def test_nothing_is_looked_up_where_it_would_not_matter(obj: object, old: object, path: str) -> None:
+    seeing = Seeing(Verdict(allowed=False))
+    _seen(seeing, obj, old, path)
+    assert seeing.asked == []

@@ -1,0 +1,58 @@
+"""The webhook's Prometheus metrics. Labels have few values, none of which a user can choose."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """One registry for one server; nothing is global, so that several servers fit in a process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.reviews = Counter(
+            "virt_dra_webhook_reviews",
+            "Reviews answered with a verdict, by webhook (vmi, vm), operation, and whether the object was allowed.",
+            ("webhook", "operation", "allowed"),
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "virt_dra_webhook_review_duration_seconds",
+            "Time from a request's headers to its answer, by webhook.",
+            ("webhook",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.failures = Counter(
+            "virt_dra_webhook_failures",
+            "Requests answered without a verdict, by HTTP status code.",
+            ("code",),
+            registry=self.registry,
+        )
+        self.in_flight = Gauge("virt_dra_webhook_requests_in_flight", "Requests being answered.", registry=self.registry)
+        self.connections = Gauge("virt_dra_webhook_connections", "Open connections.", registry=self.registry)
+        self.refused_connections = Counter(
+            "virt_dra_webhook_refused_connections",
+            "Connections closed before a request: too many, or too slow in asking.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self.ready = Gauge("virt_dra_webhook_ready", "Whether /readyz answers ok.", registry=self.registry)
+        self.certificate_expiry = Gauge(
+            "virt_dra_webhook_certificate_expiry_timestamp_seconds", "When the served certificate expires.", registry=self.registry
+        )
+        self.certificate_reloads = Counter(
+            "virt_dra_webhook_certificate_reloads",
+            "Certificates taken into service (result=loaded), and those that could not be (result=failed).",
+            ("result",),
+            registry=self.registry,
+        )
+
+    def exposition(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return generate_latest(self.registry)

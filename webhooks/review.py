@@ -1,0 +1,224 @@
+"""AdmissionReview v1 on the wire: what an API server asks, and what it is answered. No I/O.
+
+    request  := {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {...}}
+    response := {"apiVersion", "kind", "response": {"uid", "allowed", "status"?, "warnings"?}}
+    failure  := a metav1 Status, whose message the API server shows to its user
+
+A review that can't be understood has no verdict: it is a :class:`BadReview`, answered with a failure, and then the webhook's
+``failurePolicy`` says what becomes of the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from virt_dra.api import json_text
+from virt_dra.api.document_error import DocumentError
+from virt_dra.api.wire import Json
+from webhooks.verdict import Cause, Verdict
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+MAX_CAUSES = 100
+"""More causes than anybody reads are counted only."""
+MAX_MESSAGE = 16 * 1024
+"""Characters of a denial's message."""
+MAX_TEXT = 1024
+"""Characters of one cause."""
+MAX_WARNING = 256
+"""The API server cuts longer warnings, and drops those beyond :data:`MAX_WARNINGS` characters together."""
+MAX_WARNINGS = 4096
+_MAX_UID = 128
+_WORDS = ((bool, "a boolean"), (str, "a string"), (int | float, "a number"), (list, "a list"), (dict, "an object"))
+_MAX_SHOWN = 200
+
+
+class BadReview(ValueError):
+    """A request without a verdict. ``code`` is the HTTP status, ``reason`` the Status reason of Kubernetes, the text says what is wrong."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Review:
+    """What is reviewed. ``object`` and ``old`` are None where the operation has none; texts are as given, and users' texts."""
+
+    uid: str
+    operation: str
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    name: str
+    subresource: str
+    user: str
+    dry_run: bool
+    object: Json | None
+    old: Json | None
+
+
+def check_content_type(content_type: str) -> None:
+    """Raises :class:`BadReview` (415) where the media type isn't JSON; parameters such as a charset don't count."""
+    media = content_type.partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise BadReview(415, "UnsupportedMediaType", f"Content-Type must be application/json, not {_shown(media) or 'absent'}")
+
+
+def read_review(body: bytes) -> Review:
+    """A request body -> the review in it. Raises :class:`BadReview` (400) that says what is wrong, whatever the bytes."""
+    return _review(_request(_parsed(body)))
+
+
+def _parsed(body: bytes) -> object:
+    if not body.strip():
+        raise _bad("the body is empty; an AdmissionReview is expected")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _bad(f"the body is not UTF-8: byte {error.start} is 0x{body[error.start]:02x}") from None
+    try:
+        values = json_text.parse(text, "body")
+    except DocumentError as error:
+        raise _bad(f"the body is not an AdmissionReview: line {error.line}, column {error.column}: {_shown(error.message)}") from None
+    if len(values) != 1:
+        raise _bad(f"the body holds {len(values)} JSON values; one AdmissionReview is expected")
+    return values[0].value
+
+
+def _request(raw: object) -> Json:
+    if not isinstance(raw, dict):
+        raise _bad(f"an AdmissionReview must be a JSON object, not {_type(raw)}")
+    if raw.get("kind") != KIND:
+        raise _bad(f"kind must be {KIND}, not {_value(raw.get('kind'))}")
+    if raw.get("apiVersion") != API_VERSION:
+        raise _bad(f"apiVersion must be {API_VERSION}, not {_value(raw.get('apiVersion'))}; list it in admissionReviewVersions")
+    request = raw.get("request")
+    if not isinstance(request, dict):
+        raise _bad(f"request must be an object, not {_type(request)}")
+    return request
+
+
+def _review(request: Json) -> Review:
+    uid = _text(request, "uid")
+    if not uid:
+        raise _bad("request.uid is required")
+    if len(uid) > _MAX_UID:
+        raise _bad(f"request.uid must be no more than {_MAX_UID} characters")
+    operation = _text(request, "operation")
+    if operation not in OPERATIONS:
+        raise _bad(f"request.operation must be one of {', '.join(OPERATIONS)}, not {_value(request.get('operation'))}")
+    kind = _object(request, "kind")
+    if kind is None:
+        raise _bad("request.kind is required")
+    user = _object(request, "userInfo") or {}
+    dry_run = request.get("dryRun")
+    if dry_run is not None and not isinstance(dry_run, bool):
+        raise _bad(f"request.dryRun must be a boolean, not {_type(dry_run)}")
+    return Review(
+        uid=uid,
+        operation=operation,
+        group=_text(kind, "group", "request.kind."),
+        version=_text(kind, "version", "request.kind."),
+        kind=_text(kind, "kind", "request.kind."),
+        namespace=_text(request, "namespace"),
+        name=_text(request, "name"),
+        subresource=_text(request, "subResource"),
+        user=_text(user, "username", "request.userInfo."),
+        dry_run=dry_run is True,
+        object=_object(request, "object"),
+        old=_object(request, "oldObject"),
+    )
+
+
+def _text(holder: Json, member: str, path: str = "request.") -> str:
+    value = holder.get(member)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _bad(f"{path}{member} must be a string, not {_type(value)}")
+    return value
+
+
+def _object(request: Json, member: str) -> Json | None:
+    value = request.get(member)
+    if value is not None and not isinstance(value, dict):
+        raise _bad(f"request.{member} must be an object, not {_type(value)}")
+    return value
+
+
+def _bad(message: str) -> BadReview:
+    return BadReview(400, "BadRequest", message)
+
+
+def _type(value: object) -> str:
+    for kind, word in _WORDS:
+        if isinstance(value, kind):
+            return word
+    return "null"
+
+
+def _value(value: object) -> str:
+    return f'"{_shown(value)}"' if isinstance(value, str) else _type(value)
+
+
+def _shown(text: str) -> str:
+    """A user's text in a message: short, and without characters that could be taken for something else."""
+    printable = "".join(character if character.isprintable() else "\ufffd" for character in text[:_MAX_SHOWN])
+    return printable + ("…" if len(text) > _MAX_SHOWN else "")
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+def answer(uid: str, verdict: Verdict) -> Json:
+    """The AdmissionReview that answers: denials as KubeVirt's (K-2.1), at most :data:`MAX_CAUSES` causes, texts of bounded length."""
+    response: Json = {"uid": uid, "allowed": verdict.allowed}
+    if not verdict.allowed:
+        response["status"] = _denial(verdict)
+    if verdict.warnings:
+        response["warnings"] = _warnings(verdict.warnings)
+    return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+
+
+def failure(code: int, reason: str, message: str) -> Json:
+    """The metav1 Status of a request without a verdict."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+
+
+def _denial(verdict: Verdict) -> Json:
+    told = verdict.causes[:MAX_CAUSES]
+    left = len(verdict.causes) - len(told)
+    message = _cut(", ".join(_cut(cause.message, MAX_TEXT) for cause in told), MAX_MESSAGE)
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"{message}, and {left} more" if left else message,
+        "reason": "Invalid",
+        "details": {"causes": [_cause(cause) for cause in told]},
+        "code": 422,
+    }
+
+
+def _cause(cause: Cause) -> Json:
+    return {"reason": cause.type, "message": _cut(cause.message, MAX_TEXT), "field": _cut(cause.field, MAX_TEXT)}
+
+
+def _warnings(warnings: Iterable[str]) -> list[str]:
+    kept: list[str] = []
+    room = MAX_WARNINGS
+    for warning in dict.fromkeys(_cut(text, MAX_WARNING) for text in warnings):
+        room -= len(warning)
+        if room < 0:
+            break
+        kept.append(warning)
+    return kept
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

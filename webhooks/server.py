@@ -1,0 +1,335 @@
+"""The admission webhooks as an HTTPS server: it reads, limits, logs, counts and answers; what it answers is :mod:`webhooks.validation`'s.
+
+    POST /validate-vmi, /validate-vm   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1 Status with its HTTP code
+    GET  /healthz                      the process answers
+    GET  /readyz                       it has its knowledge, and isn't shutting down
+    GET  /metrics                      on the plain port only
+
+Replicas share nothing. Why it is built like this: docs/decisions/0011-webhook-server.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from virt_dra.api.wire import Json
+from webhooks.knowledge import Knowledge
+from webhooks.metrics import CONTENT_TYPE, Metrics
+from webhooks.review import BadReview, Review, answer, check_content_type, failure, read_review
+from webhooks.server_connections import Connections
+from webhooks.server_log import LOGGER
+from webhooks.tls import CertificateError, ReloadingTls
+from webhooks.validation import WEBHOOKS, Webhook, validate
+from webhooks.verdict import Verdict
+
+AT_ONCE_BYTES: Final = 64 * 1024
+"""Larger reviews are decided in a thread, so that one of them doesn't make all others wait."""
+_TIMEOUT = re.compile(r"(\d{1,4})s")
+_MARGIN: Final = 0.5
+"""Seconds by which an answer comes before the API server gives up."""
+
+KnowledgeSource = Callable[[], Knowledge | None]
+"""The present state; None as long as there is none."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client, or all together, may take.
+
+    ``body_bytes``: of one request. ``buffered_bytes``: of all requests that are being read or decided. ``seconds``: for one answer, less
+    where the API server says that it waits less. ``head_seconds``: until the first request of a connection has arrived.
+    ``idle_seconds``: a connection without requests; more than the 90 s after which Kubernetes' client closes it, so that the server never
+    closes one that is about to be used.
+    """
+
+    body_bytes: int = 3 * 1024 * 1024
+    buffered_bytes: int = 64 * 1024 * 1024
+    seconds: float = 8.0
+    head_seconds: float = 10.0
+    idle_seconds: float = 120.0
+    connections: int = 1000
+
+
+class WebhookServer:
+    """One server. :meth:`start` opens its ports, :meth:`stop` closes them without losing a request."""
+
+    def __init__(self, knowledge: KnowledgeSource, tls: ReloadingTls, metrics: Metrics | None = None, limits: Limits | None = None) -> None:
+        self.metrics = metrics or Metrics()
+        self._knowledge = knowledge
+        self._tls = tls
+        self._limits = limits or Limits()
+        self._log = logging.getLogger(LOGGER)
+        self._draining = False
+        self._in_flight = 0
+        self._buffered = 0
+        self._listeners: list[asyncio.Server] = []
+        self._servers: list[web.Server] = []
+        self._connections: list[Connections] = []
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="review")
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def start(self, host: str, port: int, plain_port: int | None = None) -> tuple[int, int | None]:
+        """Listen for reviews with TLS, and for probes and metrics without where ``plain_port`` isn't None; the ports, which matter for 0.
+
+        Raises OSError where a port isn't free.
+        """
+        self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
+        reviews = await self._listen(self._reviews, host, port, encrypted=True)
+        plain = await self._listen(self._probes, host, plain_port, encrypted=False) if plain_port is not None else None
+        return reviews, plain
+
+    async def stop(self, announce_seconds: float) -> None:
+        """Shut down: not ready from now on; after ``announce_seconds``, in which clients learn it and are asked request by request to close
+        their connections, no new ones; then every request that has begun is answered."""
+        self._draining = True
+        self._log.info("shutting down", extra={"fields": {"inFlight": self._in_flight, "announceSeconds": announce_seconds}})
+        await asyncio.sleep(announce_seconds)
+        for listener in self._listeners:
+            listener.close()
+        for server in self._servers:
+            server.pre_shutdown()
+        await asyncio.gather(*(server.shutdown(self._limits.seconds + _MARGIN) for server in self._servers))
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._log.info("stopped")
+
+    async def keep_certificate(self, every_seconds: float) -> None:
+        """Look for a renewed certificate for ever, every so many seconds."""
+        told = ""
+        while True:
+            await asyncio.sleep(every_seconds)
+            try:
+                changed = await asyncio.to_thread(self._tls.reload)
+            except CertificateError as error:
+                self.metrics.certificate_reloads.labels("failed").inc()
+                if str(error) != told:
+                    self._log.error("certificate not reloaded, the one in service stays", extra={"fields": {"reason": str(error)}})
+                told = str(error)
+                continue
+            told = ""
+            if changed:
+                self.metrics.certificate_reloads.labels("loaded").inc()
+                self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
+                self._log.info("certificate reloaded", extra={"fields": {"expires": self._tls.expires.isoformat()}})
+
+    @property
+    def ready(self) -> bool:
+        """What /readyz says."""
+        return self._unready() is None
+
+    def _unready(self) -> str | None:
+        if self._draining:
+            return "shutting down"
+        return "the cluster's state isn't known yet" if self._knowledge() is None else None
+
+    async def _listen(self, handler: Callable[[web.BaseRequest], object], host: str, port: int, *, encrypted: bool) -> int:
+        server = web.Server(
+            handler,  # type: ignore[arg-type] # a coroutine function; aiohttp's own alias can't be named
+            access_log=None,
+            auto_decompress=False,  # a small body must not become a large one
+            keepalive_timeout=self._limits.idle_seconds,
+            lingering_time=1.0,
+            logger=_QuietLogger(self._log),
+        )
+        connections = Connections(server, self.metrics, self._limits.connections, self._limits.head_seconds)
+        loop = asyncio.get_running_loop()
+        listener = (
+            await loop.create_server(
+                connections, host, port, ssl=self._tls.context, ssl_handshake_timeout=self._limits.head_seconds, ssl_shutdown_timeout=1.0
+            )
+            if encrypted
+            else await loop.create_server(connections, host, port)
+        )
+        self._servers.append(server)
+        self._connections.append(connections)
+        self._listeners.append(listener)
+        return int(listener.sockets[0].getsockname()[1])
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    async def _reviews(self, request: web.BaseRequest) -> web.StreamResponse:
+        with self._answering(request):
+            webhook = WEBHOOKS.get(request.path)
+            if webhook is None:
+                return self._closing(self._health(request, {}))
+            return self._closing(await self._reviewed(webhook, request))
+
+    async def _probes(self, request: web.BaseRequest) -> web.StreamResponse:
+        with self._answering(request):
+            return self._closing(self._health(request, {"/metrics": self._metrics}))
+
+    @contextmanager
+    def _answering(self, request: web.BaseRequest) -> Iterator[None]:
+        for connections in self._connections:
+            connections.asked(request.protocol)
+        self._in_flight += 1
+        self.metrics.in_flight.set(self._in_flight)
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            self.metrics.in_flight.set(self._in_flight)
+
+    def _closing(self, response: web.Response) -> web.Response:
+        if self._draining or response.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
+            response.force_close()
+        return response
+
+    def _health(self, request: web.BaseRequest, more: dict[str, Callable[[], web.Response]]) -> web.Response:
+        pages = {"/healthz": lambda: web.Response(text="ok\n"), "/readyz": self._readiness, **more}
+        page = pages.get(request.path)
+        if page is None:
+            told = ", ".join([*WEBHOOKS, *pages])
+            return self._failed(BadReview(404, "NotFound", f"there is nothing at this path; there are {told}"))
+        if request.method not in ("GET", "HEAD"):
+            return self._failed(BadReview(405, "MethodNotAllowed", "only GET is possible here"), {"Allow": "GET, HEAD"})
+        return page()
+
+    def _readiness(self) -> web.Response:
+        unready = self._unready()
+        return web.Response(text=f"{unready or 'ok'}\n", status=503 if unready else 200)
+
+    def _metrics(self) -> web.Response:
+        self.metrics.ready.set(self.ready)
+        return web.Response(body=self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _reviewed(self, webhook: Webhook, request: web.BaseRequest) -> web.Response:
+        begin = time.perf_counter()
+        seconds = self._seconds(request)
+        reserved = 0
+        read = False
+        try:
+            async with asyncio.timeout(seconds):
+                reserved = self._reserve(request)
+                body = await self._body(request)
+                read = True
+                review, wire, verdict = await self._decided(webhook, body)
+        except BadReview as bad:
+            return self._failed(bad)
+        except TimeoutError:
+            what = "decided" if read else "received"
+            code, reason = (504, "Timeout") if read else (408, "Timeout")
+            return self._failed(BadReview(code, reason, f"the review could not be {what} within {seconds:g} s"))
+        finally:
+            self._buffered -= reserved
+        taken = time.perf_counter() - begin
+        self.metrics.reviews.labels(webhook.name, review.operation, str(verdict.allowed).lower()).inc()
+        self.metrics.seconds.labels(webhook.name).observe(taken)
+        self._tell(webhook, review, verdict, taken)
+        return web.Response(body=wire, content_type="application/json")
+
+    def _seconds(self, request: web.BaseRequest) -> float:
+        """For this answer. The API server tells how long it waits, as ``?timeout=10s``."""
+        told = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
+        return min(self._limits.seconds, max(float(told[1]) - _MARGIN, _MARGIN)) if told else self._limits.seconds
+
+    def _reserve(self, request: web.BaseRequest) -> int:
+        """Room for the body, or a :class:`BadReview` before any of it is read."""
+        if request.method != "POST":
+            raise BadReview(405, "MethodNotAllowed", "only POST is possible here")
+        check_content_type(request.headers.get("Content-Type", ""))
+        if "Content-Encoding" in request.headers:
+            raise BadReview(415, "UnsupportedMediaType", "Content-Encoding is not supported; send plain JSON")
+        length = request.content_length
+        if length is not None and length > self._limits.body_bytes:
+            raise self._too_large()
+        room = self._limits.body_bytes if length is None else length
+        if self._buffered + room > self._limits.buffered_bytes:
+            raise BadReview(503, "ServiceUnavailable", "too many large requests at once; try again")
+        self._buffered += room
+        return room
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for part in request.content.iter_any():
+                size += len(part)
+                if size > self._limits.body_bytes:
+                    raise self._too_large()
+                parts.append(part)
+        except web.RequestPayloadError as error:
+            raise BadReview(400, "BadRequest", f"the body could not be received: {error}") from None
+        return b"".join(parts)
+
+    def _too_large(self) -> BadReview:
+        return BadReview(
+            413, "RequestEntityTooLarge", f"the body is larger than {self._limits.body_bytes} bytes, the limit of this webhook"
+        )
+
+    async def _decided(self, webhook: Webhook, body: bytes) -> tuple[Review, bytes, Verdict]:
+        knowledge = self._knowledge()
+        if knowledge is None:
+            raise BadReview(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
+        if len(body) <= AT_ONCE_BYTES:
+            return decide(webhook, body, knowledge)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, decide, webhook, body, knowledge)
+
+    def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
+        self.metrics.failures.labels(str(bad.code)).inc()
+        self._log.warning("request without a verdict", extra={"fields": {"code": bad.code, "reason": str(bad)}})
+        allow = {"Allow": "POST"} if bad.code == HTTPStatus.METHOD_NOT_ALLOWED else {}
+        body = _encoded(failure(bad.code, bad.reason, str(bad)))
+        return web.Response(body=body, status=bad.code, content_type="application/json", headers=headers or allow)
+
+    def _tell(self, webhook: Webhook, review: Review, verdict: Verdict, taken: float) -> None:
+        level = logging.DEBUG if verdict.allowed else logging.INFO
+        if not self._log.isEnabledFor(level):
+            return
+        fields = {
+            "webhook": webhook.name,
+            "uid": review.uid,
+            "operation": review.operation,
+            "kind": review.kind,
+            "namespace": review.namespace,
+            "name": review.name,
+            "user": review.user,
+            "dryRun": review.dry_run,
+            "allowed": verdict.allowed,
+            "reason": verdict.message,
+            "warnings": len(verdict.warnings),
+            "milliseconds": round(taken * 1000, 3),
+        }
+        self._log.log(level, "admitted" if verdict.allowed else "denied", extra={"fields": fields})
+
+
+def decide(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:
+    """From a body to the review in it, the JSON of the answer, and the verdict. Raises :class:`BadReview`."""
+    review = read_review(body)
+    verdict = validate(webhook, review, knowledge)
+    return review, _encoded(answer(review.uid, verdict)), verdict
+
+
+def _encoded(value: Json) -> bytes:
+    return json.dumps(value).encode()
+
+
+class _QuietLogger(logging.LoggerAdapter[logging.Logger]):
+    """What aiohttp logs: requests that aren't HTTP are their clients' faults and are told without where in our process they were found."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger, {})
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: object) -> None:
+        error = kwargs.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            fields = {"code": error.code, "reason": error.message}
+            self.logger.warning("not a request in HTTP", extra={"fields": fields})
+            return
+        self.logger.log(level, msg, *args, exc_info=error if isinstance(error, BaseException) else None)

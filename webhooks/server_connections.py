@@ -1,0 +1,104 @@
+"""What stands between the network and the HTTP protocol: how many connections there may be, and how long one may take to ask.
+
+aiohttp limits the pauses between requests, but not how long the first one takes to arrive; a client that only connects, or sends a byte a
+minute, would hold its connection for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from webhooks.metrics import Metrics
+
+ProtocolFactory = Callable[[], asyncio.Protocol]
+
+
+class Connections:
+    """All open connections of a server. Calling it makes the protocol of the next one."""
+
+    def __init__(self, make: ProtocolFactory, metrics: Metrics, limit: int, seconds: float) -> None:
+        """``seconds``: how long the head of a connection's first request may take."""
+        self._make = make
+        self._metrics = metrics
+        self._limit = limit
+        self._seconds = seconds
+        self._open: dict[asyncio.BaseProtocol, _Guard] = {}
+
+    def __call__(self) -> asyncio.Protocol:
+        return _Guard(self._make(), self)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def asked(self, protocol: asyncio.BaseProtocol | None) -> None:
+        """The head of a request has arrived on the connection of this protocol."""
+        guard = self._open.get(protocol) if protocol is not None else None
+        if guard is not None:
+            guard.asked()
+
+    def _opened(self, guard: _Guard) -> asyncio.TimerHandle | None:
+        """The timer of a connection's first request; None where there are too many connections."""
+        if len(self._open) >= self._limit:
+            self._metrics.refused_connections.labels("limit").inc()
+            return None
+        self._open[guard.inner] = guard
+        self._metrics.connections.inc()
+        return asyncio.get_running_loop().call_later(self._seconds, self._too_slow, guard)
+
+    def _too_slow(self, guard: _Guard) -> None:
+        self._metrics.refused_connections.labels("slow").inc()
+        guard.abort()
+
+    def _closed(self, guard: _Guard) -> None:
+        if self._open.pop(guard.inner, None) is not None:
+            self._metrics.connections.dec()
+
+
+class _Guard(asyncio.Protocol):
+    """Hands everything on to the HTTP protocol of one connection."""
+
+    def __init__(self, inner: asyncio.Protocol, connections: Connections) -> None:
+        self.inner = inner
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    def asked(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._timer = self._connections._opened(self)
+        self._refused = self._timer is None
+        if self._refused:
+            transport.abort()
+        else:
+            self.inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            self.inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return None if self._refused else self.inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.asked()
+        self._connections._closed(self)
+        if not self._refused:
+            self.inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.inner.resume_writing()
