@@ -85,7 +85,7 @@ def parse(text: str) -> Node:
     """The syntax tree. Raises SyntaxFault."""
     if len(text) > MAX_LENGTH:
         raise SyntaxFault(Issue(None, f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}"))
-    parser = _Parser(tokenize(text))
+    parser = _Parser(text)
     try:
         root = run(parser.whole())
     except SyntaxFault as fault:
@@ -96,10 +96,11 @@ def parse(text: str) -> Node:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
-        self._tokens = tokens
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
         self._position = 0
-        self._token = tokens[0]
+        self._token = self._tokens[0]
         self._depth = 0
         self.issues: list[Issue] = []
         """What is wrong but did not keep the parser from going on."""
@@ -295,7 +296,18 @@ class _Parser:
         if token.kind == "IDENT" or (token.kind == "." and self._peek() == "IDENT"):
             node = yield self._identifier()
             return node
+        if token.kind == "." or (token.kind == "-" and self._peek() not in ("INT", "FLOAT")):
+            self._begins_nothing()
         return self._literal()
+
+    def _begins_nothing(self) -> NoReturn:
+        """A dot or sign is here, and the fault is what comes next."""
+        start = self._next().offset
+        if self._token.kind in ("true", "false", "null"):
+            self._fail(f"Syntax error: mismatched input '{self._token.text}' expecting IDENTIFIER")
+        end = len(self._text) if self._token.kind == "EOF" else self._token.offset + len(self._token.text)
+        shown = self._text[start:end].replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+        self._fail(f"Syntax error: no viable alternative at input '{shown}'")
 
     def _list(self) -> Step[Node]:
         offset = self._expect("[").offset
@@ -404,9 +416,9 @@ class _Parser:
                 return self._instead(offset, "invalid double literal")
             return Literal(offset, number, type=DOUBLE)
         if token.kind == "STRING":
-            return self._text(string_value, STRING)
+            return self._quoted(string_value, STRING)
         if token.kind == "BYTES":
-            return self._text(bytes_value, BYTES)
+            return self._quoted(bytes_value, BYTES)
         if token.kind in ("true", "false"):
             return Literal(offset, self._next().kind == "true", type=BOOL)
         if token.kind == "null":
@@ -414,7 +426,7 @@ class _Parser:
             return Literal(offset, None, type=NULL)
         raise SyntaxFault(Issue(token.offset, f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}"))
 
-    def _text(self, value: Callable[[Token], str | bytes], kind: Type) -> Node:
+    def _quoted(self, value: Callable[[Token], str | bytes], kind: Type) -> Node:
         token = self._next()
         try:
             return Literal(token.offset, value(token), type=kind)
