@@ -40,6 +40,8 @@ AT_ONCE_BYTES: Final = 64 * 1024
 _TIMEOUT = re.compile(r"(\d{1,4})s")
 _MARGIN: Final = 0.5
 """Seconds by which an answer comes before the API server gives up."""
+_HANG_UP_SECONDS: Final = 1.0
+"""For the ends of a TLS connection to say goodbye."""
 
 KnowledgeSource = Callable[[], Knowledge | None]
 """The present state; None as long as there is none."""
@@ -100,9 +102,10 @@ class WebhookServer:
         await asyncio.sleep(announce_seconds)
         for listener in self._listeners:
             listener.close()
+        # aiohttp's own shutdown comes last: it no longer reads what is left of a request that is being received.
+        await asyncio.gather(*(connections.end(self._limits.seconds + _HANG_UP_SECONDS) for connections in self._connections))
         for server in self._servers:
-            server.pre_shutdown()
-        await asyncio.gather(*(server.shutdown(self._limits.seconds + _MARGIN) for server in self._servers))
+            await server.shutdown(_HANG_UP_SECONDS)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._log.info("stopped")
 
@@ -148,7 +151,12 @@ class WebhookServer:
         loop = asyncio.get_running_loop()
         listener = (
             await loop.create_server(
-                connections, host, port, ssl=self._tls.context, ssl_handshake_timeout=self._limits.head_seconds, ssl_shutdown_timeout=1.0
+                connections,
+                host,
+                port,
+                ssl=self._tls.context,
+                ssl_handshake_timeout=self._limits.head_seconds,
+                ssl_shutdown_timeout=_HANG_UP_SECONDS,
             )
             if encrypted
             else await loop.create_server(connections, host, port)
@@ -173,13 +181,17 @@ class WebhookServer:
 
     @contextmanager
     def _answering(self, request: web.BaseRequest) -> Iterator[None]:
+        protocol = request.protocol
         for connections in self._connections:
-            connections.asked(request.protocol)
+            connections.asked(protocol)
         self._in_flight += 1
         self.metrics.in_flight.set(self._in_flight)
         try:
             yield
         finally:
+            if not self._draining:  # else aiohttp closes the connection when the answer is sent
+                for connections in self._connections:
+                    connections.answered(protocol)
             self._in_flight -= 1
             self.metrics.in_flight.set(self._in_flight)
 

@@ -37,6 +37,27 @@ class Connections:
         if guard is not None:
             guard.asked()
 
+    def answered(self, protocol: asyncio.BaseProtocol | None) -> None:
+        """The request on the connection of this protocol is over."""
+        guard = self._open.get(protocol) if protocol is not None else None
+        if guard is not None:
+            guard.idle = True
+
+    async def end(self, seconds: float) -> None:
+        """Close connections as they become idle, until there are none; those that are left after so many seconds are cut.
+
+        A connection on which a part of a request has arrived isn't idle.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._open and loop.time() < end:
+            await asyncio.sleep(0.01)
+            for guard in tuple(self._open.values()):
+                if guard.idle:
+                    guard.close()
+        for guard in tuple(self._open.values()):
+            guard.abort()
+
     def _opened(self, guard: _Guard) -> asyncio.TimerHandle | None:
         """The timer of a connection's first request; None where there are too many connections."""
         if len(self._open) >= self._limit:
@@ -60,6 +81,7 @@ class _Guard(asyncio.Protocol):
 
     def __init__(self, inner: asyncio.Protocol, connections: Connections) -> None:
         self.inner = inner
+        self.idle = True
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -69,6 +91,11 @@ class _Guard(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def close(self) -> None:
+        """When what was written is sent."""
+        if self._transport is not None:
+            self._transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -85,6 +112,7 @@ class _Guard(asyncio.Protocol):
             self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        self.idle = False
         if not self._refused:
             self.inner.data_received(data)
 

@@ -237,15 +237,17 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _certificates(files: Mapping[str, bytes], name: str) -> list[x509.Certificate]:
+    content = _content(files, name)
     try:
-        return x509.load_pem_x509_certificates(_content(files, name))
+        return x509.load_pem_x509_certificates(content)
     except ValueError:
         raise BundleError(f"{name} holds no certificate in PEM") from None
 
 
 def _key(files: Mapping[str, bytes], name: str) -> ec.EllipticCurvePrivateKey:
+    content = _content(files, name)
     try:
-        key = serialization.load_pem_private_key(_content(files, name), password=None)
+        key = serialization.load_pem_private_key(content, password=None)
     except (ValueError, TypeError):
         raise BundleError(f"{name} holds no unencrypted private key in PEM") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):

@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from webhooks.knowledge import Knowledge, KubeVirtOnly
 from webhooks.metrics import Metrics
 from webhooks.server import Limits, WebhookServer
-from webhooks.tls import ReloadingTls
+from webhooks.tls import CertificateSource, ReloadingTls
 from webhooks.tls_folder import AuthorityFolder
 
 NAMES = ("localhost", "127.0.0.1")
@@ -90,21 +90,31 @@ class Served:
         return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trust)
 
 
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    """Close a connection and wait until it is."""
+    writer.close()
+    with suppress(OSError):  # the other side was faster
+        await writer.wait_closed()
+
+
 def authority(folder: Path) -> AuthorityFolder:
     return AuthorityFolder(folder, NAMES, lambda: datetime.now(UTC))
 
 
 def trusting(folder: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(folder / "current" / "ca.crt"))
+    current = folder / "current" / "ca.crt"
+    return ssl.create_default_context(cafile=str(current if current.exists() else folder / "ca.crt"))
 
 
 @asynccontextmanager
-async def serving(folder: Path, knowledge: Knowledge | None = KNOWLEDGE, limits: Limits | None = None) -> AsyncIterator[Served]:
-    """A server, stopped at the end unless the test did it."""
-    server = WebhookServer(lambda: knowledge, ReloadingTls(authority(folder)), Metrics(), limits)
+async def serving(
+    folder: Path, knowledge: Knowledge | None = KNOWLEDGE, limits: Limits | None = None, source: CertificateSource | None = None
+) -> AsyncIterator[Served]:
+    """A server, stopped at the end unless the test did it. Its certificate is the folder's authority's, unless there is another source."""
+    server = WebhookServer(lambda: knowledge, ReloadingTls(source or authority(folder)), Metrics(), limits)
     port, plain_port = await server.start("127.0.0.1", 0, 0)
     assert plain_port is not None
-    trust = trusting(folder)
+    trust = trusting(folder if source is None else source.certificate.parent)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as client:
         yield Served(server, folder, port, plain_port, client, trust)
     await server.stop(0)

@@ -1,0 +1,143 @@
+"""Hostile reviews by the thousand, the same for the same seed: bytes that are no JSON, JSON that is no review, reviews of objects that nobody
+would write, and texts that try to be something else where they are shown."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.webhooks.server.serving import SPEC, review, vm, vmi
+
+TEXTS = (
+    "",
+    "a" * 5000,
+    "a\nb",
+    '"}, "allowed": true, {"',
+    "\x00\x1b[2J",
+    "\u202egnp.exe",
+    "<hostdev/>]]>&lt;",
+    "${jndi:ldap://x}",
+    "../../../etc/passwd",
+    "%s%n{0}{name}",
+    "\U0001f4a3" * 300,
+    "kube-system/secret",
+    "__class__",
+)
+SCALARS: tuple[object, ...] = (None, True, False, 0, -1, 2**31, 2**63, 2**64, 10**400, 1.5, 1e308, *TEXTS)
+RAW = (
+    b"",
+    b"null",
+    b"\xff\xfe{\x00}\x00",
+    b"\xef\xbb\xbf{}",
+    b'{"a":' * 50_000,
+    b"[" * 200_000,
+    b'{"x": 1e400}',
+    b'{"x": ' + b"9" * 20_000 + b"}",
+    b'{"uid": "a", "uid": "b"}',
+    b"---\nkind: AdmissionReview\n",
+    b"&a [*a, *a]",
+    b"<?xml version='1.0'?><!DOCTYPE x [<!ENTITY a 'b'>]>",
+    b"PK\x03\x04",
+    b"\x1f\x8b\x08",
+    b'{"kind": "AdmissionReview"',
+    b"{}" * 10_000,
+)
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """``object``: the object of a well-formed review, else None."""
+
+    body: bytes
+    path: str
+    object: dict[str, Any] | None
+
+
+def hostile_reviews(seed: int) -> Iterator[Hostile]:
+    """Without end."""
+    dice = random.Random(seed)
+    makers: tuple[Callable[[random.Random], Hostile], ...] = (_raw, _damaged, _misshapen_review, *(_hostile_object,) * 5)
+    while True:
+        yield dice.choice(makers)(dice)
+
+
+def _raw(dice: random.Random) -> Hostile:
+    return Hostile(dice.choice(RAW), "/validate-vmi", None)
+
+
+def _damaged(dice: random.Random) -> Hostile:
+    """A good review in which bytes are changed, removed or doubled, such that it isn't known what it is now."""
+    text = bytearray(json.dumps(review(vmi())).encode())
+    for _ in range(dice.randint(1, 6)):
+        at = dice.randrange(len(text))
+        change = dice.randrange(4)
+        if change == 0:
+            text[at] = dice.randrange(256)
+        elif change == 1:
+            del text[at : at + dice.randint(1, 40)]
+        elif change == 2:
+            text[at:at] = text[at : at + dice.randint(1, 40)]
+        else:
+            text[at:at] = dice.choice((b"\x00", b"\\u0000", b"\\ud800", b"{", b"]", b",,", b"1e999", b'"'))
+    return Hostile(bytes(text), "/validate-vmi", None)
+
+
+def _misshapen_review(dice: random.Random) -> Hostile:
+    given = review(vmi())
+    holder = given if dice.random() < 0.3 else given["request"]
+    holder[dice.choice(sorted(holder))] = _value(dice, 3)
+    return Hostile(_text(given), "/validate-vmi", None)
+
+
+def _hostile_object(dice: random.Random) -> Hostile:
+    """A review as an API server writes it, of an object with hostile values at random places."""
+    kind, make = dice.choice((("vmi", vmi), ("vm", vm)))
+    obj = make(json.loads(json.dumps(SPEC)))
+    for _ in range(dice.randint(1, 4)):
+        _change(dice, obj)
+    if dice.random() < 0.1:
+        many = [{"name": f"g{n}", **({"claimName": "c"} if dice.random() < 0.5 else {})} for n in range(dice.randint(10, 400))]
+        obj["spec"] = {"domain": {"devices": {dice.choice(("gpus", "hostDevices")): many}}}
+        obj = make(obj["spec"])
+    obj["kind"] = make()["kind"]
+    return Hostile(_text(review(obj)), f"/validate-{kind}", obj)
+
+
+def _change(dice: random.Random, obj: dict[str, Any]) -> None:
+    """One member or item somewhere below becomes something else, twice, or goes."""
+    place: Any = obj
+    while True:
+        keys: list[Any] = [key for key in place if key not in ("kind", "apiVersion")] if isinstance(place, dict) else [*range(len(place))]
+        if not keys:
+            return
+        key = dice.choice(keys)
+        inner = place[key]
+        if isinstance(inner, dict | list) and inner and dice.random() < 0.8:
+            place = inner
+            continue
+        what = dice.randrange(4)
+        if what == 0:
+            del place[key]
+        elif what == 1 and isinstance(place, list):
+            place.append(inner)
+        elif what == 2 and isinstance(place, dict):
+            place[dice.choice(TEXTS)] = inner
+        else:
+            place[key] = _value(dice, 3)
+        return
+
+
+def _value(dice: random.Random, depth: int) -> object:
+    kind = dice.randrange(5) if depth else 0
+    if kind == 1:
+        return [_value(dice, depth - 1) for _ in range(dice.randrange(4))]
+    if kind == 2:
+        return {dice.choice(TEXTS): _value(dice, depth - 1) for _ in range(dice.randrange(4))}
+    return dice.choice(SCALARS)
+
+
+def _text(value: object) -> bytes:
+    return json.dumps(value).encode()

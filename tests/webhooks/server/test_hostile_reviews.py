@@ -1,0 +1,84 @@
+"""No review is answered wrongly, however it is made: 3,000 by :mod:`tests.webhooks.server.hostile`, some of them over the network.
+
+More of them, with times: ``python -m bench webhook``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tests.webhooks.server.hostile import Hostile, hostile_reviews
+from tests.webhooks.server.serving import KNOWLEDGE, Served, body, serving, vmi
+from tests.webhooks.server.test_server import ADMITTED
+from virt_dra.cli.admit import answer as admit
+from webhooks.review import BadReview
+from webhooks.server import Limits, decide
+from webhooks.server_log import json_logging
+from webhooks.validation import WEBHOOKS
+
+
+def expected(hostile: Hostile) -> tuple[bool, str]:
+    """Whether an object of a well-formed review is allowed, and the message: what ``virt-dra admit``, which has its own way to the rules, says."""
+    verdict = admit({"vmi": json.loads(json.dumps(hostile.object))})
+    return verdict["allowed"], ", ".join(cause["message"] for cause in verdict["causes"])
+
+
+def test_every_one_is_answered_as_it_should() -> None:
+    denied = unanswered = allowed = 0
+    for hostile in islice(hostile_reviews(1), 3000):
+        try:
+            review, wire, verdict = decide(WEBHOOKS[hostile.path], hostile.body, KNOWLEDGE)
+        except BadReview as bad:
+            # What no API server would send at all, such as a number of 400 digits or a text that is no UTF-8, may come in an object too.
+            assert bad.code == 400
+            assert str(bad).isprintable()
+            assert len(str(bad)) < 400
+            unanswered += 1
+            continue
+        response: dict[str, Any] = json.loads(wire)["response"]
+        assert (response["uid"], response["allowed"]) == (review.uid, verdict.allowed)
+        assert set(response) <= {"uid", "allowed", "status", "warnings"}
+        assert wire.isascii()
+        assert len(wire) < 300_000
+        if hostile.object is not None:
+            assert (verdict.allowed, verdict.message) == expected(hostile)
+        denied += not verdict.allowed
+        allowed += verdict.allowed
+    assert min(denied, unanswered, allowed) > 200, "the mixture is one"
+
+
+def test_over_the_network_they_leave_the_server_as_it_was(tmp_path: Path) -> None:
+    async def ask(served: Served, hostile: Hostile) -> None:
+        code, answer = await served.ask(hostile.body, hostile.path)
+        if code == 200:
+            assert answer["kind"] == "AdmissionReview"
+        else:
+            assert (code, answer["kind"], answer["code"]) == (400, "Status", 400)
+
+    async def all_of_it() -> None:
+        async with serving(tmp_path, limits=Limits(seconds=30)) as served:
+            asked = iter(islice(hostile_reviews(2), 400))
+
+            async def client() -> None:
+                for hostile in asked:
+                    await ask(served, hostile)
+
+            await asyncio.gather(*(client() for _ in range(4)))
+            assert await served.ask(body(vmi())) == ADMITTED
+            assert served.server._in_flight == served.server._buffered == 0
+
+    log = StringIO()
+    handler = json_logging(log, logging.DEBUG)
+    try:
+        asyncio.run(all_of_it())
+    finally:
+        logging.getLogger().removeHandler(handler)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert sum(line["logger"] == "virt_dra.webhook" for line in lines) >= 400
+    assert not [line for line in lines if "error" in line]
