@@ -7,33 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
-from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
+from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import CompileError, DeviceInput, EvaluationError, Selector, compile_selector, device_input
+from webhooks.lint.device_set import DeviceSet
+from webhooks.lint.published import Name, Published
 
 KEPT_ANSWERS: Final = 4096
 """Lists of selectors whose answers are kept: texts come from users, so their number must have an end."""
-
-Name = tuple[str, str, str]
-"""Driver, pool, device."""
-
-
-@dataclass(frozen=True, eq=False)
-class Published:
-    """A device of a pool's newest generation. ``node``: the only node that has it, or ""."""
-
-    driver: str
-    pool: str
-    device: Device
-    node: str
-
-    @property
-    def name(self) -> Name:
-        return self.driver, self.pool, self.device.name
-
-    def __str__(self) -> str:
-        return f"{self.device.name} (driver {self.driver}, pool {self.pool})"
 
 
 @dataclass(frozen=True)
@@ -58,6 +41,10 @@ class Match:
     nearest: tuple[Published, ...] = ()
     fault: Fault | None = None
     cut: bool = False
+
+    @cached_property
+    def set(self) -> DeviceSet:
+        return DeviceSet(self.devices)
 
 
 NEAREST: Final = 3
@@ -149,42 +136,3 @@ class Inventory:
             except EvaluationError as error:
                 return Fault(position, error.message, published)
         return len(selectors)
-
-
-def values_read(expression: str, published: Published) -> str:
-    """What a selector looks at, with the values that a device has there: ``model "T4", memory 16Gi``; "" where the text doesn't tell."""
-    try:
-        reads = compile_selector(expression).reads
-    except CompileError:
-        return ""
-    if reads is None:
-        return ""
-    told = [f"driver {published.driver}"] if reads.driver and not reads.attributes and not reads.capacity else []
-    for domain, identifier in sorted(reads.attributes):
-        attribute = _of(published, domain, identifier)
-        told.append(f"{identifier} {_shown(attribute)}" if attribute is not None else f"no {domain}/{identifier}")
-    for domain, identifier in sorted(reads.capacity):
-        names = _names(published.driver, domain, identifier)
-        capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
-        told.append(f"{identifier} {capacity.value}" if capacity is not None else f"no capacity {domain}/{identifier}")
-    return ", ".join(told)
-
-
-def _of(published: Published, domain: str, identifier: str) -> DeviceAttribute | None:
-    names = _names(published.driver, domain, identifier)
-    return next((published.device.attributes[name] for name in names if name in published.device.attributes), None)
-
-
-def _names(driver: str, domain: str, identifier: str) -> tuple[str, ...]:
-    return (f"{domain}/{identifier}", identifier) if domain == driver else (f"{domain}/{identifier}",)
-
-
-def text_of(published: Published, identifier: str) -> str | None:
-    """The text under one of the driver's own attributes, or None."""
-    attribute = _of(published, published.driver, identifier)
-    return attribute.string if attribute is not None else None
-
-
-def _shown(attribute: DeviceAttribute) -> str:
-    values = [f'"{value}"' if isinstance(value, str) else str(value) for value in attribute.to_wire().values()]
-    return ", ".join(values) or "without a value"

@@ -17,8 +17,9 @@ from virt_dra.api.resource_v1 import (
     ExactDeviceRequest,
     ResourceClaimSpec,
 )
+from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.finding import Settings
-from webhooks.lint.inventory import Match, Published
+from webhooks.lint.inventory import Match
 from webhooks.lint.world import CLAIMS, TEMPLATES, Subject, World
 from webhooks.rules.subject import KINDS
 from webhooks.rules.subject import Subject as Reviewed
@@ -222,13 +223,12 @@ class Linted:
             return None
         return self.world.inventory.matching([text for _, text in self.expressions(wish)], self.settings.max_devices)
 
-    def candidates(self, use: Use) -> tuple[Published, ...]:
+    def candidates(self, use: Use) -> DeviceSet:
         """The devices that this use may get, as far as known: those allocated already, else those that match."""
         claim = use.claim
         if claim is not None and claim.allocated is not None:
             prefix = f"{use.request_name}/"
             results = [each for each in claim.allocated if each[0] == use.request_name or each[0].startswith(prefix)]
             found = (self.world.inventory.get(driver, pool, device) for _, driver, pool, device in results)
-            return tuple(each for each in found if each is not None)
-        matches = [match for wish in use.wishes if (match := self.matching(wish)) is not None]
-        return tuple(dict.fromkeys(device for match in matches for device in match.devices))
+            return DeviceSet(tuple(each for each in found if each is not None))
+        return DeviceSet.union(match.set for wish in use.wishes if (match := self.matching(wish)) is not None)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, V1_6_0, V1_9_0
 from webhooks.lint.finding import Found
-from webhooks.lint.inventory import Published, text_of
 from webhooks.lint.subject import Linted
 from webhooks.rules.subject import GPUS, HOST_DEVICES, KINDS
 
@@ -48,8 +47,7 @@ def device_served_twice(linted: Linted) -> Iterator[Found]:
         each.pci_vendor_selector.upper(): each.resource_name for each in permitted.pci_host_devices if not each.external_resource_provider
     }
     for use in linted.uses:
-        for device in linted.candidates(use):
-            product = _product(device)
+        for product, device in linted.candidates(use).products.items():
             if product in own:
                 yield Found(
                     use.request_field,
@@ -57,12 +55,3 @@ def device_served_twice(linted: Linted) -> Iterator[Found]:
                     f"hands out such devices as {own[product]}: one device may be given to two VMs. Take {product} out of "
                     f"{PERMITTED}.pciHostDevices, or set externalResourceProvider: true there",
                 )
-                break
-
-
-def _product(device: Published) -> str:
-    """``10DE:20B0``, as pciVendorSelector has it, where the driver publishes both numbers; else ""."""
-    vendor, product = (text_of(device, name) or text_of(device, other) for name, other in (("vendorID", "vendor"), ("deviceID", "device")))
-    if not vendor or not product:
-        return ""
-    return ":".join(text.lower().removeprefix("0x").zfill(4).upper() for text in (vendor, product))

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from virt_dra.api.attribute_keys import STANDARD_DOMAIN, Addresses, Unusable, addresses
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
-from virt_dra.api.resource_v1 import DeviceAttribute, OpaqueDeviceConfiguration
+from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
+from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS
 from webhooks.lint.finding import Found
-from webhooks.lint.inventory import Published, text_of
+from webhooks.lint.published import text_of
 from webhooks.lint.subject import Linted, NamedClaim, Use
 
 NVIDIA: Final = "gpu.nvidia.com"
@@ -31,6 +31,9 @@ _DRIVERS_OF_CLASSES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Which driver serves a class that it brings along (K-6.7); asked only where no published device tells."""
 
+FOR_CONTAINERS: Final = frozenset({"gpu", "mig"})
+"""Types of NVIDIA's devices that are not bound to vfio-pci."""
+
 WITHOUT_METADATA: Final[Mapping[str, str]] = MappingProxyType(
     {"dra.net": "it does not publish network cards that are bound to vfio-pci, and writes no metadata files"}
 )
@@ -39,10 +42,8 @@ WITHOUT_METADATA: Final[Mapping[str, str]] = MappingProxyType(
 
 def drivers_of(linted: Linted, use: Use) -> tuple[str, ...]:
     """The drivers that may serve a use, sorted: those of the devices that match, else that of a well-known class."""
-    found = {device.driver for device in linted.candidates(use)}
-    if not found:
-        found = {_DRIVERS_OF_CLASSES[wish.class_name] for wish in use.wishes if wish.class_name in _DRIVERS_OF_CLASSES}
-    return tuple(sorted(found))
+    drivers = linted.candidates(use).drivers
+    return drivers or tuple(sorted({_DRIVERS_OF_CLASSES[wish.class_name] for wish in use.wishes if wish.class_name in _DRIVERS_OF_CLASSES}))
 
 
 def vfio_config_missing(linted: Linted) -> Iterator[Found]:
@@ -51,7 +52,8 @@ def vfio_config_missing(linted: Linted) -> Iterator[Found]:
         claim = use.claim
         if claim is None or claim.spec is None or use.request is None or NVIDIA not in drivers_of(linted, use):
             continue
-        if _only(linted.candidates(use), "gpu", "mig"):
+        candidates = linted.candidates(use)
+        if len(candidates) and len(candidates.of_types(NVIDIA, FOR_CONTAINERS)) == len(candidates):
             continue  # not-a-vfio-device says what is wrong
         wanted = f"opaque configuration of driver {NVIDIA} with kind {VFIO_CONFIG} and {_IOMMU}"
         given = [
@@ -108,24 +110,17 @@ def _said(value: object) -> str:
 def not_a_vfio_device(linted: Linted) -> Iterator[Found]:
     """Devices that stay bound to their own driver for containers: a VM can't have them (K-6.7)."""
     for use in linted.uses:
-        nvidia = [device for device in linted.candidates(use) if device.driver == NVIDIA]
-        bound = [device for device in nvidia if _only((device,), "gpu", "mig")]
+        candidates = linted.candidates(use)
+        bound = candidates.of_types(NVIDIA, FOR_CONTAINERS)
         if not bound:
             continue
-        share = "every device" if len(bound) == len(linted.candidates(use)) else f"{len(bound)} of {len(linted.candidates(use))} devices"
+        share = "every device" if len(bound) == len(candidates) else f"{len(bound)} of {len(candidates)} devices"
+        kind = quoted(text_of(bound[0], "type") or "")
         yield Found(
             use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get, such as {bound[0]}, is of type {quoted(_type(bound[0]))}, which the "
-            'driver keeps for containers. Use a class that selects type "vfio", such as vfio.gpu.nvidia.com',
+            f"{share} that request {quoted(use.request_name)} may get, such as {bound[0]}, is of type {kind}, which the driver keeps for "
+            'containers. Use a class that selects type "vfio", such as vfio.gpu.nvidia.com',
         )
-
-
-def _only(devices: Sequence[Published], *types: str) -> bool:
-    return bool(devices) and all(device.driver == NVIDIA and _type(device) in types for device in devices)
-
-
-def _type(device: Published) -> str:
-    return text_of(device, "type") or ""
 
 
 def config_for_another_driver(linted: Linted) -> Iterator[Found]:
@@ -154,7 +149,7 @@ def _drivers(linted: Linted, claim: NamedClaim, requests: Sequence[str]) -> tupl
         match = linted.matching(wish)
         if match is None or match.cut or not match.devices:
             return ()
-        found |= {device.driver for device in match.devices}
+        found |= set(match.set.drivers)
     return tuple(sorted(found))
 
 
@@ -173,7 +168,7 @@ def no_address(linted: Linted) -> Iterator[Found]:
     """K-5.11: no key of K-6 has a usable value, so that nobody can tell which device it is."""
     for use in linted.uses:
         candidates = linted.candidates(use)
-        unusable = [(each, found) for each in candidates if not isinstance(found := _addresses(each), Addresses)]
+        unusable = candidates.without_address
         if not unusable:
             continue
         device, why = unusable[0]
@@ -185,10 +180,6 @@ def no_address(linted: Linted) -> Iterator[Found]:
         )
 
 
-def _addresses(published: Published) -> Addresses | Unusable:
-    return addresses(published.driver, published.device.attributes)
-
-
 def address_key(linted: Linted) -> Iterator[Found]:
     """K-7.9, K-5.16: an address that virt-dra finds and KubeVirt, left alone, does not look at."""
     version = linted.version
@@ -196,11 +187,16 @@ def address_key(linted: Linted) -> Iterator[Found]:
         return
     for use in linted.uses:
         candidates = linted.candidates(use)
-        unread = [each for each in candidates if isinstance(_addresses(each), Addresses) and not _read_by(linted, use, each)]
+        keys: tuple[str, ...]
+        if version < V1_8_0:
+            keys, unread = OLD_KEYS, candidates.not_for_old
+        elif use.kind == "networks":
+            keys, unread = NETWORK_KEYS, candidates.not_for_networks
+        else:
+            keys, unread = NATIVE_KEYS, candidates.not_native
         if not unread:
             continue
         share = "every device" if len(unread) == len(candidates) else f"{len(unread)} of {len(candidates)} devices"
-        keys = _OLD_KEYS if version < V1_8_0 else _NETWORK_KEYS if use.kind == "networks" else _NATIVE_KEYS
         remedy = (
             "use KubeVirt 1.8.3 or newer, or let virt-dra stand in for the device plugin"
             if version < V1_8_0
@@ -212,20 +208,3 @@ def address_key(linted: Linted) -> Iterator[Found]:
             f"{'has' if share == 'every device' else 'have'} an address under another key than KubeVirt {version} reads, which is "
             f"{' or '.join(keys)}; {remedy}",
         )
-
-
-_NATIVE_KEYS: Final = ("mdevUUID", f"{STANDARD_DOMAIN}/pciBusID")
-_NETWORK_KEYS: Final = (f"{STANDARD_DOMAIN}/pciBusID",)
-_OLD_KEYS: Final = (f"{STANDARD_DOMAIN}/mDevUUID", f"{STANDARD_DOMAIN}/pcieRoot")
-"""K-5.16: what 1.6 and 1.7 take for a PCI address is the root complex, so a driver would have to publish an address under its name."""
-
-
-def _read_by(linted: Linted, use: Use, published: Published) -> bool:
-    if linted.version >= V1_8_0:
-        return any(_filled(published.device.attributes.get(key)) for key in (_NETWORK_KEYS if use.kind == "networks" else _NATIVE_KEYS))
-    mdev, root = (published.device.attributes.get(key) for key in _OLD_KEYS)
-    return _filled(mdev) or (_filled(root) and root is not None and not (root.string or "").startswith("pci"))
-
-
-def _filled(attribute: DeviceAttribute | None) -> bool:
-    return attribute is not None and bool(attribute.string)

@@ -22,7 +22,8 @@ def _missing(linted: Linted, there: Iterable[Key], named: Iterable[NamedClaim]) 
     for claim in named:
         if claim.spec is not None or claim.kind not in linted.world.known:
             continue
-        elsewhere = sorted(namespace for namespace, name in there if name == claim.name)
+        # What other namespaces have is not for everybody who may create a VM.
+        elsewhere = [] if linted.settings.at_admission else sorted(namespace for namespace, name in there if name == claim.name)
         hint = f"; there is one in {_namespaces(elsewhere)}, but a VM can name only what is in its own namespace" if elsewhere else ""
         yield Found(
             claim.field,
@@ -46,7 +47,8 @@ def request_missing(linted: Linted) -> Iterator[Found]:
         if "/" in use.request_name and base in present:
             advice = f"it is an alternative of the request {quoted(base)}; name the request"
         else:
-            advice = f"its requests are {', '.join(map(quoted, present))}; name one of them" if present else "it has no requests; add one"
+            listed = ", ".join(map(quoted, present[:5])) + (", …" if len(present) > 5 else "")
+            advice = f"it has {listed}; name one of them" if present else "it has none; add one"
         yield Found(use.request_field, f"{claim} has no request {quoted(use.request_name)}: {advice}")
 
 
@@ -58,7 +60,7 @@ def class_missing(linted: Linted) -> Iterator[Found]:
         for wish in claim.wishes:
             if linted.class_of(wish) is None and claim.allocated is None:
                 known = sorted(linted.world.classes)
-                listed = f"the classes are {', '.join(known[:5])}{', …' if len(known) > 5 else ''}" if known else "there are no classes"
+                listed = f"there is {', '.join(known[:5])}{', …' if len(known) > 5 else ''}" if known else "there are no classes"
                 yield Found(
                     claim.field,
                     f"{claim} {wish.path}.deviceClassName: there is no DeviceClass {quoted(wish.class_name)}; {listed}. "

@@ -10,7 +10,8 @@ from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceTaint
 from virt_dra.api.tolerations import tolerates
 from webhooks.lint.finding import Found
-from webhooks.lint.inventory import Fault, Match, Published, values_read
+from webhooks.lint.inventory import Fault, Match
+from webhooks.lint.published import Published, values_read
 from webhooks.lint.subject import Linted, NamedClaim, Wish
 
 SHOWN_TEXT = 200
@@ -74,10 +75,11 @@ def no_matching_device(linted: Linted) -> Iterator[Found]:
         elif left == total:
             verdict = f"matches none of the {total} devices"
         else:
-            verdict = f"matches none of the {left} that earlier selectors leave of {total} devices"
+            rest = "does not match the one" if left == 1 else f"matches none of the {left}"
+            verdict = f"{rest} that earlier selectors leave of {total} devices"
         yield Found(
             claim.field,
-            f"{claim} request {quoted(wish.name)}: {where} `{_short(text)}` {verdict}{_nearest(match, text)}. "
+            f"{claim} request {quoted(wish.name)}: {where} `{_short(text)}` {verdict}{_nearest(linted, match, text)}. "
             "Loosen the selector, or provide such a device",
         )
 
@@ -89,7 +91,10 @@ def _has_other_way(linted: Linted, claim: NamedClaim, wish: Wish) -> bool:
     return any((match := linted.matching(other)) is None or match.devices or match.cut for other in others)
 
 
-def _nearest(match: Match, text: str) -> str:
+def _nearest(linted: Linted, match: Match, text: str) -> str:
+    """Not at admission: who may create a VM need not know what devices are published, nor their attributes."""
+    if linted.settings.at_admission:
+        return ""
     told = [f"{each!s}" + (f" has {values}" if (values := values_read(text, each)) else "") for each in match.nearest]
     return f"; nearest: {'; '.join(told)}" if told else ""
 
@@ -107,7 +112,14 @@ def _short(text: str) -> str:
 def not_enough_devices(linted: Linted) -> Iterator[Found]:
     """More devices than any one node, and the devices of no particular node, have together."""
     for claim, wish, match in _judged(linted):
-        if wish.all_devices or match.cut or match.fault is not None or not match.devices or _has_other_way(linted, claim, wish):
+        if (
+            wish.all_devices
+            or wish.count == 1
+            or match.cut
+            or match.fault is not None
+            or not match.devices
+            or _has_other_way(linted, claim, wish)
+        ):
             continue
         if any(device.device.allow_multiple_allocations for device in match.devices):
             continue
@@ -157,6 +169,8 @@ def devices_tainted(linted: Linted) -> Iterator[Found]:
     for claim, wish, match in _judged(linted):
         if not match.devices or match.cut or wish.admin_access:
             continue
+        if any(not device.device.taints for device in match.devices):
+            continue
         in_the_way = [_untolerated(device, wish) for device in match.devices]
         taints = [taint for taint in in_the_way if taint is not None]
         if len(taints) < len(in_the_way) or _has_other_way(linted, claim, wish):
@@ -164,7 +178,7 @@ def devices_tainted(linted: Linted) -> Iterator[Found]:
         named = ", ".join(dict.fromkeys(f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints[:3]))
         yield Found(
             claim.field,
-            f"{claim} request {quoted(wish.name)}: all {len(taints)} devices that match are tainted ({named}). "
+            f"{claim} request {quoted(wish.name)}: every device that matches is tainted ({named}). "
             f"Add a toleration at {wish.path}.tolerations, or wait until the taint is gone",
         )
 

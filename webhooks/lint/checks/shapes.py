@@ -40,12 +40,12 @@ def first_available(linted: Linted) -> Iterator[Found]:
             continue
         names = ", ".join(quoted(f"{request.name}/{each.name}") for each in request.first_available[:3])
         several = [quoted(wish.name) for wish in use.wishes if _several(wish)]
-        also = f" Besides, {', '.join(several)} would be several devices, where one device entry takes one." if several else ""
+        also = f". Besides, {', '.join(several)} would be several devices, where one device entry takes one" if several else ""
         yield Found(
             use.request_field,
             f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} does not find the chosen "
             f"one: it is called {names}{' or the like' if len(request.first_available) > 1 else ''} then. "
-            f"Ask for one kind of device with exactly, or let the metadata shim of virt-dra flatten the result.{also}",
+            f"Ask for one kind of device with exactly, or let the metadata shim of virt-dra flatten the result{also}",
         )
 
 

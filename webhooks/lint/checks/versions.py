@@ -40,11 +40,11 @@ def feature_gate_off(linted: Linted) -> Iterator[Found]:
 
 def _off(linted: Linted, field: str, gate: str, what: str) -> Found:
     configuration = "spec.configuration.developerConfiguration"
-    also = f", and take it out of {configuration}.disabledFeatureGates" if linted.version >= V1_8_0 else ""
+    also = " and not in disabledFeatureGates" if linted.version >= V1_8_0 else ""
     return Found(
         field,
         f"{what} need{'' if what.endswith('s') or 's from' in what else 's'} the feature gate {gate}, which is off in KubeVirt "
-        f"{linted.version}. List it in {configuration}.featureGates of the KubeVirt object{also}",
+        f"{linted.version}. List it in {configuration}.featureGates{also} of the KubeVirt object",
     )
 
 
@@ -64,15 +64,13 @@ def kubevirt_too_old(linted: Linted) -> Iterator[Found]:
 
 def metadata_path(linted: Linted) -> Iterator[Found]:
     """K-7.11."""
-    if V1_8_0 <= linted.version < V1_8_3:
-        for use in linted.uses:
-            if use.kind != "networks":
-                yield Found(
-                    use.field,
-                    f"KubeVirt {linted.version} looks for the device's address below /var/run/dra-device-attributes, and drivers write it "
-                    "below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 or newer, or the metadata shim of virt-dra, "
-                    "which serves the old path",
-                )
+    if V1_8_0 <= linted.version < V1_8_3 and any(use.kind != "networks" for use in linted.uses):
+        yield Found(
+            linted.path("resourceClaims"),
+            f"KubeVirt {linted.version} looks for the addresses of devices below /var/run/dra-device-attributes, and drivers write them "
+            "below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 or newer, or the metadata shim of virt-dra, which "
+            "serves the old path",
+        )
 
 
 def direct_claim_unresolved(linted: Linted) -> Iterator[Found]:

@@ -1,0 +1,41 @@
+"""What the lint finds: cases as data, whole findings with their whole messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.scheme import read_object
+from webhooks.lint import Settings, World, lint
+from webhooks.lint.world import KINDS
+
+FOLDER = Path(__file__).parent / "cases"
+COMMON: dict[str, Any] = yaml.safe_load((FOLDER / "common.yaml").read_text(encoding="utf-8"))
+OPTIONS = {"kubevirt", "gates", "complete", "ignore", "deny", "warn"}
+CASES = [
+    pytest.param(case, id=f"{path.stem}: {case['name']}")
+    for path in sorted(FOLDER.glob("*.yaml"))
+    if path.stem != "common"
+    for case in yaml.safe_load(path.read_text(encoding="utf-8"))
+]
+
+
+def findings(case: dict[str, Any]) -> list[list[str]]:
+    """Id, severity, field and message of each finding on the first VM or VMI."""
+    assert case.keys() <= {"name", "objects", "want", *OPTIONS}
+    objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case["objects"]]
+    version = KubeVirtVersion.parse(case["kubevirt"]) if "kubevirt" in case else None
+    world = World.of(objects, version=version, gates=case.get("gates"), known=KINDS if case.get("complete") else None)
+    settings = Settings(ignore=case.get("ignore", ()), deny=case.get("deny", ()), warn=case.get("warn", ()))
+    vm = next(each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance))
+    return [[each.id, each.severity, each.field, each.message] for each in lint(vm, world, settings)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_findings(case: dict[str, Any]) -> None:
+    assert findings(case) == case["want"]

@@ -1,0 +1,236 @@
+"""What holds for every input of the lint, and how the webhook asks it."""
+
+from __future__ import annotations
+
+import doctest
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import webhooks.lint
+from tests.webhooks.lint.test_cases import COMMON
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.scheme import read_object
+from webhooks.lint import BY_ID, IGNORE_ANNOTATION, Inventory, Preflight, Settings, World, lint
+from webhooks.verdict import INVALID, Cause, Verdict
+
+MISSING = (
+    'there is no ResourceClaimTemplate "one" in namespace default. '
+    "The VM's pod stays pending until it exists: create it, or correct the name"
+)
+NO_REQUEST = 'ResourceClaimTemplate "one" has no request "gpu": it has none; add one'
+
+
+def _object(name: str) -> Any:
+    return read_object(COMMON[name])
+
+
+def _world(*names: str) -> World:
+    return World.of([_object(name) for name in names])
+
+
+def _empty_template() -> Any:
+    raw = COMMON["template"]
+    return read_object({**raw, "spec": {"spec": {"devices": {"requests": []}}}})
+
+
+def test_the_example_in_the_docstring_is_true() -> None:
+    assert doctest.testmod(webhooks.lint).failed == 0
+
+
+# --- as the webhook asks ---
+
+
+def test_at_admission_what_may_come_later_warns() -> None:
+    field = "spec.resourceClaims[0].resourceClaimTemplateName"
+    assert Preflight(_world()).preflight(_object("vmi")) == Verdict(True, warnings=(f"{field}: [template-missing] {MISSING}",))
+
+
+def test_at_admission_an_id_can_be_made_to_deny() -> None:
+    knowledge = Preflight(World.of([_empty_template()]), Settings(at_admission=True, deny={"request-missing"}))
+    message, field = f"{NO_REQUEST} [request-missing]", "spec.domain.devices.gpus[0].requestName"
+    assert knowledge.preflight(_object("vmi")) == Verdict(False, causes=(Cause(INVALID, message, field),))
+
+
+def test_at_admission_nothing_is_said_twice() -> None:
+    raw = COMMON["vmi"]
+    spec = {**raw["spec"], "domain": {"devices": {"gpus": [{"name": "g", "claimName": "gpu", "requestName": "gpu", "tag": "t"}]}}}
+    vmi = VirtualMachineInstance.from_wire({**raw, "spec": spec})
+    world = _world("template")
+    assert [finding.id for finding in lint(vmi, world)] == ["tag-without-effect"]
+    assert Preflight(world).preflight(vmi) == Verdict(True)  # webhooks.vmi.review warns of it
+
+
+def test_at_admission_other_namespaces_and_devices_are_not_told_of() -> None:
+    template = COMMON["template"]
+    elsewhere = read_object({**template, "metadata": {"name": "one", "namespace": "secret"}})
+    (warning,) = Preflight(World.of([elsewhere])).preflight(_object("vmi")).warnings
+    assert warning.endswith(MISSING)
+    selector = {"cel": {"expression": 'device.attributes["gpu.example.com"].model == "H100"'}}
+    exactly = {"deviceClassName": "gpu.example.com", "selectors": [selector]}
+    picky = read_object({**template, "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}})
+    world = World.of([_object("class"), _object("slice"), picky])
+    (warning,) = Preflight(world).preflight(_object("vmi")).warnings
+    assert "matches none of the 2 devices. " in warning
+
+
+def test_a_vm_whose_template_stays_is_not_denied() -> None:
+    knowledge = Preflight(World.of([_empty_template()]), Settings(at_admission=True, deny={"request-missing"}))
+    old = _object("vm")
+    stopped = old.with_(spec=old.spec.with_(run_strategy="Halted"))
+    warning = f"spec.template.spec.domain.devices.gpus[0].requestName: [request-missing] {NO_REQUEST}"
+    assert knowledge.preflight(stopped, old) == Verdict(True, warnings=(warning,))
+    assert knowledge.preflight(stopped).allowed is False
+
+
+def test_the_webhook_gets_the_gates_of_the_kubevirt_object() -> None:
+    raw = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "spec": {"configuration": {"developerConfiguration": {"featureGates": ["HostDevices"]}}},
+        "status": {"observedKubeVirtVersion": "v1.8.4"},
+    }
+    gates = Preflight(World.of([read_object(raw)])).gates
+    assert gates == Gates(KubeVirtVersion(1, 8, 4), frozenset({"HostDevices"}))
+    assert World.of([]).configuration.version == NEWEST
+
+
+# --- inventory ---
+
+
+def test_devices_beyond_the_limit_are_left_open() -> None:
+    inventory = Inventory.of([_object("slice")])
+    match = inventory.matching(['device.attributes["gpu.example.com"].model == "A2"'], limit=1)
+    assert (match.devices, match.passed, match.cut) == ((), (1, 0), True)
+
+
+def test_answers_are_kept() -> None:
+    inventory = Inventory.of([_object("slice")])
+    assert inventory.matching(["true"]) is inventory.matching(["true"])
+
+
+@pytest.mark.parametrize("limit", [None, 2000])
+def test_ten_thousand_devices_and_fifty_claims_are_linted_in_time(limit: int | None) -> None:
+    device = COMMON["slice"]["spec"]["devices"][0]
+    slices = [
+        read_object(
+            {
+                **COMMON["slice"],
+                "metadata": {"name": f"s{part}"},
+                "spec": {
+                    **COMMON["slice"]["spec"],
+                    "pool": {"name": f"p{part}", "generation": 1, "resourceSliceCount": 1},
+                    "devices": [{**device, "name": f"gpu-{n}"} for n in range(100)],
+                },
+            }
+        )
+        for part in range(100)
+    ]
+    claims = range(50)
+    spec = {
+        "resourceClaims": [{"name": f"c{n}", "resourceClaimTemplateName": "one"} for n in claims],
+        "domain": {"devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": "gpu"} for n in claims]}},
+    }
+    world = World.of([_object("class"), _object("template"), *slices])
+    vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
+    began = time.monotonic()
+    assert lint(vmi, world, Settings(max_devices=limit)) == ()
+    assert time.monotonic() - began < 5
+
+
+# --- properties ---
+
+_names = st.sampled_from(["", "gpu", "one", "mine", "gpu/a", "A", "\x1b", "\ud800"])
+_requests = st.fixed_dictionaries(
+    {"name": _names},
+    optional={
+        "exactly": st.fixed_dictionaries(
+            {"deviceClassName": st.sampled_from(["gpu.example.com", "vfio.gpu.nvidia.com", "", "\n"])},
+            optional={
+                "count": st.integers(-1, 3),
+                "allocationMode": st.sampled_from(["", "All", "ExactCount"]),
+                "adminAccess": st.booleans(),
+                "selectors": st.lists(
+                    st.sampled_from(["true", "false", "1", "(", 'device.attributes["x"].y == 1']).map(
+                        lambda text: {"cel": {"expression": text}}
+                    )
+                    | st.just({}),
+                    max_size=2,
+                ),
+                "capacity": st.just({"requests": {"memory": "12Gi"}}),
+            },
+        ),
+        "firstAvailable": st.lists(st.fixed_dictionaries({"name": _names, "deviceClassName": st.just("gpu.example.com")}), max_size=2),
+    },
+)
+_configs = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "requests": st.lists(_names, max_size=1),
+            "opaque": st.fixed_dictionaries(
+                {"driver": st.sampled_from(["gpu.nvidia.com", "x", ""])},
+                optional={"parameters": st.none() | st.lists(st.none(), max_size=1) | st.just({"kind": "VfioDeviceConfig", "iommu": 3})},
+            ),
+        },
+    ),
+    max_size=2,
+)
+_devices = st.fixed_dictionaries(
+    {"name": _names}, optional={"deviceName": _names, "claimName": _names, "requestName": _names, "tag": _names}
+)
+_entries = st.fixed_dictionaries({"name": _names}, optional={"resourceClaimName": _names, "resourceClaimTemplateName": _names})
+_specs = st.fixed_dictionaries(
+    {
+        "resourceClaims": st.lists(_entries, max_size=2),
+        "domain": st.fixed_dictionaries(
+            {
+                "devices": st.fixed_dictionaries(
+                    {}, optional={"gpus": st.lists(_devices, max_size=2), "hostDevices": st.lists(_devices, max_size=2)}
+                )
+            }
+        ),
+    },
+    optional={
+        "networks": st.lists(
+            st.fixed_dictionaries({"name": _names, "resourceClaim": st.just({"claimName": "gpu", "requestName": "gpu"})}), max_size=1
+        )
+    },
+)
+_versions = st.sampled_from(["main", "1.9", "1.8.3", "1.8.0", "1.7", "1.5"]).map(KubeVirtVersion.parse)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    spec=_specs,
+    requests=st.lists(_requests, max_size=2),
+    configs=_configs,
+    version=_versions,
+    gates=st.dictionaries(st.sampled_from(["GPUsWithDRA", "HostDevices"]), st.booleans()),
+    cluster=st.booleans(),
+)
+def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
+    spec: dict[str, Any], requests: list[Any], configs: list[Any], version: KubeVirtVersion, gates: dict[str, bool], cluster: bool
+) -> None:
+    devices = {"requests": requests, "config": configs}
+    objects = [
+        read_object({**COMMON["template"], "spec": {"spec": {"devices": devices}}}),
+        read_object({**COMMON["claim"], "spec": {"devices": devices}}),
+        *([_object(name) for name in ("class", "nvidia-class", "slice", "nvidia-slice")] if cluster else []),
+    ]
+    world = World.of(objects, version=version, gates=gates)
+    vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
+    findings = lint(vmi, world)
+    assert findings == lint(vmi, world)
+    for finding in findings:
+        assert finding.id in BY_ID
+        assert (finding.field + finding.message).isprintable()
+    silenced = ",".join({finding.id for finding in findings})
+    assert lint(vmi.with_(metadata=vmi.metadata.with_(annotations={IGNORE_ANNOTATION: silenced})), world) == ()
+    vm = VirtualMachine.from_wire({"metadata": {"name": "v"}, "spec": {"template": {"spec": spec}}})
+    of_vm = [(finding.id, finding.severity) for finding in lint(vm, world)]
+    assert of_vm == [(finding.id, finding.severity) for finding in findings]

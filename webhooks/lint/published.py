@@ -1,0 +1,67 @@
+"""A published device, and what texts say of its attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virt_dra.api.resource_v1 import Device, DeviceAttribute
+from virt_dra.cel import CompileError, compile_selector
+
+Name = tuple[str, str, str]
+"""Driver, pool, device."""
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A device of a pool's newest generation. ``node``: the only node that has it, or ""."""
+
+    driver: str
+    pool: str
+    device: Device
+    node: str
+
+    @property
+    def name(self) -> Name:
+        return self.driver, self.pool, self.device.name
+
+    def __str__(self) -> str:
+        return f"{self.device.name} (driver {self.driver}, pool {self.pool})"
+
+
+def values_read(expression: str, published: Published) -> str:
+    """What a selector looks at, with the values that a device has there: ``model "T4", memory 16Gi``; "" where the text doesn't tell."""
+    try:
+        reads = compile_selector(expression).reads
+    except CompileError:
+        return ""
+    if reads is None:
+        return ""
+    told = [f"driver {published.driver}"] if reads.driver and not reads.attributes and not reads.capacity else []
+    for domain, identifier in sorted(reads.attributes):
+        attribute = _of(published, domain, identifier)
+        told.append(f"{identifier} {_shown(attribute)}" if attribute is not None else f"no {domain}/{identifier}")
+    for domain, identifier in sorted(reads.capacity):
+        names = _names(published.driver, domain, identifier)
+        capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
+        told.append(f"{identifier} {capacity.value}" if capacity is not None else f"no capacity {domain}/{identifier}")
+    return ", ".join(told)
+
+
+def _of(published: Published, domain: str, identifier: str) -> DeviceAttribute | None:
+    names = _names(published.driver, domain, identifier)
+    return next((published.device.attributes[name] for name in names if name in published.device.attributes), None)
+
+
+def _names(driver: str, domain: str, identifier: str) -> tuple[str, ...]:
+    return (f"{domain}/{identifier}", identifier) if domain == driver else (f"{domain}/{identifier}",)
+
+
+def text_of(published: Published, identifier: str) -> str | None:
+    """The text under one of the driver's own attributes, or None."""
+    attribute = _of(published, published.driver, identifier)
+    return attribute.string if attribute is not None else None
+
+
+def _shown(attribute: DeviceAttribute) -> str:
+    values = [f'"{value}"' if isinstance(value, str) else str(value) for value in attribute.to_wire().values()]
+    return ", ".join(values) or "without a value"
