@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
@@ -34,6 +35,8 @@ WEBHOOKS: Mapping[str, Webhook] = MappingProxyType(
 )
 """The webhook behind each path."""
 
+MAX_MEMBERS = 20_000
+"""Members and items of one object, at all levels. A fault in each of the million that fit in a request would take a minute to tell."""
 _PASSES = Verdict(allowed=True)
 
 
@@ -56,10 +59,10 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
     if review.operation == "UPDATE" and review.old is None:
         raise BadReview(400, "BadRequest", "request.oldObject is required for UPDATE")
     try:
-        subject = _read(webhook.kind, review.object, review.namespace)
-        old = _read(webhook.kind, review.old, review.namespace) if review.operation == "UPDATE" and review.old is not None else None
+        subject = _read(webhook, review.object, review.namespace)
+        old = _old(webhook, review, subject)
     except WireError as error:
-        if review.old is not None and review.operation == "UPDATE" and _same_spec(review.object, review.old):
+        if _same_spec(review):
             return _PASSES
         return Verdict(allowed=False, causes=tuple(Cause(INVALID, message, path) for path, message in error.problems))
     verdict = vmi.review(subject, knowledge.gates, old)
@@ -69,14 +72,43 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
     return Verdict(more.allowed, more.causes, (*verdict.warnings, *more.warnings))
 
 
-def _read(kind: type[VirtualMachineInstance] | type[VirtualMachine], raw: Json, namespace: str) -> Subject:
-    """The object in the namespace of the request: that is the one in which its user was authorised."""
-    subject = kind.from_wire(raw)
+def _old(webhook: Webhook, review: Review, subject: Subject) -> Subject | None:
+    """What the object was, for an update. Of a VM only that there was one matters, so that one that can't be read can be replaced."""
+    if review.operation == "CREATE" or review.old is None or isinstance(subject, VirtualMachine):
+        return None if review.operation == "CREATE" else subject
+    try:
+        return _read(webhook, review.old, review.namespace)
+    except WireError as error:
+        stored = tuple((path, f"what is stored can't be read, so it can't be compared: {message}") for path, message in error.problems)
+        raise WireError(error.kind, stored) from None
+
+
+def _read(webhook: Webhook, raw: Json, namespace: str) -> Subject:
+    """The object in the namespace of the request: that is the one in which its user was authorised. Raises WireError."""
+    if _has_more_members(raw, MAX_MEMBERS):
+        message = f"must have no more than {MAX_MEMBERS} members and items in all; no virtual machine has that many"
+        raise WireError(webhook.kind.KIND, (("", message),))
+    subject = webhook.kind.from_wire(raw)
     return subject if subject.namespace == namespace else subject.with_(metadata=subject.metadata.with_(namespace=namespace))
 
 
-def _same_spec(new: Json, old: Json) -> bool:
-    return bool(new.get("spec") == old.get("spec"))
+def _has_more_members(raw: Json, limit: int) -> bool:
+    """Whether an object has more members and items, at all levels, than ``limit``; looks at no more than that."""
+    left: list[dict[str, Any] | list[Any]] = [raw]
+    count = 0
+    while left:
+        holder = left.pop()
+        count += len(holder)
+        if count > limit:
+            return True
+        left += [inner for inner in (holder.values() if isinstance(holder, dict) else holder) if isinstance(inner, dict | list)]
+    return False
+
+
+def _same_spec(review: Review) -> bool:
+    if review.operation != "UPDATE" or review.object is None or review.old is None:
+        return False
+    return bool(review.object.get("spec") == review.old.get("spec"))
 
 
 def _is_going(subject: TypedObject) -> bool:

@@ -1,5 +1,8 @@
-"""Hostile reviews by the thousand, the same for the same seed: bytes that are no JSON, JSON that is no review, reviews of objects that nobody
-would write, and texts that try to be something else where they are shown."""
+"""Hostile reviews by the thousand, the same for the same seed.
+
+Bytes that are no JSON, JSON that is no review, reviews of objects that nobody would write, texts that try to be something else where they
+are shown.
+"""
 
 from __future__ import annotations
 

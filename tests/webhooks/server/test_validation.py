@@ -62,7 +62,29 @@ def test_labels_of_what_is_stored_can_change_even_where_it_cannot_be_read(kind: 
     path = f"/validate-{kind}"
     assert _verdict(make(MALFORMED, labels={"a": "b"}), make(MALFORMED), path) == ADMITTED
     assert not _verdict(make({"domain": {"devices": {"gpus": "none"}}}), make(MALFORMED), path).allowed
-    assert not _verdict(make(), make(MALFORMED), path).allowed
+
+
+def test_a_vm_that_cannot_be_read_can_be_corrected() -> None:
+    assert _verdict(vm(), vm(MALFORMED), "/validate-vm") == ADMITTED
+
+
+def test_a_vmi_that_cannot_be_read_cannot_be_compared() -> None:
+    unreadable = "what is stored can't be read, so it can't be compared: must be a list, not a string"
+    assert _denied(_verdict(vmi(), vmi(MALFORMED))) == [("spec.domain.devices.gpus", unreadable)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"resourceClaims": [0] * 1_000_000}, id="one list"),
+        pytest.param({"x": [[[]] * 200] * 200}, id="many lists"),
+        pytest.param({"x": {str(number): "" for number in range(30_000)}}, id="one object"),
+    ],
+)
+def test_objects_of_a_size_that_no_machine_has_are_denied_unread(spec: dict[str, Any]) -> None:
+    many = "must have no more than 20000 members and items in all; no virtual machine has that many"
+    assert _denied(_verdict(vmi(spec))) == [("", many)]
+    assert _verdict(vmi(spec, labels={"a": "b"}), vmi(spec)) == ADMITTED, "but its labels can change"
 
 
 @pytest.mark.parametrize("members", [{"operation": "DELETE", "object": None}, {"operation": "CONNECT"}, {"subResource": "status"}])
