@@ -45,7 +45,6 @@ __all__ = [
 ]
 
 _DEFAULT = Settings()
-_AT_ADMISSION = Settings(at_admission=True, max_devices=2000)
 
 
 def lint(subject: Subject, world: World, settings: Settings = _DEFAULT, namespace: str = DEFAULT_NAMESPACE) -> tuple[Finding, ...]:
@@ -76,7 +75,7 @@ class Preflight:
     """
 
     world: World
-    settings: Settings = field(default=_AT_ADMISSION)
+    settings: Settings = field(default_factory=Settings.for_admission)
 
     @property
     def gates(self) -> Gates:

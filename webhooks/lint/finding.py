@@ -72,15 +72,28 @@ def visible(text: str) -> str:
 class Settings:
     """Which findings deny, which warn, and which are not wanted; the first that names an id wins, else the check's own severity.
 
-    ``at_admission``: an object that isn't there may be created later, so what other objects can put right only warns.
-    ``max_devices``: how many published devices a selector is tried on; None for all. Where more are left, nothing is said of it.
+    ``at_admission``: an object that isn't there may be created later, so what other objects can put right only warns; and messages tell
+    nothing of other namespaces or of devices that aren't the VM's.
+
+    What is left out is not judged, so that nobody's object takes long; None is without limit:
+    ``max_entries``: of claims, and of devices that use them. ``max_devices``: that a selector is tried on. ``max_work``: on selectors
+    together, in microseconds as estimated from their length and loops, not measured: equal inputs get equal answers.
     """
 
     ignore: Collection[str] = frozenset()
     deny: Collection[str] = frozenset()
     warn: Collection[str] = frozenset()
     at_admission: bool = False
+    max_entries: int | None = None
     max_devices: int | None = None
+    max_work: int | None = None
+
+    @classmethod
+    def for_admission(
+        cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
+    ) -> Settings:
+        """As the webhook asks: what may come later warns unless ``deny`` names it, and no review takes long."""
+        return cls(ignore, deny, warn, at_admission=True, max_entries=256, max_devices=2000, max_work=200_000)
 
     def severity(self, check: Check) -> Severity | None:
         """None where the check is ignored."""

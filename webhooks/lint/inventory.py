@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cel import CompileError, DeviceInput, EvaluationError, Selector, compile_selector, device_input
+from virt_dra.cel import CompileError, DeviceInput, EvaluationError, Interrupted, Selector, compile_selector, device_input
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.published import Name, Published
 
@@ -49,6 +49,31 @@ class Match:
 
 NEAREST: Final = 3
 
+_PER_EVALUATION: Final = 5
+_CHARACTERS: Final = 8
+_PER_COMPILED_CHARACTER: Final = 5
+_PER_INTERRUPT: Final = 350
+"""Microseconds (measured): of an evaluation, besides one for so many characters; of a compiled character; of 100 steps of a loop."""
+
+
+class Work:
+    """What may still be done on selectors, counted down (:class:`~webhooks.lint.finding.Settings`). Its only state is the rest."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int | None = None) -> None:
+        self.left = left
+
+    def spent(self, amount: int) -> bool:
+        """Take an amount away; whether there was less."""
+        if self.left is None:
+            return False
+        self.left -= amount
+        return self.left < 0
+
+    def interrupt(self) -> bool:
+        return self.spent(_PER_INTERRUPT)
+
 
 @dataclass(frozen=True, eq=False)
 class Inventory:
@@ -80,19 +105,30 @@ class Inventory:
     def get(self, driver: str, pool: str, device: str) -> Published | None:
         return self._by_name.get((driver, pool, device))
 
-    def matching(self, expressions: Sequence[str], limit: int | None = None) -> Match:
-        """The devices that every selector matches. The first fault ends the search, as it ends an allocation (A-8)."""
+    def matching(self, expressions: Sequence[str], limit: int | None = None, work: Work | None = None) -> Match:
+        """The devices that every selector matches; nothing but ``cut`` where the work was not enough.
+
+        A fault on one device is told, and the others are tried all the same.
+        """
         key = (tuple(expressions), limit)
         kept = self._answers.get(key)
-        if kept is None:
-            if len(self._answers) >= KEPT_ANSWERS:
-                self._answers.clear()
-            kept = self._answers[key] = self._tried(key[0], limit)
-        return kept
+        if kept is not None:
+            return kept
+        try:
+            found = self._tried(key[0], limit, work or Work())
+        except Interrupted:
+            return Match(cut=True)
+        if len(self._answers) >= KEPT_ANSWERS:
+            self._answers.clear()
+        self._answers[key] = found
+        return found
 
-    def _tried(self, expressions: tuple[str, ...], limit: int | None) -> Match:
+    def _tried(self, expressions: tuple[str, ...], limit: int | None, work: Work) -> Match:
+        """Raises Interrupted where the work is not enough."""
         selectors: list[Selector] = []
         for position, text in enumerate(expressions):
+            if work.spent(_PER_COMPILED_CHARACTER * len(text)):
+                raise Interrupted
             try:
                 selectors.append(compile_selector(text))
             except CompileError as error:
@@ -103,7 +139,7 @@ class Inventory:
         fault: Fault | None = None
         tried = self.devices if limit is None else self.devices[:limit]
         for index, published in enumerate(tried):
-            answer = self._ask(index, published, selectors)
+            answer = self._ask(index, published, selectors, work)
             if isinstance(answer, Fault):
                 fault = fault or answer
                 answer = answer.selector
@@ -116,7 +152,7 @@ class Inventory:
         nearest = tuple(stopped[max(stopped)]) if stopped and not matching else ()
         return Match(tuple(matching), tuple(passed), nearest, fault, cut=len(tried) < len(self.devices))
 
-    def _ask(self, index: int, published: Published, selectors: Sequence[Selector]) -> int | Fault:
+    def _ask(self, index: int, published: Published, selectors: Sequence[Selector], work: Work) -> int | Fault:
         """How many selectors match, one after the other; all of them, or the position of the first that doesn't."""
         if not selectors:
             return 0
@@ -129,10 +165,15 @@ class Inventory:
             self._inputs[index] = given
         if isinstance(given, str):
             return Fault(0, given, published)
+        interrupt = None if work.left is None else work.interrupt
         for position, selector in enumerate(selectors):
+            if work.spent(_PER_EVALUATION + len(selector.expression) // _CHARACTERS):
+                raise Interrupted
             try:
-                if not selector.matches(given):
+                if not selector.matches(given, interrupt):
                     return position
+            except Interrupted:
+                raise
             except EvaluationError as error:
                 return Fault(position, error.message, published)
         return len(selectors)

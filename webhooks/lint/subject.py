@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,8 +19,8 @@ from virt_dra.api.resource_v1 import (
 )
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.finding import Settings
-from webhooks.lint.inventory import Match
-from webhooks.lint.world import CLAIMS, TEMPLATES, Subject, World
+from webhooks.lint.inventory import Match, Work
+from webhooks.lint.world import CLAIMS, SLICES, TEMPLATES, Subject, World
 from webhooks.rules.subject import KINDS
 from webhooks.rules.subject import Subject as Reviewed
 
@@ -35,6 +35,10 @@ class Wish:
     path: str
     name: str
     asked: ExactDeviceRequest | DeviceSubRequest
+
+    @property
+    def request(self) -> str:
+        return self.name.partition("/")[0]
 
     @property
     def class_name(self) -> str:
@@ -101,8 +105,18 @@ class NamedClaim:
                 found.append(Wish(f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative))
         return tuple(found)
 
-    def wishes_of(self, request: str) -> tuple[Wish, ...]:
-        return tuple(wish for wish in self.wishes if wish.name == request or wish.name.startswith(f"{request}/"))
+    @cached_property
+    def _by_request(self) -> Mapping[str, tuple[Wish, ...]]:
+        found: dict[str, list[Wish]] = {}
+        for wish in self.wishes:
+            found.setdefault(wish.request, []).append(wish)
+        return {name: tuple(wishes) for name, wishes in found.items()}
+
+    def wishes_of(self, name: str) -> tuple[Wish, ...]:
+        """Those of a request, or one alternative named as ``request/alternative``."""
+        request, slash, _ = name.partition("/")
+        wishes = self._by_request.get(request, ())
+        return tuple(wish for wish in wishes if wish.name == name) if slash else wishes
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +164,7 @@ class Linted:
     def claims(self) -> tuple[NamedClaim, ...]:
         """The entries with exactly one source, which is what the API server takes (K-3.2)."""
         found: list[NamedClaim] = []
-        for index, entry in enumerate(self.reviewed.spec.resource_claims):
+        for index, entry in enumerate(self.reviewed.spec.resource_claims[: self.settings.max_entries]):
             place = self.path(f"resourceClaims[{index}]")
             template, claim = entry.resource_claim_template_name, entry.resource_claim_name
             if template and not claim:
@@ -198,7 +212,7 @@ class Linted:
                         by_entry.get(reference.claim_name),
                     )
                 )
-        return tuple(found)
+        return tuple(found[: self.settings.max_entries])
 
     @property
     def used_claims(self) -> tuple[NamedClaim, ...]:
@@ -219,9 +233,19 @@ class Linted:
 
     def matching(self, wish: Wish) -> Match | None:
         """None where class or slices aren't known."""
-        if self.class_of(wish) is None or "ResourceSlice" not in self.world.known:
-            return None
-        return self.world.inventory.matching([text for _, text in self.expressions(wish)], self.settings.max_devices)
+        if wish not in self._matches:
+            known = self.class_of(wish) is not None and SLICES in self.world.known
+            texts = [text for _, text in self.expressions(wish)] if known else []
+            self._matches[wish] = self.world.inventory.matching(texts, self.settings.max_devices, self._work) if known else None
+        return self._matches[wish]
+
+    @cached_property
+    def _matches(self) -> dict[Wish, Match | None]:
+        return {}
+
+    @cached_property
+    def _work(self) -> Work:
+        return Work(self.settings.max_work)
 
     def candidates(self, use: Use) -> DeviceSet:
         """The devices that this use may get, as far as known: those allocated already, else those that match."""

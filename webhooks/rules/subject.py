@@ -22,12 +22,16 @@ class Subject:
     gates: Gates
     root: str
     metadata: str
+    instancetype: bool = False
+    """Whether a VM takes part of its spec, devices perhaps, from an instancetype (K-1.6)."""
 
     @classmethod
     def of(cls, obj: VirtualMachineInstance | VirtualMachine, gates: Gates) -> Subject:
         if isinstance(obj, VirtualMachine):
             template = obj.spec.template
-            return cls(template.spec, template.metadata.annotations, gates, "spec.template.spec", "spec.template.metadata")
+            return cls(
+                template.spec, template.metadata.annotations, gates, "spec.template.spec", "spec.template.metadata", _has_instancetype(obj)
+            )
         return cls(obj.spec, obj.metadata.annotations, gates, "spec", "metadata")
 
     def path(self, field: str) -> str:
@@ -37,6 +41,10 @@ class Subject:
     def listed_claims(self) -> frozenset[str]:
         """The names that devices and networks may refer to (K-1.4)."""
         return frozenset(entry.name for entry in self.spec.resource_claims)
+
+
+def _has_instancetype(vm: VirtualMachine) -> bool:
+    return bool((vm.spec.model_extra or {}).get("instancetype"))
 
 
 Rule = Callable[[Subject], Iterator[Cause]]

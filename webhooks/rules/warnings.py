@@ -107,7 +107,9 @@ def _requests(subject: Subject) -> Iterator[tuple[str, str]]:
 
 
 def unused_claims(subject: Subject) -> Iterator[Warned]:
-    """A claim is allocated, and its devices are taken, even when no device of the VM uses it (K-4.4)."""
+    """A claim is allocated, and its devices are taken, even when no device of the VM uses it (K-4.4). An instancetype may (K-1.6)."""
+    if subject.instancetype:
+        return
     used = {device.claim_name for kind in KINDS for device in kind.devices(subject.spec) if device.is_dra}
     used |= {network.resource_claim.claim_name for network in subject.spec.networks if network.resource_claim is not None}
     for index, entry in enumerate(subject.spec.resource_claims):

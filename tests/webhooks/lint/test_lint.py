@@ -16,6 +16,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.scheme import read_object
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, Inventory, Preflight, Settings, World, lint
+from webhooks.lint.inventory import Work
 from webhooks.verdict import INVALID, Cause, Verdict
 
 MISSING = (
@@ -51,7 +52,7 @@ def test_at_admission_what_may_come_later_warns() -> None:
 
 
 def test_at_admission_an_id_can_be_made_to_deny() -> None:
-    knowledge = Preflight(World.of([_empty_template()]), Settings(at_admission=True, deny={"request-missing"}))
+    knowledge = Preflight(World.of([_empty_template()]), Settings.for_admission(deny={"request-missing"}))
     message, field = f"{NO_REQUEST} [request-missing]", "spec.domain.devices.gpus[0].requestName"
     assert knowledge.preflight(_object("vmi")) == Verdict(False, causes=(Cause(INVALID, message, field),))
 
@@ -79,7 +80,7 @@ def test_at_admission_other_namespaces_and_devices_are_not_told_of() -> None:
 
 
 def test_a_vm_whose_template_stays_is_not_denied() -> None:
-    knowledge = Preflight(World.of([_empty_template()]), Settings(at_admission=True, deny={"request-missing"}))
+    knowledge = Preflight(World.of([_empty_template()]), Settings.for_admission(deny={"request-missing"}))
     old = _object("vm")
     stopped = old.with_(spec=old.spec.with_(run_strategy="Halted"))
     warning = f"spec.template.spec.domain.devices.gpus[0].requestName: [request-missing] {NO_REQUEST}"
@@ -140,6 +141,77 @@ def test_ten_thousand_devices_and_fifty_claims_are_linted_in_time(limit: int | N
     began = time.monotonic()
     assert lint(vmi, world, Settings(max_devices=limit)) == ()
     assert time.monotonic() - began < 5
+
+
+HOSTILE = (
+    '[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, device.driver.startsWith("x") || a + b > c || true)))'
+)
+
+
+def test_selectors_that_take_long_are_left_open() -> None:
+    inventory = Inventory.of([_object("slice")])
+    work = Work(20_000)
+    assert inventory.matching([HOSTILE], work=work).cut
+    assert work.left is not None
+    assert work.left < 0
+    assert len(inventory.matching([HOSTILE]).devices) == 2  # the answer was not kept
+    assert not inventory.matching([HOSTILE], work=Work(0)).cut  # now it is
+
+
+def test_nobodys_vm_takes_long_at_admission() -> None:
+    """As many claims, requests, alternatives and selectors as the API server takes, none like another, on 4000 devices."""
+    slices = [
+        read_object(
+            {
+                **COMMON["slice"],
+                "metadata": {"name": f"s{n}"},
+                "spec": {**COMMON["slice"]["spec"], "pool": {"name": f"p{n}", "generation": 1}},
+            }
+        )
+        for n in range(2000)
+    ]
+
+    def alternative(template: int, request: int, n: int) -> dict[str, Any]:
+        selectors = [{"cel": {"expression": f"{HOSTILE} && {template} + {request} + {n} + {part} > 0"}} for part in range(4)]
+        return {"name": f"a{n}", "deviceClassName": "gpu.example.com", "selectors": selectors}
+
+    templates = [
+        read_object(
+            {
+                **COMMON["template"],
+                "metadata": {"name": f"t{template}"},
+                "spec": {
+                    "spec": {
+                        "devices": {
+                            "requests": [
+                                {"name": f"r{r}", "firstAvailable": [alternative(template, r, n) for n in range(8)]} for r in range(32)
+                            ]
+                        }
+                    }
+                },
+            }
+        )
+        for template in range(5)
+    ]
+    many = range(2000)
+    spec = {
+        "resourceClaims": [{"name": f"c{n}", "resourceClaimTemplateName": f"t{n % 5}"} for n in many],
+        "domain": {"devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": f"r{n % 32}"} for n in many]}},
+    }
+    knowledge = Preflight(World.of([_object("class"), *templates, *slices]))
+    vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
+    began = time.process_time()
+    knowledge.preflight(vmi)
+    assert time.process_time() - began < 2
+
+
+def test_devices_of_an_instancetype_may_use_a_claim() -> None:
+    raw = COMMON["vm"]
+    template = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}}
+    vm = {**raw, "spec": {"template": template}}
+    assert [finding.id for finding in lint(VirtualMachine.from_wire(vm), _world("template"))] == ["unused-claim"]
+    vm = {**raw, "spec": {"template": template, "instancetype": {"name": "gpu-large"}}}
+    assert lint(VirtualMachine.from_wire(vm), _world("template")) == ()
 
 
 # --- properties ---

@@ -86,8 +86,7 @@ def no_matching_device(linted: Linted) -> Iterator[Found]:
 
 def _has_other_way(linted: Linted, claim: NamedClaim, wish: Wish) -> bool:
     """Whether another alternative of the same request has devices: then this one is only not chosen."""
-    base = wish.name.partition("/")[0]
-    others = [other for other in claim.wishes_of(base) if other is not wish]
+    others = [other for other in claim.wishes_of(wish.request) if other is not wish]
     return any((match := linted.matching(other)) is None or match.devices or match.cut for other in others)
 
 
