@@ -402,7 +402,7 @@ class _Checker:
             self._unifier.assignable(DYN, over)
             return DYN, DYN
         self._issue(
-            node.range.offset,
+            node.offset if node.macro == "sortBy" else node.range.offset,  # sortBy binds its range to a variable first
             f"expression of type '{self._shown(over)}' cannot be range of a comprehension (must be list, map, or dynamic)",
         )
         return ERROR, ERROR
@@ -417,18 +417,29 @@ class _Checker:
         if node.condition is not None:
             condition = yield self.visit(node.condition)
         body: Type = yield self.visit(node.body)
+        inserted: Type | None = None
+        if node.macro == "transformMapEntry":
+            inserted, body = self._inserted(node, body)
         if condition is not None:
-            self._require_choice(node, condition, self._kept(node, first, body))
+            self._require_choice(node, condition, inserted or self._kept(node, first, body), body if inserted is not None else None)
         if node.second is not None:
             self._leave(node.second)
         self._leave(node.variable)
         return self._unifier.resolve(self._macro_result(node, over, first, body))
 
-    def _require_choice(self, node: Comprehension, condition: Type, kept: Type) -> None:
+    def _require_choice(self, node: Comprehension, condition: Type, kept: Type, unchanged: Type | None = None) -> None:
         """A condition must be a bool; the message is that of the choice the macro stands for."""
         if not self._unifier.assignable(BOOL, condition):
-            applied = f"({self._shown(condition)}, {self._shown(kept)}, {self._shown(kept)})"
+            applied = f"({self._shown(condition)}, {self._shown(kept)}, {self._shown(unchanged or kept)})"
             self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '{applied}'")
+
+    def _inserted(self, node: Comprehension, body: Type) -> tuple[Type, Type]:
+        """The types of the map with a step's entries, which is ERROR if they can't be added, and of the map that is made."""
+        made = self._types.map_of(self._unifier.fresh(), self._unifier.fresh())
+        if self._unifier.assignable(made, body):
+            return made, made
+        self._issue(node.offset, f"found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), {self._shown(body)})'")
+        return ERROR, made
 
     def _kept(self, node: Comprehension, first: Type, body: Type) -> Type:
         return self._types.list_of(body) if node.macro in ("map", "transformList") else self._types.map_of(first, body)
@@ -449,13 +460,7 @@ class _Checker:
         if node.macro == "transformMap":
             return self._types.map_of(self._unifier.resolve(first), body)
         if node.macro == "transformMapEntry":
-            keys, values = self._unifier.fresh(), self._unifier.fresh()
-            wanted = self._types.map_of(keys, values)
-            if not self._unifier.assignable(wanted, body):
-                self._issue(
-                    node.offset, f"found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), {self._shown(body)})'"
-                )
-            return wanted
+            return body
         node.overloads, result = self._overloaded(node.offset, SORT_BY, True, [over, self._types.list_of(body)])
         return result
 

@@ -501,7 +501,7 @@ def _receiver_call(offset: int, name: str, target: Node, arguments: list[Node]) 
         macro = "exists_one" if name == "existsOne" else name
         return Comprehension(offset, macro, target, first, second, arguments[2] if len(arguments) == 4 else None, arguments[-1])
     if shape == ("sortBy", 2):
-        if not isinstance(target, (ListNode, Ident, Comprehension, Call, Select, Bind, OptionalMap)):
+        if not isinstance(target, (ListNode, Ident, Comprehension, Call, Select, Logic, Bind, OptionalMap)):
             raise _MacroFault(target.offset, "sortBy can only be applied to a list, identifier, comprehension, call or select expression")
         return Comprehension(offset, name, target, _variable(arguments[0], "argument is not an identifier"), None, None, arguments[1])
     if shape == ("optMap", 2) or shape == ("optFlatMap", 2):
