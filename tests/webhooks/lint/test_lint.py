@@ -143,14 +143,13 @@ def test_ten_thousand_devices_and_fifty_claims_are_linted_in_time(limit: int | N
     assert time.monotonic() - began < 5
 
 
-HOSTILE = (
-    '[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, device.driver.startsWith("x") || a + b > c || true)))'
-)
+NINE = "[1,2,3,4,5,6,7,8,9]"
+HOSTILE = f'{NINE}.all(a, {NINE}.all(b, {NINE}.all(c, device.driver.startsWith("x") || a + b > c || true)))'
 
 
 def test_selectors_that_take_long_are_left_open() -> None:
     inventory = Inventory.of([_object("slice")])
-    work = Work(20_000)
+    work = Work(3_000)
     assert inventory.matching([HOSTILE], work=work).cut
     assert work.left is not None
     assert work.left < 0
@@ -160,39 +159,19 @@ def test_selectors_that_take_long_are_left_open() -> None:
 
 def test_nobodys_vm_takes_long_at_admission() -> None:
     """As many claims, requests, alternatives and selectors as the API server takes, none like another, on 4000 devices."""
-    slices = [
-        read_object(
-            {
-                **COMMON["slice"],
-                "metadata": {"name": f"s{n}"},
-                "spec": {**COMMON["slice"]["spec"], "pool": {"name": f"p{n}", "generation": 1}},
-            }
-        )
-        for n in range(2000)
-    ]
+    pools = [{**COMMON["slice"]["spec"], "pool": {"name": f"p{n}", "generation": 1}} for n in range(2000)]
+    slices = [read_object({**COMMON["slice"], "metadata": {"name": f"s{n}"}, "spec": spec}) for n, spec in enumerate(pools)]
 
     def alternative(template: int, request: int, n: int) -> dict[str, Any]:
         selectors = [{"cel": {"expression": f"{HOSTILE} && {template} + {request} + {n} + {part} > 0"}} for part in range(4)]
         return {"name": f"a{n}", "deviceClassName": "gpu.example.com", "selectors": selectors}
 
-    templates = [
-        read_object(
-            {
-                **COMMON["template"],
-                "metadata": {"name": f"t{template}"},
-                "spec": {
-                    "spec": {
-                        "devices": {
-                            "requests": [
-                                {"name": f"r{r}", "firstAvailable": [alternative(template, r, n) for n in range(8)]} for r in range(32)
-                            ]
-                        }
-                    }
-                },
-            }
-        )
-        for template in range(5)
-    ]
+    def hostile(template: int) -> Any:
+        requests = [{"name": f"r{r}", "firstAvailable": [alternative(template, r, n) for n in range(8)]} for r in range(32)]
+        spec = {"spec": {"devices": {"requests": requests}}}
+        return read_object({**COMMON["template"], "metadata": {"name": f"t{template}"}, "spec": spec})
+
+    templates = [hostile(template) for template in range(5)]
     many = range(2000)
     spec = {
         "resourceClaims": [{"name": f"c{n}", "resourceClaimTemplateName": f"t{n % 5}"} for n in many],
