@@ -41,6 +41,11 @@ class DeviceSet:
         return tuple(sorted({device.driver for device in self.devices}))
 
     @cached_property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that have the devices; "" for those that aren't one node's."""
+        return frozenset(device.node for device in self.devices)
+
+    @cached_property
     def without_address(self) -> tuple[tuple[Published, Unusable], ...]:
         """Each device whose attributes give no address (K-5.11), and why."""
         found = ((device, addresses(device.driver, device.device.attributes)) for device in self.devices)

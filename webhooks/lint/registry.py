@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from webhooks.lint.checks import configuration, drivers, lifetime, objects, own, selection, shapes, versions
+from webhooks.lint.checks import configuration, drivers, lifetime, nodes, objects, own, selection, shapes, versions
 from webhooks.lint.finding import DENIAL, WARNING, Check, Severity
 from webhooks.rules.warnings import WARNERS
 
@@ -48,6 +48,7 @@ _CHECKS: Final = (
     Check("not-enough-devices", DENIAL, "No node has as many devices as asked for.", selection.not_enough_devices, curable=True),
     Check("not-enough-capacity", DENIAL, "No device has the capacity asked for.", selection.not_enough_capacity, curable=True),
     Check("devices-tainted", WARNING, "All devices that match are tainted.", selection.devices_tainted),
+    Check("no-usable-node", DENIAL, "No node has the VM's labels and devices for all its requests.", nodes.no_usable_node, curable=True),
     Check("not-a-vfio-device", DENIAL, "Devices that are kept for containers.", drivers.not_a_vfio_device, curable=True),
     Check("vfio-config-missing", DENIAL, "The NVIDIA driver needs its VFIO configuration.", drivers.vfio_config_missing, curable=True),
     Check("config-for-another-driver", WARNING, "Configuration that no driver reads.", drivers.config_for_another_driver),

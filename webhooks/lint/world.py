@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
@@ -68,6 +69,7 @@ class World:
     claims: Mapping[Key, ResourceClaim] = field(default_factory=dict)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     inventory: Inventory = field(default_factory=Inventory)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
     users: Mapping[Key, Collection[str]] = field(default_factory=dict)
     known: frozenset[str] = frozenset(KINDS)
 
@@ -98,6 +100,7 @@ class World:
             claims={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaim)},
             classes=classes,
             inventory=Inventory.of(slices),
+            nodes={each.name: each for each in objects if isinstance(each, Node)},
             users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
             known=frozenset(known),
         )

@@ -1,0 +1,90 @@
+"""Whether one node has all that the VM needs: its labels, and devices for every request. Taints and room on nodes aren't looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from virt_dra.api.go_text import quoted
+from webhooks.lint.finding import Found
+from webhooks.lint.subject import Linted, NamedClaim
+
+HOST_NAME = "kubernetes.io/hostname"
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A request whose devices are on certain nodes only."""
+
+    claim: NamedClaim
+    request: str
+    nodes: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"request {quoted(self.request)} of {self.claim}"
+
+
+def no_usable_node(linted: Linted) -> Iterator[Found]:
+    """A node that isn't known is taken to fit."""
+    lacking = _lacking(linted)
+    usable: list[_Bound] = []
+    for bound in _bound(linted):
+        fitting = bound.nodes - lacking.keys()
+        if fitting:
+            usable.append(_Bound(bound.claim, bound.request, fitting))
+            continue
+        where = "on nodes that nodeSelector leaves out"
+        if not linted.settings.at_admission:
+            where += ": " + "; ".join(f"{node} lacks {lacking[node]}" for node in sorted(bound.nodes)[:SHOWN])
+            where += "; …" if len(bound.nodes) > SHOWN else ""
+        yield Found(
+            linted.path("nodeSelector"),
+            f"the devices that match {bound} are {where}. Change nodeSelector, or ask for devices of other nodes",
+        )
+    first = next(iter(usable), None)
+    common = first.nodes if first else frozenset()
+    for bound in usable[1:]:
+        if not common & bound.nodes:
+            yield Found(
+                bound.claim.field,
+                f"no node has devices for {bound} and for {first} too{_apart(linted, common, bound.nodes)}, and a VM runs on one node. "
+                "Ask for devices that are together on some node",
+            )
+            return
+        common &= bound.nodes
+
+
+def _bound(linted: Linted) -> Iterator[_Bound]:
+    for claim in linted.claims:
+        if claim.allocated is not None:
+            found = [linted.world.inventory.get(driver, pool, device) for _, driver, pool, device in claim.allocated]
+            nodes = {device.node for device in found if device is not None and device.node}
+            if nodes:
+                yield _Bound(claim, claim.allocated[0][0], frozenset(nodes))
+            continue
+        for request in dict.fromkeys(wish.request for wish in claim.wishes):
+            matches = [linted.matching(wish) for wish in claim.wishes_of(request)]
+            known = [match.set.nodes for match in matches if match is not None and not match.cut]
+            nodes = set().union(*known)
+            if len(known) == len(matches) and nodes and "" not in nodes:
+                yield _Bound(claim, request, frozenset(nodes))
+
+
+def _lacking(linted: Linted) -> Mapping[str, str]:
+    """The nodes that don't fit the VM's nodeSelector, each with the first label that it doesn't have."""
+    found: dict[str, str] = {}
+    wanted = tuple(linted.reviewed.spec.node_selector.items())
+    for name, node in linted.world.nodes.items() if wanted else ():
+        labels = node.metadata.labels
+        for key, value in wanted:
+            if labels.get(key, name if key == HOST_NAME else None) != value:
+                found[name] = f"{key}={value}"
+                break
+    return found
+
+
+def _apart(linted: Linted, one: frozenset[str], other: frozenset[str]) -> str:
+    if linted.settings.at_admission:
+        return ""
+    return f" ({', '.join(sorted(other)[:SHOWN])}; {', '.join(sorted(one)[:SHOWN])})"
