@@ -6,7 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-BENCHES = ("cel", "allocator", "load", "startup")
+BENCHES = ("cel", "allocator", "load", "startup", "webhook")
 
 
 def main() -> None:

@@ -24,10 +24,10 @@ class Knowledge(Protocol):
     def gates(self) -> Gates:
         """The KubeVirt version at hand with its feature gates."""
 
-    def preflight(self, subject: Subject) -> Verdict:
+    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         """What is found in the objects that a VM or VMI names, in its namespace only: causes deny, warnings are shown.
 
-        Asked for objects that the rules admit.
+        Asked for objects that the rules admit. ``old`` makes it an update. :class:`webhooks.lint.Preflight` is such knowledge.
         """
 
 
@@ -37,5 +37,5 @@ class KubeVirtOnly:
 
     gates: Gates
 
-    def preflight(self, subject: Subject) -> Verdict:
+    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         return Verdict(allowed=True)

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json, WireError
 from webhooks import vmi
 from webhooks.knowledge import Knowledge, Subject
@@ -60,25 +59,29 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
         raise BadReview(400, "BadRequest", "request.oldObject is required for UPDATE")
     try:
         subject = _read(webhook, review.object, review.namespace)
-        old = _old(webhook, review, subject)
+        old = _old(webhook, review)
     except WireError as error:
         if _same_spec(review):
             return _PASSES
         return Verdict(allowed=False, causes=tuple(Cause(INVALID, message, path) for path, message in error.problems))
+    if review.operation == "UPDATE" and isinstance(subject, VirtualMachine) and subject.metadata.deletion_timestamp is not None:
+        return _PASSES
     verdict = vmi.review(subject, knowledge.gates, old)
-    if not verdict.allowed or (old is not None and isinstance(subject, VirtualMachineInstance)) or _is_going(subject):
+    if not verdict.allowed or isinstance(old, VirtualMachineInstance):
         return verdict
-    more = knowledge.preflight(subject)
+    more = knowledge.preflight(subject, old)
     return Verdict(more.allowed, more.causes, (*verdict.warnings, *more.warnings))
 
 
-def _old(webhook: Webhook, review: Review, subject: Subject) -> Subject | None:
-    """What the object was, for an update. Of a VM only that there was one matters, so that one that can't be read can be replaced."""
-    if review.operation == "CREATE" or review.old is None or isinstance(subject, VirtualMachine):
-        return None if review.operation == "CREATE" else subject
+def _old(webhook: Webhook, review: Review) -> Subject | None:
+    """What the object was, for an update. A VM that can't be read any more may be replaced by another, which is checked as a new one."""
+    if review.operation == "CREATE" or review.old is None:
+        return None
     try:
         return _read(webhook, review.old, review.namespace)
     except WireError as error:
+        if webhook.kind is VirtualMachine:
+            return None
         stored = tuple((path, f"what is stored can't be read, so it can't be compared: {message}") for path, message in error.problems)
         raise WireError(error.kind, stored) from None
 
@@ -109,7 +112,3 @@ def _same_spec(review: Review) -> bool:
     if review.operation != "UPDATE" or review.object is None or review.old is None:
         return False
     return bool(review.object.get("spec") == review.old.get("spec"))
-
-
-def _is_going(subject: TypedObject) -> bool:
-    return subject.metadata.deletion_timestamp is not None

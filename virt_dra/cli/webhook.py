@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from virt_dra.api.kubevirt_v1 import KubeVirt
-from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.options import switches
 from virt_dra.cli.output import refuse
 from virt_dra.cluster.files import read_inputs
 from webhooks.knowledge import Knowledge, KubeVirtOnly
+from webhooks.lint import BY_ID, Preflight, Settings, World
 
 if TYPE_CHECKING:
     from webhooks.server import WebhookServer
@@ -41,6 +41,8 @@ SIGTERM: /readyz fails at once; after --announce seconds no new connections are 
 Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, unreadable input, or a port or certificate that can't be used.
 """
 
+EVERY = "all"
+_FINDING = click.Choice([*BY_ID, EVERY])
 _NEEDS = "this command needs aiohttp, cryptography and prometheus-client; install them with: pip install 'virt-dra[webhook]'"
 
 
@@ -65,7 +67,14 @@ def _parse_service(ctx: click.Context, param: click.Parameter, value: str | None
 
 
 @click.command(name="webhook", epilog=EPILOG)
-@click.option("-f", "--file", "paths", metavar="FILE|DIR", multiple=True, help="Objects of the cluster that reviews may ask for.")
+@click.option(
+    "-f",
+    "--file",
+    "paths",
+    metavar="FILE|DIR",
+    multiple=True,
+    help="Objects of the cluster: templates, claims, DeviceClasses, ResourceSlices, KubeVirt; read once, when it starts.",
+)
 @click.option(
     "--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder with tls.crt and tls.key that something else renews."
 )
@@ -94,6 +103,9 @@ def _parse_service(ctx: click.Context, param: click.Parameter, value: str | None
     callback=_parse_gates,
     help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
 )
+@click.option("--deny", metavar="ID", type=_FINDING, multiple=True, help="Findings of the lint that deny; may be repeated, or all.")
+@click.option("--warn", metavar="ID", type=_FINDING, multiple=True, help="Findings that only warn, unless --deny names them.")
+@click.option("--ignore", metavar="ID", type=_FINDING, multiple=True, help="Findings that are not wanted. virt-dra lint --list has all.")
 @click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024, show_default=True)
 @click.option(
     "--timeout",
@@ -123,6 +135,9 @@ def command(
     plain_port: int,
     kubevirt: KubeVirtVersion | None,
     gates: dict[str, bool],
+    deny: tuple[str, ...],
+    warn: tuple[str, ...],
+    ignore: tuple[str, ...],
     max_body: int,
     timeout: float,
     announce: float,
@@ -130,8 +145,9 @@ def command(
 ) -> None:
     """Serve the admission webhooks for VirtualMachineInstances and VirtualMachines.
 
-    The certificate is reloaded when its files change, without closing a connection. Give either --tls-dir or --self-signed. Any number of
-    replicas may run; they share nothing.
+    An object is judged by KubeVirt's rules, and with -f also by what it names: those are the findings of virt-dra lint, as warnings or
+    denials. Without -f they aren't looked for. Give either --tls-dir or --self-signed; the certificate is reloaded when its files change,
+    without closing a connection. Any number of replicas may run; they share nothing.
     """
     try:
         from webhooks.server import Limits, WebhookServer
@@ -141,13 +157,14 @@ def command(
         if (error.name or "").partition(".")[0] not in ("aiohttp", "cryptography", "prometheus_client"):
             raise
         raise click.ClickException(_NEEDS) from None
-    json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
-    knowledge = _knowledge(_objects(paths), kubevirt, gates)
+    chosen = (frozenset(BY_ID if EVERY in ids else ids) for ids in (deny, warn, ignore))
+    knowledge = _knowledge(_objects(paths), kubevirt, gates, Settings.for_admission(*chosen))
     try:
         tls = _tls(tls_dir, self_signed, dns_names, service)
     except CertificateError as error:
         refuse([str(error)], "text")
     server = WebhookServer(lambda: knowledge, tls, limits=Limits(body_bytes=max_body, seconds=timeout))
+    json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
     # What is known now stays as long as the process; going through it again and again would make single reviews slow.
     gc.collect()
     gc.freeze()
@@ -161,13 +178,12 @@ def _objects(paths: tuple[str, ...]) -> tuple[TypedObject, ...]:
     return tuple(sourced.object for sourced in loaded.objects)
 
 
-def _knowledge(objects: Iterable[TypedObject], version: KubeVirtVersion | None, choices: dict[str, bool]) -> Knowledge:
-    installed = next((obj for obj in objects if isinstance(obj, KubeVirt)), KubeVirt())
-    observed = installed.status.observed_kube_virt_version
-    if version is None and observed:
-        with suppress(ValueError):  # a development build has a name of its own
-            version = KubeVirtVersion.parse(observed)
-    return KubeVirtOnly(Gates.configured(version or NEWEST, installed.spec.configuration.developer_configuration, choices))
+def _knowledge(
+    objects: tuple[TypedObject, ...], version: KubeVirtVersion | None, choices: dict[str, bool], settings: Settings
+) -> Knowledge:
+    """Of the objects. Without any, nothing is held against a VM for what it names."""
+    world = World.of(objects, version=version, gates=choices)
+    return Preflight(world, settings) if objects else KubeVirtOnly(world.configuration.gates)
 
 
 def _tls(tls_dir: Path | None, self_signed: Path | None, dns_names: tuple[str, ...], service: tuple[str, str] | None) -> ReloadingTls:
@@ -199,7 +215,7 @@ async def _serve(server: WebhookServer, host: str, port: int, plain_port: int, a
     try:
         ports = await server.start(host, port, plain_port)
     except OSError as error:
-        refuse([f"cannot listen on {host}, ports {port} and {plain_port}: {error.strerror or error}"], "text")
+        refuse([f"cannot listen on {host}, ports {port} and {plain_port}: {os.strerror(error.errno) if error.errno else error}"], "text")
     logging.getLogger(LOGGER).info("serving", extra={"fields": {"host": host, "port": ports[0], "plainPort": ports[1]}})
     renewal = asyncio.create_task(server.keep_certificate(_RELOAD_SECONDS))
     await stop.wait()

@@ -236,7 +236,7 @@ class Held:
         self.asked = threading.Event()
         self.let_go = threading.Event()
 
-    def preflight(self, subject: Subject) -> Verdict:
+    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         self.asked.set()
         self.let_go.wait(30)
         return Verdict(allowed=True)
@@ -362,7 +362,7 @@ async def _ask_three(served: Served, evil: str) -> None:
 
 def test_faults_of_ours_are_logged_by_kind_and_place(tmp_path: Path) -> None:
     class Broken(Held):
-        def preflight(self, subject: Subject) -> Verdict:
+        def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
             raise KeyError("x\ny")
 
     log = StringIO()

@@ -122,10 +122,12 @@ class Seeing:
     def __init__(self, found: Verdict) -> None:
         self.gates: Gates = KNOWLEDGE.gates
         self.asked: list[Subject] = []
+        self.before: list[Subject | None] = []
         self._found = found
 
-    def preflight(self, subject: Subject) -> Verdict:
+    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         self.asked.append(subject)
+        self.before.append(old)
         return self._found
 
 
@@ -137,6 +139,13 @@ def test_what_an_object_names_is_looked_at_in_the_namespace_of_the_request() -> 
     seeing = Seeing(Verdict(allowed=True, warnings=("no such template",)))
     assert _seen(seeing, vmi(namespace="somebody-else's")) == Verdict(allowed=True, warnings=("no such template",))
     assert [subject.namespace for subject in seeing.asked] == ["team-a"]
+
+
+def test_of_an_update_what_was_is_told() -> None:
+    seeing = Seeing(Verdict(allowed=True))
+    for old in (None, vm(labels={"a": "b"}), vm(MALFORMED)):
+        _seen(seeing, vm(), old, "/validate-vm")
+    assert [old and old.metadata.labels for old in seeing.before] == [None, {"a": "b"}, None]
 
 
 def test_what_is_found_can_deny() -> None:
