@@ -18,7 +18,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity, visible
 from webhooks.lint.inventory import Inventory
-from webhooks.lint.registry import BY_ID, CHECKS, TOLD_BY_REVIEW
+from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_REVIEW
 from webhooks.lint.subject import Linted
 from webhooks.lint.world import DEFAULT_NAMESPACE, Configuration, Subject, World, claim_users
 from webhooks.rules.silence import IGNORE_ANNOTATION, silenced
@@ -57,7 +57,7 @@ def lint(subject: Subject, world: World, settings: Settings = _DEFAULT, namespac
 
 def _findings(linted: Linted, checks: Iterable[Check]) -> Iterator[Finding]:
     if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
-        checks = [BY_ID["kubevirt-refuses"]]  # there is nothing else to look at
+        checks = [BY_ID[REFUSED_BY_REVIEW]]  # there is nothing else to look at
     unwanted = silenced(linted.object)
     for check in checks:
         severity = linted.settings.severity(check)
@@ -85,7 +85,11 @@ class Preflight:
         """``old`` makes it an update: a VM whose template stays as it was gets warnings only, so that it can be stopped and labelled."""
         untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
         linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self.world, self.settings)
-        findings = tuple(_findings(linted, [check for check in CHECKS if check.id not in TOLD_BY_REVIEW]))
+        findings = tuple(_findings(linted, [check for check in CHECKS if self._adds(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
         causes = tuple(Cause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
         return Verdict(not causes, causes, tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials))
+
+    def _adds(self, check: Check) -> bool:
+        """Whether the check says what the review doesn't: it warns of some things, which the settings may deny."""
+        return check.id != REFUSED_BY_REVIEW and (check.id not in WARNED_BY_REVIEW or check.id in self.settings.deny)

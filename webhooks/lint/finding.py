@@ -33,7 +33,8 @@ class Check:
     """One kind of finding.
 
     * ``severity``: what it is where nothing is configured. A denial never comes to life as things stand; a warning may.
-    * ``curable``: other objects, which may come later, can put it right. At admission it is a warning then.
+    * ``lenient``: at admission it is a warning. Other objects, which may come later, can put it right; or it is KubeVirt that judges, also
+      by who asks.
     * ``title``: a sentence for lists of checks.
     """
 
@@ -41,7 +42,7 @@ class Check:
     severity: Severity
     title: str
     find: Callable[[Linted], Iterator[Found]]
-    curable: bool = False
+    lenient: bool = False
 
     @property
     def page(self) -> str:
@@ -101,6 +102,6 @@ class Settings:
             return None
         if check.id in self.deny:
             return DENIAL
-        if check.id in self.warn or (self.at_admission and check.curable):
+        if check.id in self.warn or (self.at_admission and check.lenient):
             return WARNING
         return check.severity

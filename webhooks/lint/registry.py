@@ -26,41 +26,41 @@ _OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
 
 _CHECKS: Final = (
     Check("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
-    Check("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label),
+    Check("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
     Check("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
     *(Check(id, *_OF_RULES[id], own.warned(warner)) for id, warner in WARNERS.items()),
     Check("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
     Check("kubevirt-too-old", DENIAL, "This KubeVirt has no devices from claims.", versions.kubevirt_too_old),
     Check("metadata-path", WARNING, "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.", versions.metadata_path),
     Check("direct-claim-unresolved", DENIAL, "KubeVirt 1.6 and 1.7 never find devices of direct claims.", versions.direct_claim_unresolved),
-    Check("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, curable=True),
-    Check("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, curable=True),
-    Check("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, curable=True),
-    Check("class-missing", DENIAL, "A DeviceClass does not exist.", objects.class_missing, curable=True),
+    Check("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True),
+    Check("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, lenient=True),
+    Check("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, lenient=True),
+    Check("class-missing", DENIAL, "A DeviceClass does not exist.", objects.class_missing, lenient=True),
     Check(
-        "several-devices", DENIAL, "A request for several devices, of which a VM gets none or one.", shapes.several_devices, curable=True
+        "several-devices", DENIAL, "A request for several devices, of which a VM gets none or one.", shapes.several_devices, lenient=True
     ),
     Check("first-available", WARNING, "A request with alternatives, which KubeVirt does not find.", shapes.first_available),
-    Check("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, curable=True),
-    Check("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, curable=True),
+    Check("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, lenient=True),
+    Check("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, lenient=True),
     Check("selector-fails-on-device", WARNING, "A selector that fails on some device.", selection.selector_fails_on_device),
-    Check("no-matching-device", DENIAL, "No device in the cluster matches.", selection.no_matching_device, curable=True),
-    Check("not-enough-devices", DENIAL, "No node has as many devices as asked for.", selection.not_enough_devices, curable=True),
-    Check("not-enough-capacity", DENIAL, "No device has the capacity asked for.", selection.not_enough_capacity, curable=True),
+    Check("no-matching-device", DENIAL, "No device in the cluster matches.", selection.no_matching_device, lenient=True),
+    Check("not-enough-devices", DENIAL, "No node has as many devices as asked for.", selection.not_enough_devices, lenient=True),
+    Check("not-enough-capacity", DENIAL, "No device has the capacity asked for.", selection.not_enough_capacity, lenient=True),
     Check("devices-tainted", WARNING, "All devices that match are tainted.", selection.devices_tainted),
-    Check("no-usable-node", DENIAL, "No node has the VM's labels and devices for all its requests.", nodes.no_usable_node, curable=True),
-    Check("not-a-vfio-device", DENIAL, "Devices that are kept for containers.", drivers.not_a_vfio_device, curable=True),
-    Check("vfio-config-missing", DENIAL, "The NVIDIA driver needs its VFIO configuration.", drivers.vfio_config_missing, curable=True),
+    Check("no-usable-node", DENIAL, "No node has the VM's labels and devices for all its requests.", nodes.no_usable_node, lenient=True),
+    Check("not-a-vfio-device", DENIAL, "Devices that are kept for containers.", drivers.not_a_vfio_device, lenient=True),
+    Check("vfio-config-missing", DENIAL, "The NVIDIA driver needs its VFIO configuration.", drivers.vfio_config_missing, lenient=True),
     Check("config-for-another-driver", WARNING, "Configuration that no driver reads.", drivers.config_for_another_driver),
     Check("driver-without-metadata", WARNING, "A driver that can't serve VMs.", drivers.driver_without_metadata),
-    Check("no-address", DENIAL, "A device without a usable address.", drivers.no_address, curable=True),
+    Check("no-address", DENIAL, "A device without a usable address.", drivers.no_address, lenient=True),
     Check("address-key", WARNING, "An address that this KubeVirt does not read.", drivers.address_key),
     Check(
         "permitted-host-devices",
         DENIAL,
         "permittedHostDevices keeps the VM's pod from being made.",
         configuration.permitted_host_devices,
-        curable=True,
+        lenient=True,
     ),
     Check("device-served-twice", WARNING, "KubeVirt's device plugin hands out the same device.", configuration.device_served_twice),
     Check("direct-claim-pins", WARNING, "A direct claim pins the VM to a node.", lifetime.direct_claim_pins),
@@ -82,5 +82,12 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 BY_ID: Final[Mapping[str, Check]] = MappingProxyType({check.id: check for check in CHECKS})
 
-TOLD_BY_REVIEW: Final = frozenset({"kubevirt-refuses", *WARNERS})
-"""What :func:`webhooks.vmi.review` says too."""
+REFUSED_BY_REVIEW: Final = "kubevirt-refuses"
+"""What :func:`webhooks.vmi.review` denies."""
+WARNED_BY_REVIEW: Final = frozenset(WARNERS)
+"""What :func:`webhooks.vmi.review` warns of."""
+
+
+def severity_at_admission(check: Check) -> Severity:
+    """Where nothing is configured."""
+    return WARNING if check.lenient or check.id in WARNED_BY_REVIEW else check.severity

@@ -64,6 +64,8 @@ def test_at_admission_nothing_is_said_twice() -> None:
     world = _world("template")
     assert [finding.id for finding in lint(vmi, world)] == ["tag-without-effect"]
     assert Preflight(world).preflight(vmi) == Verdict(True)  # webhooks.vmi.review warns of it
+    denied = Preflight(world, Settings.for_admission(deny=BY_ID)).preflight(vmi)
+    assert [cause.field for cause in denied.causes] == ["spec.domain.devices.gpus[0].tag"]
 
 
 def test_at_admission_other_namespaces_and_devices_are_not_told_of() -> None:

@@ -172,11 +172,12 @@ def no_address(linted: Linted) -> Iterator[Found]:
         if not unusable:
             continue
         device, why = unusable[0]
+        detail = "the driver must publish one" if linted.settings.at_admission else why.message
         share = "every device" if len(unusable) == len(candidates) else f"{len(unusable)} of {len(candidates)} devices"
         yield Found(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get {'has' if share == 'every device' else 'have'} no usable address, "
-            f"such as {device}: {why.message}",
+            f"such as {device}: {detail}",
         )
 
 
