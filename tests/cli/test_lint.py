@@ -120,6 +120,39 @@ def test_help_has_examples_and_exit_codes() -> None:
     assert "Exit codes: 0 no denial, 1 some VM has a denial, 2 bad usage or unreadable input." in result.stdout
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FOUND = {
+    "cel-error": ["selector-error"],
+    "device-name-and-claim": ["kubevirt-refuses", "unused-claim"],
+    "device-without-address": ["no-address"],
+    "gate-off": ["feature-gate-off"],
+    "host-devices-gate-off": ["feature-gate-off"],
+    "malformed-pci-address": ["no-address"],
+    "no-matching-device": ["no-matching-device"],
+    "no-template": ["template-missing"],
+    "not-enough-capacity": ["not-enough-capacity"],
+    "unknown-claim": ["kubevirt-refuses", "unused-claim"],
+    "unknown-request": ["request-missing"],
+    "xml-hostile-names": [],
+}
+"""What is found in the examples that fail; the others there can't be read."""
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "failing"))
+def test_examples_that_run_have_no_denials(name: str) -> None:
+    assert _run("-f", str(EXAMPLES / name)).exit_code == 0
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (EXAMPLES / "failing").iterdir()))
+def test_examples_that_fail_are_found_beforehand(name: str) -> None:
+    result = _run("-f", str(EXAMPLES / "failing" / name), "-o", "json")
+    if name not in FOUND:
+        assert result.exit_code == 2
+        return
+    assert result.exit_code == (1 if FOUND[name] else 0)
+    assert [finding["id"] for vm in json.loads(result.stdout)["objects"] for finding in vm["findings"]] == FOUND[name]
+
+
 # --- for programs ---
 
 
