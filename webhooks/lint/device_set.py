@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from virt_dra.api.attribute_keys import STANDARD_DOMAIN, Addresses, Unusable, addresses
+from virt_dra.api.attribute_keys import STANDARD_DOMAIN, Addresses, Unusable
 from virt_dra.api.resource_v1 import DeviceAttribute
 from webhooks.lint.published import Published, text_of
 
@@ -28,7 +28,7 @@ class DeviceSet:
     @classmethod
     def union(cls, sets: Iterable[DeviceSet]) -> DeviceSet:
         """The set itself where there is one, so that what it knows is kept."""
-        given = [each for each in sets if each.devices]
+        given = list(dict.fromkeys(each for each in sets if each.devices))
         if len(given) == 1:
             return given[0]
         return cls(tuple(dict.fromkeys(device for each in given for device in each.devices)))
@@ -48,7 +48,7 @@ class DeviceSet:
     @cached_property
     def without_address(self) -> tuple[tuple[Published, Unusable], ...]:
         """Each device whose attributes give no address (K-5.11), and why."""
-        found = ((device, addresses(device.driver, device.device.attributes)) for device in self.devices)
+        found = ((device, device.addresses) for device in self.devices)
         return tuple((device, why) for device, why in found if not isinstance(why, Addresses))
 
     @cached_property

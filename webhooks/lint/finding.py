@@ -94,7 +94,7 @@ class Settings:
         cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
     ) -> Settings:
         """As the webhook asks: what may come later warns unless ``deny`` names it, and no review takes long."""
-        return cls(ignore, deny, warn, at_admission=True, max_entries=256, max_devices=2000, max_work=200_000)
+        return cls(ignore, deny, warn, at_admission=True, max_entries=128, max_devices=2000, max_work=200_000)
 
     def severity(self, check: Check) -> Severity | None:
         """None where the check is ignored."""

@@ -15,7 +15,7 @@ from virt_dra.cel import CompileError, DeviceInput, EvaluationError, Interrupted
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.published import Name, Published
 
-KEPT_ANSWERS: Final = 4096
+KEPT_ANSWERS: Final = 512
 """Lists of selectors whose answers are kept: texts come from users, so their number must have an end."""
 
 

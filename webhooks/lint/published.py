@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+from virt_dra.api.attribute_keys import Addresses, Unusable, addresses
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.cel import CompileError, compile_selector
 
@@ -19,6 +21,11 @@ class Published:
     pool: str
     device: Device
     node: str
+
+    @cached_property
+    def addresses(self) -> Addresses | Unusable:
+        """Asked once, whatever sets of devices this one is in."""
+        return addresses(self.driver, self.device.attributes)
 
     @property
     def name(self) -> Name:

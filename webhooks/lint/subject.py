@@ -249,6 +249,15 @@ class Linted:
 
     def candidates(self, use: Use) -> DeviceSet:
         """The devices that this use may get, as far as known: those allocated already, else those that match."""
+        if use not in self._candidates:
+            self._candidates[use] = self._found(use)
+        return self._candidates[use]
+
+    @cached_property
+    def _candidates(self) -> dict[Use, DeviceSet]:
+        return {}
+
+    def _found(self, use: Use) -> DeviceSet:
         claim = use.claim
         if claim is not None and claim.allocated is not None:
             prefix = f"{use.request_name}/"
