@@ -64,11 +64,21 @@ def hostile_reviews(seed: int) -> Iterator[Hostile]:
     dice = random.Random(seed)
     makers: tuple[Callable[[random.Random], Hostile], ...] = (_raw, _damaged, _misshapen_review, *(_hostile_object,) * 5)
     while True:
-        yield dice.choice(makers)(dice)
+        yield _large(dice) if dice.random() < 0.003 else dice.choice(makers)(dice)
 
 
 def _raw(dice: random.Random) -> Hostile:
     return Hostile(dice.choice(RAW), "/validate-vmi", None)
+
+
+def _large(dice: random.Random) -> Hostile:
+    """As large as a request may be, with a fault in each of a million places, or texts of megabytes."""
+    lists: tuple[object, ...] = ([0] * 900_000, [None] * 500_000, [{}] * 900_000, [{"name": "g"}] * 180_000, [{"name": "!" * 2_900_000}])
+    if dice.random() < 0.5:
+        spec: dict[str, Any] = {"resourceClaims": dice.choice(lists)}
+    else:
+        spec = {"domain": {"devices": {dice.choice(("gpus", "hostDevices", "interfaces", "x")): dice.choice(lists)}}}
+    return Hostile(_text(review(vmi(spec))), "/validate-vmi", None)
 
 
 def _damaged(dice: random.Random) -> Hostile:
