@@ -282,3 +282,9 @@ def test_hostile_names_are_shown_on_one_line() -> None:
     first = result.stdout.splitlines()[0]
     assert first.startswith("standard input:1: VirtualMachineInstance n\\u202e/a\\x1b[31m\\nb: denial: ")
     assert first.isprintable()
+
+
+def test_hostile_kinds_are_shown_on_one_line() -> None:
+    result = _run("-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "\x1b[31m"}))
+    assert result.exit_code == 2
+    assert result.stderr == "error: standard input:1: \\x1b[31m: kind: must be letters and digits, such as ResourceClaim\n"

@@ -16,7 +16,7 @@ from virt_dra.cli.lint_sarif import sarif
 from virt_dra.cli.options import parse_namespace, switches
 from virt_dra.cli.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.files import read_inputs
-from webhooks.lint import BY_ID, CHECKS, Settings, World, lint
+from webhooks.lint import BY_ID, CHECKS, Settings, World, lint, visible
 from webhooks.lint.world import DEFAULT_NAMESPACE, KINDS
 
 Format: TypeAlias = Literal["text", "json", "sarif"]
@@ -165,4 +165,4 @@ def _refuse(problems: tuple[Problem, ...], output: Format) -> NoReturn:
         print_document(sarif((), problems), "json")
         sys.exit(BAD_INPUT)
     told = [{"source": str(problem.source), "message": problem.message} for problem in problems]
-    refuse([str(problem) for problem in problems], output, told)
+    refuse([visible(str(problem)) for problem in problems], output, told)
