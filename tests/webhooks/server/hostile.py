@@ -78,7 +78,7 @@ def _large(dice: random.Random) -> Hostile:
         spec: dict[str, Any] = {"resourceClaims": dice.choice(lists)}
     else:
         spec = {"domain": {"devices": {dice.choice(("gpus", "hostDevices", "interfaces", "x")): dice.choice(lists)}}}
-    return Hostile(_text(review(vmi(spec))), "/validate-vmi", None)
+    return Hostile(json.dumps(review(vmi(spec)), separators=(",", ":")).encode(), "/validate-vmi", None)
 
 
 def _damaged(dice: random.Random) -> Hostile:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class Served:
         return f"https://localhost:{self.port}{path}"
 
     async def ask(self, data: bytes, path: str = "/validate-vmi", headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        async with self.client.post(self.url(path), data=data, headers=JSON if headers is None else headers) as response:
+        async with self.client.post(self.url(path), data=BytesIO(data), headers=JSON if headers is None else headers) as response:
             return response.status, await response.json()
 
     async def plain(self, path: str) -> tuple[int, str]:
@@ -115,9 +116,11 @@ async def serving(
     port, plain_port = await server.start("127.0.0.1", 0, 0)
     assert plain_port is not None
     trust = trusting(folder if source is None else source.certificate.parent)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as client:
-        yield Served(server, folder, port, plain_port, client, trust)
-    await server.stop(0)
+    try:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as client:
+            yield Served(server, folder, port, plain_port, client, trust)
+    finally:
+        await server.stop(0)
 
 
 def status(code: int, reason: str, message: str) -> tuple[int, dict[str, Any]]:
