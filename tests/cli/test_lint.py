@@ -107,6 +107,41 @@ def test_a_vmi_of_a_vm_of_the_input_is_judged_with_its_vm(files: Path) -> None:
     assert "1 VM checked" in _run("-f", "owned.yaml", "-f", "template.yaml").stdout
 
 
+def test_configured_attribute_keys_are_addresses(files: Path) -> None:
+    device = {"name": "gpu-0", "attributes": {"slot": {"string": "0000:01:00.0"}}}
+    raw = {**COMMON["slice"], "spec": {**COMMON["slice"]["spec"], "devices": [device]}}
+    (files / "own.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    (files / "keys.yaml").write_text("[{driver: gpu.example.com, pci: [slot]}]", encoding="utf-8")
+    paths = ("own.yaml", "class.yaml", "template.yaml", "vmi.yaml", "-o", "json")
+
+    def ids(*options: str) -> list[str]:
+        return [finding["id"] for finding in json.loads(_run(*paths, *options).stdout)["objects"][0]["findings"]]
+
+    assert ids() == ["no-address"]
+    assert ids("--address-keys", "keys.yaml") == ["address-key"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "keys.yaml: must hold one list of objects {driver, pci: [keys], mdev: [keys]}"),
+        ("a: b", "keys.yaml: must be a list of objects {driver, pci: [keys], mdev: [keys]}"),
+        (
+            "[{driver: d, pci: [pcieRoot]}]",
+            "keys.yaml[0].pci[0]: pcieRoot is never an address of the device itself; name the key that has it",
+        ),
+        ("[", "not YAML"),
+        (None, "keys.yaml: No such file or directory"),
+    ],
+)
+def test_attribute_keys_that_are_wrong(files: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (files / "keys.yaml").write_text(text, encoding="utf-8")
+    result = _run("-f", "vmi.yaml", "--address-keys", "keys.yaml")
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
 def test_the_list_has_every_check() -> None:
     result = _run("--list")
     assert result.exit_code == 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias
 
 import click
 
-from virt_dra.api.documents import Problem, Source, Sourced
+from virt_dra.api.attribute_keys import DriverKeys, InvalidKeys, read_keys
+from virt_dra.api.documents import DocumentError, Problem, Source, Sourced, read_documents
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
@@ -74,6 +76,20 @@ def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return frozenset(BY_ID) if EVERY in ids else ids
 
 
+def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:
+    if value is None:
+        return ()
+    try:
+        documents = read_documents(Path(value).read_bytes(), value)
+        if len(documents) != 1:
+            raise click.BadParameter(f"{value}: must hold one list of objects {{driver, pci: [keys], mdev: [keys]}}")
+        return read_keys(documents[0].raw, value)
+    except OSError as error:
+        raise click.BadParameter(f"{value}: {error.strerror or error}") from None
+    except (DocumentError, InvalidKeys) as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
@@ -108,6 +124,12 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option(
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
 )
+@click.option(
+    "--address-keys",
+    metavar="FILE",
+    callback=_parse_keys,
+    help="Attributes of drivers that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
+)
 @click.option("--complete", is_flag=True, help="The files hold the whole cluster: a DeviceClass or ResourceSlice they lack isn't there.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all findings there are, and exit.")
 def command(
@@ -120,6 +142,7 @@ def command(
     deny: frozenset[str],
     warn: frozenset[str],
     namespace: str,
+    address_keys: tuple[DriverKeys, ...],
     complete: bool,
 ) -> None:
     paths = (*named, *more)
@@ -133,7 +156,8 @@ def command(
         missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
         _refuse((Problem(Source(", ".join(paths), 0), missing),), output)
     objects = [sourced.object for sourced in loaded.objects]
-    world = World.of(objects, version=kubevirt, gates=gates, namespace=namespace, known=KINDS if complete else None)
+    known = KINDS if complete else None
+    world = World.of(objects, version=kubevirt, gates=gates, namespace=namespace, known=known, address_keys=address_keys)
     settings = Settings(ignore=ignore, deny=deny, warn=warn)
     judged = tuple(Judged(vm, source, vm.namespace or namespace, lint(vm, world, settings, namespace)) for vm, source in subjects)
     report = Report(world.configuration.version, judged, tuple(kind for kind in KINDS if kind not in world.known))

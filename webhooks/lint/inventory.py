@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import CompileError, DeviceInput, EvaluationError, Interrupted, Selector, compile_selector, device_input
 from webhooks.lint.device_set import DeviceSet
@@ -85,7 +86,11 @@ class Inventory:
     _answers: dict[tuple[tuple[str, ...], int | None], Match] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, slices: Iterable[ResourceSlice]) -> Inventory:
+    def of(cls, slices: Iterable[ResourceSlice], keys: Iterable[DriverKeys] = ()) -> Inventory:
+        """``keys``: configured attribute keys of addresses (K-6.6)."""
+        by_driver: dict[str, tuple[DriverKeys, ...]] = {}
+        for each in keys:
+            by_driver[each.driver] = (*by_driver.get(each.driver, ()), each)
         newest: dict[tuple[str, str], list[ResourceSlice]] = {}
         for part in slices:
             pool = (part.spec.driver, part.spec.pool.name)
@@ -95,7 +100,7 @@ class Inventory:
             elif part.spec.pool.generation == held[0].spec.pool.generation:
                 held.append(part)
         devices = tuple(
-            Published(driver, pool, device, part.spec.node_name or device.node_name or "")
+            Published(driver, pool, device, part.spec.node_name or device.node_name or "", by_driver.get(driver, ()))
             for (driver, pool), parts in sorted(newest.items(), key=lambda item: item[0])
             for part in sorted(parts, key=lambda each: each.name)
             for device in part.spec.devices

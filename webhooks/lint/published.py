@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from virt_dra.api.attribute_keys import Addresses, Unusable, addresses
+from virt_dra.api.attribute_keys import Addresses, DriverKeys, Unusable, addresses
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.cel import CompileError, compile_selector
 
@@ -21,11 +21,13 @@ class Published:
     pool: str
     device: Device
     node: str
+    keys: tuple[DriverKeys, ...] = ()
+    """Configured attribute keys of addresses, besides the well-known ones (K-6.6)."""
 
     @cached_property
     def addresses(self) -> Addresses | Unusable:
         """Asked once, whatever sets of devices this one is in."""
-        return addresses(self.driver, self.device.attributes)
+        return addresses(self.driver, self.device.attributes, self.keys)
 
     @property
     def name(self) -> Name:

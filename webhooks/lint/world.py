@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
@@ -82,11 +83,12 @@ class World:
         gates: Mapping[str, bool] | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         known: Collection[str] | None = None,
+        address_keys: Iterable[DriverKeys] = (),
     ) -> World:
         """A world of objects, in whatever order. Of two with one name the later counts; what names no namespace is in ``namespace``.
 
         ``known`` None: templates and claims are all there, as they stand beside the VMs that name them. Classes and slices come with
-        the cluster: slices are all there if any is, classes if any class or slice is.
+        the cluster: slices are all there if any is, classes if any class or slice is. ``address_keys``: of drivers, as configured (K-6.6).
         """
         objects = tuple(objects)
         kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
@@ -99,7 +101,7 @@ class World:
             templates={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaimTemplate)},
             claims={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaim)},
             classes=classes,
-            inventory=Inventory.of(slices),
+            inventory=Inventory.of(slices, address_keys),
             nodes={each.name: each for each in objects if isinstance(each, Node)},
             users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
             known=frozenset(known),

@@ -1,4 +1,4 @@
-"""Whether any device could be chosen: selectors, numbers, taints, nodes (K-12.3). What is in use at the moment isn't looked at."""
+"""Whether any device could be chosen: selectors, numbers, capacity, taints (K-12.3). What is in use at the moment isn't looked at."""
 
 from __future__ import annotations
 
