@@ -128,9 +128,9 @@ def test_configured_attribute_keys_are_addresses(files: Path) -> None:
         ("a: b", "keys.yaml: must be a list of objects {driver, pci: [keys], mdev: [keys]}"),
         (
             "[{driver: d, pci: [pcieRoot]}]",
-            "keys.yaml[0].pci[0]: pcieRoot is never an address of the device itself; name the key that has it",
+            "keys.yaml[0].pci[0]: pcieRoot is never an address of the device itself;",
         ),
-        ("[", "not YAML"),
+        ("[", "keys.yaml: line 1, column 2, document 1: not JSON: Expecting value"),
         (None, "keys.yaml: No such file or directory"),
     ],
 )

@@ -128,7 +128,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     "--address-keys",
     metavar="FILE",
     callback=_parse_keys,
-    help="Attributes of drivers that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
+    help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
 )
 @click.option("--complete", is_flag=True, help="The files hold the whole cluster: a DeviceClass or ResourceSlice they lack isn't there.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all findings there are, and exit.")
