@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,12 +47,15 @@ class Process:
             return json.loads(answer(connection)[1])
 
     def readiness(self) -> int:
+        """The status code, or 0 where nobody listens."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.plain_port}/readyz", timeout=30) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code
+        except urllib.error.URLError:
+            return 0
 
 
 def head(length: int) -> bytes:

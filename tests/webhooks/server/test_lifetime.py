@@ -141,7 +141,7 @@ def test_shutdown_loses_no_request(tmp_path: Path) -> None:
             deciding = asyncio.create_task(served.ask(LARGE))
             await asyncio.to_thread(held.asked.wait, 30)
 
-            stopping = asyncio.create_task(served.server.stop(announce_seconds=1.0))
+            stopping = asyncio.create_task(served.server.stop(announce_seconds=3.0))
             await _until(lambda: not served.server.ready)
             assert await served.plain("/readyz") == (503, "shutting down\n")
             assert await served.plain("/healthz") == (200, "ok\n")

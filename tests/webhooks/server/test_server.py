@@ -265,8 +265,8 @@ def test_a_review_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
     async def ask(served: Served) -> None:
         try:
-            assert await served.ask(LARGE, "/validate-vmi?timeout=1s") == status(
-                504, "Timeout", "the review could not be decided within 0.5 s"
+            assert await served.ask(LARGE, "/validate-vmi?timeout=2s") == status(
+                504, "Timeout", "the review could not be decided within 1.5 s"
             )
         finally:
             held.let_go.set()
