@@ -160,6 +160,14 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (2, told)
 
 
+@pytest.mark.parametrize("missing", ["aiohttp", "cryptography", "prometheus_client"])
+def test_without_its_libraries_it_says_how_to_get_them(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; {PROGRAM}"
+    ended = subprocess.run([sys.executable, "-c", program, "webhook", "--tls-dir", "a"], stderr=subprocess.PIPE, text=True, check=False)
+    want = "Error: this command needs aiohttp, cryptography and prometheus-client; install them with: pip install 'virt-dra[webhook]'\n"
+    assert (ended.returncode, ended.stderr) == (1, want)
+
+
 def test_keys_are_made_by_the_system() -> None:
     keys = SystemKeys()
     assert keys.private_key() != keys.private_key()
