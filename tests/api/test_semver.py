@@ -116,13 +116,23 @@ def test_normalizing_has_its_limits(text: str, message: str) -> None:
     assert str(error.value) == message
 
 
-def test_numbers_beyond_64_bits_are_exact_but_can_be_refused_as_kubernetes_does() -> None:
-    version = SemVer.parse("1.18446744073709551616.0")
-    assert version.minor == 2**64
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1.18446744073709551616.x", 'strconv.ParseUint: parsing "18446744073709551616": value out of range'),
+        ("1.x.18446744073709551616", 'Invalid character(s) found in minor number "x"'),
+        ("1.2.3-18446744073709551616.!", 'strconv.ParseUint: parsing "18446744073709551616": value out of range'),
+    ],
+)
+def test_numbers_beyond_64_bits_can_be_refused_where_they_stand(text: str, message: str) -> None:
     with pytest.raises(SemVerError) as error:
-        version.require_uint64()
-    assert str(error.value) == 'strconv.ParseUint: parsing "18446744073709551616": value out of range'
-    assert SemVer.parse("18446744073709551615.0.0").require_uint64().major == 2**64 - 1
+        SemVer.parse(text, uint64=True)
+    assert str(error.value) == message
+
+
+def test_numbers_are_exact() -> None:
+    assert SemVer.parse("1.18446744073709551616.0").minor == 2**64
+    assert SemVer.parse("18446744073709551615.0.0", uint64=True).major == 2**64 - 1
 
 
 NUMBER = st.integers(0, 10**30)

@@ -8,7 +8,7 @@ Grammar::
     build      = identifier { "." identifier }       ; leading zeros allowed
 
 Order is semver's precedence: build metadata doesn't count, neither for order nor for equality and hash. Numbers are exact, of any
-size; Kubernetes' own reader refuses those beyond 64 bits, which :meth:`SemVer.require_uint64` does in its words.
+size, as the API server takes them; Kubernetes' own reader, which expressions use, refuses those beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -42,22 +42,15 @@ class SemVer:
     build: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str, normalize: bool = False) -> SemVer:
+    def parse(cls, text: str, normalize: bool = False, *, uint64: bool = False) -> SemVer:
         """Read a version. Raises :class:`SemVerError`.
 
         With ``normalize`` (CEL's ``semver(text, true)``) one leading ``v`` and leading zeros of the three numbers are dropped, and
-        missing minor and patch numbers are 0.
+        missing minor and patch numbers are 0. With ``uint64`` numbers of 2^64 and more are refused, as Kubernetes' own reader does.
         """
         if len(text) > MAX_LENGTH:
             raise SemVerError(f"version is too long: {len(text)} characters, at most {MAX_LENGTH}")
-        return _parsed(_normalized(text) if normalize else text)
-
-    def require_uint64(self) -> SemVer:
-        """This version, if Kubernetes' own reader takes it. Raises :class:`SemVerError` for numbers of 2^64 and more."""
-        for number in (self.major, self.minor, self.patch, *self.prerelease):
-            if isinstance(number, int) and number >= _UINT64:
-                raise SemVerError(f'strconv.ParseUint: parsing "{number}": value out of range')
-        return self
+        return _parsed(_normalized(text) if normalize else text, uint64)
 
     def __str__(self) -> str:
         text = f"{self.major}.{self.minor}.{self.patch}"
@@ -97,39 +90,46 @@ class SemVer:
 
 
 @lru_cache(maxsize=16384)
-def _parsed(text: str) -> SemVer:
+def _parsed(text: str, uint64: bool) -> SemVer:
     if not text:
         raise SemVerError("Version string empty")
     parts = text.split(".", 2)
     if len(parts) != 3:
         raise SemVerError("No Major.Minor.Patch elements found")
-    major = _number(parts[0], "major", "Major")
-    minor = _number(parts[1], "minor", "Minor")
+    major = _number(parts[0], "major", "Major", uint64)
+    minor = _number(parts[1], "minor", "Minor", uint64)
     rest, plus, build_text = parts[2].partition("+")
     patch_text, minus, prerelease_text = rest.partition("-")
-    patch = _number(patch_text, "patch", "Patch")
-    prerelease = tuple(_prerelease(part) for part in prerelease_text.split(".")) if minus else ()
+    patch = _number(patch_text, "patch", "Patch", uint64)
+    prerelease = tuple(_prerelease(part, uint64) for part in prerelease_text.split(".")) if minus else ()
     build = tuple(_build(part) for part in build_text.split(".")) if plus else ()
     return SemVer(major, minor, patch, prerelease, build)
 
 
-def _number(text: str, name: str, title: str) -> int:
+def _number(text: str, name: str, title: str, uint64: bool) -> int:
     if not _DIGITS.fullmatch(text):
         raise SemVerError(f"Invalid character(s) found in {name} number {_quoted(text)}")
     if len(text) > 1 and text[0] == "0":
         raise SemVerError(f"{title} number must not contain leading zeroes {_quoted(text)}")
     if not text:
         raise SemVerError('strconv.ParseUint: parsing "": invalid syntax')
-    return int(text)
+    return _read(text, uint64)
 
 
-def _prerelease(text: str) -> int | str:
+def _read(digits: str, uint64: bool) -> int:
+    number = int(digits)
+    if uint64 and number >= _UINT64:
+        raise SemVerError(f'strconv.ParseUint: parsing "{digits}": value out of range')
+    return number
+
+
+def _prerelease(text: str, uint64: bool) -> int | str:
     if not text:
         raise SemVerError("Prerelease is empty")
     if _NUMBER.fullmatch(text):
         if len(text) > 1 and text[0] == "0":
             raise SemVerError(f"Numeric PreRelease version must not contain leading zeroes {_quoted(text)}")
-        return int(text)
+        return _read(text, uint64)
     if not _IDENTIFIER.fullmatch(text):
         raise SemVerError(f"Invalid character(s) found in prerelease {_quoted(text)}")
     return text

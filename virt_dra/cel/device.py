@@ -96,4 +96,4 @@ def _version(name: str, text: str) -> SemVer:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> SemVer:
     """A cluster's devices have few versions. Raises SemVerError, which isn't kept."""
-    return SemVer.parse(text).require_uint64()
+    return SemVer.parse(text, uint64=True)

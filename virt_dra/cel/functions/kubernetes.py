@@ -86,7 +86,7 @@ def compare_to(value: Quantity | SemVer, other: Quantity | SemVer) -> int:
 @library.function(f"semver(string) -> {_S}", f"semver(string, bool) -> {_S}")
 def semver(text: str, normalize: bool = False) -> SemVer:
     try:
-        return SemVer.parse(text, normalize).require_uint64()
+        return SemVer.parse(text, normalize, uint64=True)
     except SemVerError as error:
         raise EvaluationError(str(error)) from None
 
@@ -94,7 +94,7 @@ def semver(text: str, normalize: bool = False) -> SemVer:
 @library.function("isSemver(string) -> bool", "isSemver(string, bool) -> bool")
 def is_semver(text: str, normalize: bool = False) -> bool:
     try:
-        SemVer.parse(text, normalize).require_uint64()
+        SemVer.parse(text, normalize, uint64=True)
     except SemVerError:
         return False
     return True
