@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from operator import le, sub
 from typing import NamedTuple
 from uuid import UUID, uuid5
@@ -338,6 +339,7 @@ def _too_much(parts: Sequence[int], left: Sequence[int]) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def _written(amount: int, format: Format) -> Quantity:
     return Quantity.of(Fraction(amount, 10**9), format)
 
