@@ -71,10 +71,11 @@ class Allocator:
         self._claims = claims
         self._features = features
         self._step_limit = step_limit
-        self._pools = snapshot.inventory.pools(features)
+        demands = snapshot.inventory.demands(features)
+        self._pools = demands.pools
         self._interrupt = interrupt
         self._selectors = SelectorFilter(snapshot.inventory.selectors, interrupt)
-        self.demand = snapshot.inventory.demands(features).of(claims)
+        self.demand = demands.of(claims)
         """What the claims have in common with those of equal pods; None where they break a rule."""
 
     def allocate(self, node: Node, *, explain: bool = True) -> Allocated | Unsatisfiable:

@@ -63,7 +63,7 @@ class Demands:
     """All demands met so far, for one set of slices, classes and features."""
 
     def __init__(self, pools: Pools, classes: Mapping[str, DeviceClass], capacities: Capacities, features: Features) -> None:
-        self._pools = pools
+        self.pools = pools
         self._capacities = capacities
         self._classes = classes
         self._features = features
@@ -102,7 +102,7 @@ class Demands:
         shapes = self._shapes.get(key)
         if shapes is None:
             _forget_oldest(self._shapes)
-            shapes = self._shapes[key] = Shapes(self._pools, tuple(viewers[each] for each in key))
+            shapes = self._shapes[key] = Shapes(self.pools, tuple(viewers[each] for each in key))
         return Demand(plans, shapes, Results(plans, self._features, self._capacities))
 
 
