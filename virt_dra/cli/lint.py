@@ -11,11 +11,11 @@ import click
 from virt_dra.api.attribute_keys import DriverKeys, InvalidKeys, read_keys
 from virt_dra.api.documents import DocumentError, Problem, Source, Sourced, read_documents
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.lint_report import Judged, Report
 from virt_dra.cli.lint_sarif import sarif
-from virt_dra.cli.options import parse_namespace, switches
+from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.files import read_inputs
 from webhooks.lint import BY_ID, CHECKS, Settings, World, lint, visible
@@ -57,17 +57,6 @@ Exit codes: 0 no denial, 1 some VM has a denial, 2 bad usage or unreadable input
 """
 
 
-def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None) -> KubeVirtVersion | None:
-    try:
-        return KubeVirtVersion.parse(value) if value is not None else None
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
-    return switches(values, KNOWN_GATES, what="gate")
-
-
 def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
     ids = frozenset(id for value in values for part in value.split(",") if (id := part.strip()))
     unknown = sorted(ids - BY_ID.keys() - {EVERY})
@@ -103,21 +92,8 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option("-f", "--filename", "named", metavar="FILE|DIR", multiple=True, help="Manifests; may be repeated. - is standard input.")
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True)
-@click.option(
-    "--kubevirt-version",
-    "--kubevirt",
-    "kubevirt",
-    metavar="VERSION",
-    callback=_parse_version,
-    help=f"The KubeVirt to come to, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
-)
-@click.option(
-    "--gates",
-    metavar="GATE=BOOL,...",
-    multiple=True,
-    callback=_parse_gates,
-    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
-)
+@kubevirt_option("--kubevirt-version", "--kubevirt", "kubevirt")
+@kubevirt_gates_option
 @click.option("--ignore", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are not wanted; wins over the others.")
 @click.option("--deny", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are denials; all makes every one one.")
 @click.option("--warn", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are warnings, unless --deny names them.")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
 
 import click
 
 from virt_dra.api import names
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def parse_node(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -34,3 +38,29 @@ def switches(values: Iterable[str], known: Collection[str], *, what: str) -> dic
             raise click.BadParameter(f"{item!r}: write {shout}=true or {shout}=false with a {what} of {', '.join(known)}")
         chosen[name] = enabled
     return chosen
+
+
+def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None) -> KubeVirtVersion | None:
+    try:
+        return KubeVirtVersion.parse(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
+    return switches(values, KNOWN_GATES, what="gate")
+
+
+def kubevirt_option(*names: str) -> Callable[[F], F]:
+    """Which KubeVirt is meant; its value is a KubeVirtVersion, or None."""
+    told = f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]"
+    return click.option(*names, metavar="VERSION", callback=_parse_version, help=told)
+
+
+kubevirt_gates_option = click.option(
+    "--gates",
+    metavar="GATE=BOOL,...",
+    multiple=True,
+    callback=_parse_gates,
+    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
+)

@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 
 from virt_dra.api.documents import Loaded
-from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
-from virt_dra.cli.options import parse_namespace, parse_node, switches
+from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
 from virt_dra.cli.output import print_document, refuse
 from virt_dra.cli.tree import outcome_tree
 from virt_dra.cluster.embedded import embedded_cluster
@@ -46,19 +46,6 @@ class _Job:
     out: Path | None
 
 
-def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None) -> KubeVirtVersion | None:
-    if value is None:
-        return None
-    try:
-        return KubeVirtVersion.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
-    return switches(values, KNOWN_GATES, what="gate")
-
-
 def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
     if value == "":
         raise click.BadParameter("no folder named; write . for the current one")
@@ -72,19 +59,8 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--out", type=click.Path(file_okay=False), callback=_parse_out, help="Write every object and the domain XML below this folder."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-@click.option(
-    "--kubevirt",
-    metavar="VERSION",
-    callback=_parse_version,
-    help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
-)
-@click.option(
-    "--gates",
-    metavar="GATE=BOOL,...",
-    multiple=True,
-    callback=_parse_gates,
-    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
-)
+@kubevirt_option("--kubevirt")
+@kubevirt_gates_option
 @click.option(
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
 )

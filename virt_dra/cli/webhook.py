@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.cli.options import switches
+from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option
 from virt_dra.cli.output import refuse
 from virt_dra.cluster.files import read_inputs
 from webhooks.knowledge import Knowledge, KubeVirtOnly
@@ -44,17 +44,6 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, unreadable input, or a 
 EVERY = "all"
 _FINDING = click.Choice([*BY_ID, EVERY])
 _NEEDS = "this command needs aiohttp, cryptography and prometheus-client; install them with: pip install 'virt-dra[webhook]'"
-
-
-def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None) -> KubeVirtVersion | None:
-    try:
-        return None if value is None else KubeVirtVersion.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
-    return switches(values, KNOWN_GATES, what="gate")
 
 
 def _parse_service(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, str] | None:
@@ -90,19 +79,8 @@ def _parse_service(ctx: click.Context, param: click.Parameter, value: str | None
     "--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="For reviews, with TLS; 0 for any that is free."
 )
 @click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For probes and metrics, without TLS.")
-@click.option(
-    "--kubevirt",
-    metavar="VERSION",
-    callback=_parse_version,
-    help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
-)
-@click.option(
-    "--gates",
-    metavar="GATE=BOOL,...",
-    multiple=True,
-    callback=_parse_gates,
-    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
-)
+@kubevirt_option("--kubevirt")
+@kubevirt_gates_option
 @click.option("--deny", metavar="ID", type=_FINDING, multiple=True, help="Findings of the lint that deny; may be repeated, or all.")
 @click.option("--warn", metavar="ID", type=_FINDING, multiple=True, help="Findings that only warn, unless --deny names them.")
 @click.option("--ignore", metavar="ID", type=_FINDING, multiple=True, help="Findings that are not wanted. virt-dra lint --list has all.")
