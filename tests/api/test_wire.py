@@ -1,0 +1,16 @@
+"""Objects that are made by the thousand."""
+
+from __future__ import annotations
+
+from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
+from virt_dra.api.wire import Stamp
+
+
+def test_what_is_stamped_is_what_the_constructor_makes() -> None:
+    stamp = Stamp(DeviceRequestAllocationResult, {"request": "r"}, "device")
+    one, other = stamp(device="a"), stamp(device="b")
+    made = DeviceRequestAllocationResult(request="r", device="a")
+    assert (one, one.to_wire(), one.model_fields_set) == (made, {"request": "r", "device": "a"}, {"request", "device"})
+    changed = one.with_(pool="p").without("device")
+    assert changed.to_wire() == {"request": "r", "pool": "p"}
+    assert [each.to_wire() for each in (one, other, stamp(device="c"))] == [{"request": "r", "device": name} for name in "abc"]
