@@ -1,0 +1,39 @@
+"""The CRDs in the manifests are made of the types: neither can have what the other lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from virt_dra.api.custom_resources import BESIDE_KUBEVIRT, STANDALONE, Definition
+from virt_dra.api.yaml_writing import write_yaml
+
+CRDS = Path(__file__).parents[2] / "manifests" / "crds"
+FILES = {f"{definition.kind.PLURAL}.yaml": definition for definition in BESIDE_KUBEVIRT} | {
+    f"standalone/{definition.kind.PLURAL}.yaml": definition for definition in STANDALONE
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_file_is_what_the_types_say(name: str, request: pytest.FixtureRequest) -> None:
+    path, definition = CRDS / name, FILES[name]
+    if request.config.getoption("--update-golden"):
+        path.write_text(_text(definition), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == _text(definition), f"{name} isn't what the types say: pytest tests/manifests --update-golden"
+
+
+def _text(definition: Definition) -> str:
+    return "# Made of virt_dra/api by: pytest tests/manifests/test_crds.py --update-golden\n" + write_yaml(definition.to_wire())
+
+
+def test_every_file_belongs_to_a_kind() -> None:
+    there = {str(path.relative_to(CRDS)) for path in CRDS.rglob("*.yaml") if path.name != "kustomization.yaml"}
+    assert there == set(FILES)
+    listed = {
+        str((path.parent / name).relative_to(CRDS))
+        for path in CRDS.rglob("kustomization.yaml")
+        for name in yaml.safe_load(path.read_text(encoding="utf-8"))["resources"]
+    }
+    assert listed == set(FILES)

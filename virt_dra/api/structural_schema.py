@@ -1,0 +1,91 @@
+"""The structural schema (CustomResourceDefinition v1) of a wire type, so that what an API server stores and what we read never differ.
+
+Every field of the type is in the schema and nothing else is. Two things a type can't say are handed in: which types are only a part of
+what their kind may hold (``partial``; there, unknown fields are kept), and what is required or bounded (``additions``).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.wire import Json, Wire
+
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+
+QUANTITY: Json = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "x-kubernetes-int-or-string": True,
+    "pattern": r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([numkMGTPE]|[KMGTPE]i)|[eE][+-]?[0-9]+)?$",
+    "maxLength": 64,
+}
+_SCALARS: Mapping[type, Json] = {str: {"type": "string"}, bool: {"type": "boolean"}, int: {"type": "integer", "format": "int64"}}
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What is added to the schema of a type: to itself, and to its fields by wire name.
+
+    ``extra`` are properties that are read but are no fields of their own, such as a second spelling of a field.
+    """
+
+    itself: Json = field(default_factory=dict)
+    fields: Mapping[str, Json] = field(default_factory=dict)
+    extra: Mapping[str, Json] = field(default_factory=dict)
+
+
+def wire_name(kind: type[Wire], name: str) -> str:
+    """The key under which a field (Python name) is written."""
+    info = kind.model_fields[name]
+    return info.serialization_alias or info.alias or name
+
+
+def object_schema(kind: type[TypedObject], additions: Mapping[type[Wire], Additions], partial: Collection[type[Wire]]) -> Json:
+    """The schema of a whole object: ``openAPIV3Schema`` of a version. ``metadata`` is the API server's own matter."""
+    schema = _of_wire(kind, additions, partial)
+    head = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    return schema | {"properties": {**head, **{k: v for k, v in schema["properties"].items() if k not in head}}}
+
+
+def _of_wire(kind: type[Wire], additions: Mapping[type[Wire], Additions], partial: Collection[type[Wire]]) -> Json:
+    added = additions.get(kind, Additions())
+    properties: Json = {}
+    for name, info in kind.model_fields.items():
+        key = wire_name(kind, name)
+        properties[key] = _of_type(info.annotation, additions, partial) | added.fields.get(key, {})
+    unknown = set(added.fields) - set(properties)
+    if unknown:
+        raise ValueError(f"{kind.__name__} has no field {', '.join(sorted(unknown))}")
+    schema: Json = {"type": "object", "properties": {**properties, **added.extra}}
+    if kind in partial:
+        schema[PRESERVE] = True
+    return schema | added.itself
+
+
+def _of_type(annotation: Any, additions: Mapping[type[Wire], Additions], partial: Collection[type[Wire]]) -> Json:
+    """Raises TypeError for a type that no JSON schema stands for."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _of_type(arguments[0], additions, partial)
+    if origin in (Union, types.UnionType):
+        return _of_type(next(argument for argument in arguments if argument is not NoneType), additions, partial)
+    if origin is tuple:
+        return {"type": "array", "items": _of_type(arguments[0], additions, partial)}
+    if origin is dict:
+        if arguments[1] is Any:
+            return {"type": "object", PRESERVE: True}
+        return {"type": "object", "additionalProperties": _of_type(arguments[1], additions, partial)}
+    if annotation in _SCALARS:
+        return dict(_SCALARS[annotation])
+    if annotation is Quantity:
+        return dict(QUANTITY)
+    if annotation is ObjectMeta:  # of a template: whatever metadata may hold; what is made of it is judged when it is made
+        return {"type": "object", PRESERVE: True}
+    if isinstance(annotation, type) and issubclass(annotation, Wire):
+        return _of_wire(annotation, additions, partial)
+    raise TypeError(f"no schema stands for {annotation!r}")
