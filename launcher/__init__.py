@@ -10,7 +10,7 @@ To test the domain XML of your own VMI::
         assert (gpu.device, gpu.source) == ("gpus/gpu1", "environment")
         assert 'bus="0x41"' in gpu.xml
 
-Must not know: clusters, controllers, allocation. It sees a VMI, environment variables and (if given) the pod; it takes only
+Must not know: clusters, controllers, allocation. It sees a VMI, environment variables, metadata files and (if given) the pod; it takes only
 ``virt_dra.api``. libvirt itself is reached through :mod:`launcher.libvirt_conn` alone.
 """
 
@@ -66,13 +66,15 @@ def hostdevs(
     *,
     pod: Pod | Mapping[str, object] | None = None,
     kubevirt: KubeVirtVersion | str = NEWEST,
+    files: Mapping[str, str] | None = None,
 ) -> tuple[HostDevice, ...]:
     """The host devices of a VMI in the order of ``<devices>`` (K-7.22), each with ``.device``, ``.source``, ``.address`` and ``.xml``.
 
-    ``env`` are the compute container's variables (never the caller's own); ``pod`` names the claims generated for it (K-7.5).
+    ``env`` are the compute container's variables (never the caller's own); ``pod`` names the claims generated for it (K-7.5); ``files``
+    are the metadata files in it, absolute path -> content (K-7.7).
     Raises :class:`LauncherError`, or :class:`virt_dra.api.wire.WireError` for a dict that is no VMI.
     """
-    return host_devices(_request(vmi, env, pod, kubevirt, has_files=False))
+    return host_devices(_request(vmi, env, pod, kubevirt, files))
 
 
 def domain_xml(
@@ -81,9 +83,10 @@ def domain_xml(
     *,
     pod: Pod | Mapping[str, object] | None = None,
     kubevirt: KubeVirtVersion | str = NEWEST,
+    files: Mapping[str, str] | None = None,
 ) -> str:
     """A complete domain that libvirt defines, indented. Raises as :func:`hostdevs` does."""
-    return convert(vmi, env, pod=pod, kubevirt=kubevirt).domain_xml
+    return convert(vmi, env, pod=pod, kubevirt=kubevirt, files=files).domain_xml
 
 
 def convert(
@@ -92,28 +95,32 @@ def convert(
     *,
     pod: Pod | Mapping[str, object] | None = None,
     kubevirt: KubeVirtVersion | str = NEWEST,
-    has_files: bool = False,
+    files: Mapping[str, str] | None = None,
     dialect: Dialect = LIBVIRT,
 ) -> Conversion:
-    """Devices, domain and warnings in one go. ``has_files``: metadata files were given, so a device that would need one is refused.
+    """Devices, domain and warnings in one go. Arguments and errors are those of :func:`hostdevs`.
 
     The domain is written in libvirt's dialect; ``dialect=KUBEVIRT`` writes the elements as KubeVirt hands them to libvirt.
     """
-    request = _request(vmi, env, pod, kubevirt, has_files)
+    request = _request(vmi, env, pod, kubevirt, files)
     devices = host_devices(request)
     page, lost = domain(request.vmi, devices, dialect)
     return Conversion(devices, page, (*warnings(request, devices), *lost))
 
 
 def _request(
-    vmi: AnyVmi, env: Mapping[str, str], pod: Pod | Mapping[str, object] | None, kubevirt: KubeVirtVersion | str, has_files: bool
+    vmi: AnyVmi,
+    env: Mapping[str, str],
+    pod: Pod | Mapping[str, object] | None,
+    kubevirt: KubeVirtVersion | str,
+    files: Mapping[str, str] | None,
 ) -> Request:
     return Request(
         vmi=_as_vmi(vmi),
         env=env,
         pod=Pod.from_wire(dict(pod)) if isinstance(pod, Mapping) else pod,
         version=KubeVirtVersion.parse(kubevirt) if isinstance(kubevirt, str) else kubevirt,
-        has_files=has_files,
+        files=files,
     )
 
 

@@ -16,16 +16,19 @@ from launcher.mdev import MdevUuid
 from launcher.pci import PciAddress
 from launcher.request import HostDevice, Request
 from launcher.sources import (
+    ENVIRONMENT,
+    METADATA,
     Answer,
     ClaimObjects,
     claim_object_in_status,
     from_environment,
+    from_files,
     from_status,
     nothing_found,
     recognised_claim_object,
-    refuse_files,
 )
 from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, DeviceStatusInfo
+from virt_dra.api.kubevirt_versions import V1_8_3
 
 
 def dra_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
@@ -43,27 +46,35 @@ def dra_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
 def _resolve(
     request: Request, kind: DeviceKind, entry: DeviceEntry, statuses: tuple[DeviceStatusInfo, ...], claims: ClaimObjects
 ) -> tuple[Answer, tuple[str, ...]]:
-    """The answer that counts, and a sentence for a later one that disagrees (K-7.6)."""
+    """The first answer, and a sentence for each later one that disagrees (K-7.6)."""
     device = f"{kind.path}/{entry.name}"
     claim, wanted = entry.claim_name or "", entry.request_name or ""
     said = from_status(statuses, entry.name)
-    if said is None:
-        if not claim or not wanted:
-            message = f"{kind.dra_failure}{kind.word} {entry.name} has incomplete ClaimRequest"
-            raise LauncherError(INCOMPLETE_CLAIM_REQUEST, device, message)
-        refuse_files(request, device)
+    complete = bool(claim and wanted)
+    if said is None and not complete:
+        message = f"{kind.dra_failure}{kind.word} {entry.name} has incomplete ClaimRequest"
+        raise LauncherError(INCOMPLETE_CLAIM_REQUEST, device, message)
+    files = from_files(request, claim, wanted) if complete else None
+    read = files.answer if files is not None else None
     known = claims.names.get(claim) or claim_object_in_status(statuses, entry.name)
-    if said is not None:
-        variable = from_environment(request.env, known, wanted) if known and wanted else None
-        if variable is None or not said.disagrees_with(variable):
-            return said, ()
-        return said, (f"{device}: {said.place} says {said}, variable {variable.place} says {variable}; the first is used",)
-    known = known or recognised_claim_object(request.env, claims, claim, wanted, device)
-    answer = from_environment(request.env, known, wanted) if known else None
-    if answer is None:
+    if said is None and read is None:
+        known = known or recognised_claim_object(request.env, claims, claim, wanted, device)
+    variable = from_environment(request.env, known, wanted) if known and wanted else None
+    answers = [answer for answer in (said, read, variable) if answer is not None]
+    if not answers:
         where = f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID in metadata for claim {claim} request {wanted}"
-        raise LauncherError(NO_ADDRESS, device, f"{where} ({nothing_found(claims, claim, known, wanted)})")
-    return answer, ()
+        why = f" ({nothing_found(claims, claim, known, wanted)})"
+        if files is not None:
+            why = f" (mdev: {files.no_mdev}, pci: {files.no_pci})" if request.version >= V1_8_3 else ""
+        raise LauncherError(NO_ADDRESS, device, where + why)
+    first, *later = answers
+    return first, tuple(_disagreement(device, first, other) for other in later if first.disagrees_with(other))
+
+
+def _disagreement(device: str, first: Answer, other: Answer) -> str:
+    what = {METADATA: "file", ENVIRONMENT: "variable"}
+    told = " ".join(filter(None, (what.get(first.source), first.place)))
+    return f"{device}: {told} says {first}, {what[other.source]} {other.place} says {other}; the first is used"
 
 
 def _device(request: Request, kind: DeviceKind, index: int, entry: DeviceEntry, found: tuple[Answer, tuple[str, ...]]) -> HostDevice:

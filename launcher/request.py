@@ -17,13 +17,16 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Request:
-    """A VMI and all that its launcher can see. ``pod`` helps to name generated claims; ``has_files``: metadata files were given."""
+    """A VMI and all that its launcher can see. ``pod`` helps to name generated claims.
+
+    ``files``: the metadata files of the container, absolute path -> content; None where nobody looked for any.
+    """
 
     vmi: VirtualMachineInstance
     env: Mapping[str, str]
     pod: Pod | None = None
     version: KubeVirtVersion = NEWEST
-    has_files: bool = False
+    files: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class HostDevice:
     device: str
     """``gpus/NAME``, ``hostDevices/NAME`` or ``interfaces/NAME``."""
     source: str
-    """``status`` or ``environment``."""
+    """``status``, ``metadata`` or ``environment``."""
     address: Address
     element: Hostdev
     field: str

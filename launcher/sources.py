@@ -1,23 +1,26 @@
 """Where the address of a DRA device comes from, and which answer wins (K-7.5, K-7.6).
 
-In order: an explicit ``status.deviceStatus``, a metadata file (refused by name until metadata files are supported), a variable
+In order: an explicit ``status.deviceStatus``, a metadata file (:mod:`launcher.metadata_files`), a variable
 ``PCI_RESOURCE_<claim object>_<request>`` or ``MDEV_PCI_RESOURCE_<claim object>_<request>``. The first one that yields an address
 is used; a later one that disagrees is reported.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from launcher.errors import AMBIGUOUS_VARIABLE, METADATA_FILES_UNSUPPORTED, LauncherError
+from launcher.errors import AMBIGUOUS_VARIABLE, LauncherError
+from launcher.metadata_files import FileDevice, MetadataError, device_of
 from launcher.pools import MDEV_PREFIX, PCI_PREFIX
 from launcher.request import Request
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
 
 STATUS = "status"
+METADATA = "metadata"
 ENVIRONMENT = "environment"
 
 
@@ -121,16 +124,29 @@ def _claim_objects_of(env: Mapping[str, str], request: str) -> Iterator[str]:
             yield claim_object
 
 
-def refuse_files(request: Request, device: str) -> None:
-    """Metadata files come before variables (K-7.6), so where one would be read next, nothing later may be used in its place."""
-    if request.has_files:
-        message = (
-            f"metadata files are not supported yet: {device} has no address in status.deviceStatus, so its metadata file would be read"
-        )
-        advice = (
-            "give the address in status.deviceStatus, or leave the files out and set its variable PCI_RESOURCE_<claim object>_<request>"
-        )
-        raise LauncherError(METADATA_FILES_UNSUPPORTED, device, f"{message}; {advice}")
+@dataclass(frozen=True)
+class FromFiles:
+    """What the metadata files said: an answer, or why there is no mdev and no PCI address in them (K-7.10)."""
+
+    answer: Answer | None
+    no_mdev: str = ""
+    no_pci: str = ""
+
+
+def from_files(request: Request, claim: str, wanted: str, *, with_mdev: bool = True) -> FromFiles | None:
+    """``None`` where nobody looked for files. ``with_mdev`` False: an mdev doesn't count (K-7.21)."""
+    if request.files is None:
+        return None
+    try:
+        found = device_of(request.files, request.vmi.spec.resource_claims, claim, wanted, request.version)
+    except MetadataError as error:
+        return FromFiles(None, str(error), str(error))
+    if not with_mdev:
+        found = FileDevice(found.place, found.pci, "")
+    if found.pci or found.mdev:
+        return FromFiles(Answer(METADATA, found.place, pci=found.pci, mdev=found.mdev))
+    asked = f"not found for claim {json.dumps(claim)} request {json.dumps(wanted)}"
+    return FromFiles(None, f"mdevUUID {asked}", f"pciBusID {asked}")
 
 
 def nothing_found(

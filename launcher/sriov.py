@@ -10,13 +10,13 @@ from launcher.kinds import SRIOV_ALIAS
 from launcher.pci import PciAddress
 from launcher.pools import PCI_PREFIX
 from launcher.request import HostDevice, Request
-from launcher.sources import ClaimObjects, from_environment, nothing_found, recognised_claim_object, refuse_files
+from launcher.sources import ClaimObjects, from_environment, from_files, nothing_found, recognised_claim_object
 from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
 from virt_dra.api.kubevirt_versions import V1_9_0
 
 
 def sriov_devices(request: Request) -> tuple[HostDevice, ...]:
-    """In interface order. No status holds their address, so it comes from a variable. Raises :class:`LauncherError`."""
+    """In interface order. No status holds their address, so it comes from a metadata file or a variable. Raises :class:`LauncherError`."""
     sources = {network.name: network.resource_claim for network in request.vmi.spec.networks if network.resource_claim is not None}
     claims = ClaimObjects.of(request.vmi, request.pod)
     return tuple(
@@ -55,11 +55,14 @@ def _resolve(request: Request, claims: ClaimObjects, name: str, wanted: ClaimReq
     where = f"failed to resolve PCI address for SR-IOV DRA interface {name} (claim {claim} request {of_claim})"
     if not claim or not of_claim:
         raise LauncherError(NO_ADDRESS, device, f"{where}: claimName and requestName are both needed")
-    refuse_files(request, device)
+    files = from_files(request, claim, of_claim, with_mdev=False)
+    if files is not None and files.answer is not None:
+        return files.answer.pci, files.answer.source
     known = claims.names.get(claim, "") or recognised_claim_object(request.env, claims, claim, of_claim, device)
     answer = from_environment(request.env, known, of_claim) if known else None
     if answer is None or not answer.pci:
-        raise LauncherError(NO_ADDRESS, device, f"{where}: {nothing_found(claims, claim, known, of_claim, (PCI_PREFIX,))}")
+        why = files.no_pci if files is not None else nothing_found(claims, claim, known, of_claim, (PCI_PREFIX,))
+        raise LauncherError(NO_ADDRESS, device, f"{where}: {why}")
     return answer.pci, answer.source
 
 

@@ -72,23 +72,19 @@ def refused(identity: object, error: str) -> dict[str, object]:
     return {"id": identity, "hostdevs": [], "domain": None, "error": error}
 
 
-@pytest.mark.parametrize("files", [{"files": {"/var/run/x.json": {}}}, {"rawFiles": {"/var/run/x.json": "{"}}])
-def test_metadata_files_are_refused_by_name_only_where_one_would_be_read(files: dict[str, Any]) -> None:
-    plugin = {"spec": {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "v.com/x"}]}}}}
-    needed, by_status, by_plugin = answers(
-        {"id": 1, "vmi": VMI, "env": {f"PCI_RESOURCE_{OBJECT}_gpu": "0000:01:00.0"}, **files},
-        {"id": 2, "vmi": RESOLVED, **files},
-        {"id": 3, "vmi": plugin, "env": {"PCI_RESOURCE_V_COM_X": "0000:01:00.0"}, **files},
+def test_metadata_files_are_read_as_objects_and_as_text() -> None:
+    path = "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/gpu-resource-claim/gpu/gpu.example.com-metadata.json"
+    attributes = {"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}
+    content = {"apiVersion": "metadata.resource.k8s.io/v1alpha1", "requests": [{"name": "gpu", "devices": [{"attributes": attributes}]}]}
+
+    as_object, as_text, relative = answers(
+        {"id": 1, "vmi": VMI, "files": {path: content}},
+        {"id": 2, "vmi": VMI, "rawFiles": {path: json.dumps(content)}},
+        {"id": 3, "vmi": VMI, "files": {"gpu-metadata.json": content}},
     )
 
-    assert needed == refused(
-        1,
-        "metadata files are not supported yet: gpus/example-pgpu has no address in status.deviceStatus, so its metadata file would be "
-        "read; give the address in status.deviceStatus, or leave the files out and set its variable "
-        "PCI_RESOURCE_<claim object>_<request>",
-    )
-    assert by_status["hostdevs"] == device("status")
-    assert [d["device"] for d in by_plugin["hostdevs"]] == ["gpus/g"]
+    assert as_object["hostdevs"] == as_text["hostdevs"] == device("metadata")
+    assert relative == refused(3, 'line 3: files: "gpu-metadata.json" must be the absolute path of a file in the compute container')
 
 
 def test_a_conversion_that_fails_is_an_answer_and_the_next_line_is_read() -> None:
@@ -143,7 +139,7 @@ def test_the_help_shows_the_format_and_examples() -> None:
     run = CliRunner().invoke(cli, ["domain-xml", "--help"])
 
     assert run.exit_code == 0
-    assert '"hostdevs": [{"device": "gpus/NAME", "source": "status"|"environment", "xml"}]' in run.output
+    assert '"hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}]' in run.output
 
 
 _texts = st.sampled_from(["", "a", "0000:01:00.0", UUID, "\ud800", "\x00", "<&>", "x/y", "virt-launcher-v-abcde-a-abcde"]) | st.text(

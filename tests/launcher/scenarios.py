@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,4 +34,12 @@ def vmi_of(case: Mapping[str, object]) -> Json:
 
 
 def converted(case: Json) -> Conversion:
-    return convert(vmi_of(case), case.get("env", {}), pod=case.get("pod"), kubevirt=case.get("kubevirt", "1.9"))
+    version = case.get("kubevirt", "1.9")
+    return convert(vmi_of(case), case.get("env", {}), pod=case.get("pod"), kubevirt=version, files=files_of(case))
+
+
+def files_of(case: Json) -> dict[str, str] | None:
+    """The metadata files of a case; None for one that has no say about them."""
+    if not case.keys() & {"files", "rawFiles"}:
+        return None
+    return {path: json.dumps(content) for path, content in case.get("files", {}).items()} | case.get("rawFiles", {})

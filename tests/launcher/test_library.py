@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from launcher import KUBEVIRT, LauncherError, convert, domain_xml, hostdevs
-from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE, METADATA_FILES_UNSUPPORTED
+from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE
 from launcher.libvirt_conn import define, dumpxml, undefine
+from launcher.metadata_files import read_folder
 from tests import libvirt_witness
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
@@ -72,16 +74,22 @@ def test_the_callers_own_environment_is_never_read(monkeypatch: pytest.MonkeyPat
         hostdevs(VMI, pod=POD)
 
 
-def test_a_metadata_file_that_would_be_read_is_a_named_refusal() -> None:
-    with pytest.raises(LauncherError) as refusal:
-        convert(VMI, ENV, pod=POD, has_files=True)
-    assert (refusal.value.reason, refusal.value.subject) == (METADATA_FILES_UNSUPPORTED, "gpus/gpu1")
+def test_metadata_files_of_a_container_are_found_where_drivers_and_downward_volumes_put_them(tmp_path: Path) -> None:
+    base = tmp_path / "var/run/kubernetes.io/dra-device-attributes"
+    driver, volume = base / "resourceclaims/o/r", base / "resourceclaimtemplates/c/r"
+    hidden = volume / "..2026_11_21"
+    for folder in (driver, hidden):
+        folder.mkdir(parents=True)
+    (driver / "gpu.example.com-metadata.json").write_text("driver")
+    (driver / "notes.json").write_text("no metadata file")
+    (hidden / "shim-metadata.json").write_text("volume")
+    (volume / "..data").symlink_to(hidden.name)
+    (volume / "shim-metadata.json").symlink_to("..data/shim-metadata.json")
 
-
-def test_metadata_files_are_nobodys_business_where_the_status_answers() -> None:
-    status = {"gpuStatuses": [{"name": "gpu1", "deviceResourceClaimStatus": {"attributes": {"pciAddress": "0000:01:00.0"}}}]}
-    (gpu,) = convert({**VMI, "status": {"deviceStatus": status}}, has_files=True).hostdevs
-    assert gpu.source == "status"
+    assert read_folder(tmp_path) == {
+        "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/o/r/gpu.example.com-metadata.json": "driver",
+        "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/c/r/shim-metadata.json": "volume",
+    }
 
 
 def test_the_domain_can_be_written_as_kubevirt_would() -> None:

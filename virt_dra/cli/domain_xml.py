@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from launcher import LauncherError, convert
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.wire import Json, WireError
@@ -20,15 +22,26 @@ def answer(request: Json) -> Json:
     if vmi is None:
         raise BadLine("vmi: is required; give the VirtualMachineInstance as an object")
     env = _texts(request, "env")
-    files = member(request, "files", dict, {})
-    raw_files = _texts(request, "rawFiles")
+    files = _files(request)
     try:
-        result = convert(vmi, env, pod=_pod(request), kubevirt=gates_of(request).version, has_files=bool(files or raw_files))
+        result = convert(vmi, env, pod=_pod(request), kubevirt=gates_of(request).version, files=files)
     except LauncherError as error:
         return {**REFUSAL, "error": str(error)}
     hostdevs = [{"device": device.device, "source": device.source, "xml": device.xml} for device in result.hostdevs]
     warnings = {"warnings": list(result.warnings)} if result.warnings else {}
     return {"hostdevs": hostdevs, "domain": result.domain_xml, "error": None, **warnings}
+
+
+def _files(request: Json) -> dict[str, str] | None:
+    """Metadata files by absolute path: ``files`` as JSON objects, ``rawFiles`` as they are. None where neither was given."""
+    if request.get("files") is None and request.get("rawFiles") is None:
+        return None
+    objects = member(request, "files", dict, {})
+    files = {path: json.dumps(value, ensure_ascii=False) for path, value in objects.items()} | _texts(request, "rawFiles")
+    for path in files:
+        if not path.startswith("/"):
+            raise BadLine(f"files: {json.dumps(path)} must be the absolute path of a file in the compute container")
+    return files
 
 
 def _texts(request: Json, name: str) -> dict[str, str]:
@@ -52,7 +65,7 @@ command = jsonl_command(
     help_text="Turn VMIs and their devices' addresses into libvirt XML, one JSON object per line in and out.",
     epilog="""\b
 In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "pod": {}}   only vmi is required
-Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"environment", "xml"}], "domain", "error"}
+Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}], "domain", "error"}
      and "warnings": [text] where something did not fail but should be known
 \b
 Examples:

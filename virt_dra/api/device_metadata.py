@@ -1,0 +1,68 @@
+"""What a DRA driver tells the containers of a pod about their devices: KEP-5304's file, and where it is (K-7.7, K-7.8, K-7.11).
+
+A file is a stream of JSON objects, the same content once for each version that its writer knows, newest first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.resource_v1 import DeviceAttribute, NetworkDeviceData
+from virt_dra.api.wire import List, Map, Object, Str, Wire
+
+METADATA_VERSION: Final = "metadata.resource.k8s.io/v1alpha1"
+METADATA_KIND: Final = "DeviceMetadata"
+FILE_SUFFIX: Final = "-metadata.json"
+"""Of a driver's name, or of whatever else; readers look for the suffix."""
+
+BASE: Final = "/var/run/kubernetes.io/dra-device-attributes"
+BASE_1_8_0: Final = "/var/run/dra-device-attributes"
+"""Where KubeVirt 1.8.0 to 1.8.2 look (K-7.11)."""
+DIRECT: Final = "resourceclaims"
+TEMPLATES: Final = "resourceclaimtemplates"
+
+PCI_BUS_ID: Final = "resource.kubernetes.io/pciBusID"
+MDEV_UUID: Final = "mdevUUID"
+"""The two attributes that KubeVirt reads; the latter without a domain (K-7.9)."""
+
+
+class MetadataDevice(Wire):
+    driver: Str = ""
+    pool: Str = ""
+    name: Str = ""
+    attributes: Map[DeviceAttribute] = {}
+    network_data: NetworkDeviceData | None = None
+
+
+class MetadataRequest(Wire):
+    """``name`` is ``request/subrequest`` where firstAvailable chose (K-7.8)."""
+
+    name: Str = ""
+    devices: List[MetadataDevice] = ()
+
+
+class DeviceMetadata(Object):
+    """One claim's devices. ``pod_claim_name`` only for claims made of a template."""
+
+    API_VERSION = METADATA_VERSION
+    KIND = METADATA_KIND
+
+    metadata: ObjectMeta = ObjectMeta()
+    pod_claim_name: Str | None = Field(default=None, alias="podClaimName")
+    requests: List[MetadataRequest] = ()
+
+
+def request_directory(entry: str, claim: str | None, request: str) -> str:
+    """The absolute directory of one request's file (K-7.7). ``entry``: pod-local claim name; ``claim``: the object's, of a direct claim.
+
+    ``request`` is the base request. None of them may hold a path separator: nothing is escaped here.
+    """
+    return f"{BASE}/{DIRECT}/{claim}/{request}" if claim else f"{BASE}/{TEMPLATES}/{entry}/{request}"
+
+
+def request_directory_1_8_0(entry: str, claim: str | None, request: str) -> str:
+    """The same for KubeVirt 1.8.0 to 1.8.2, which knows one level only (K-7.11)."""
+    return f"{BASE_1_8_0}/{claim or entry}/{request}"
