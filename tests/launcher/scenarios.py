@@ -42,4 +42,5 @@ def files_of(case: Json) -> dict[str, str] | None:
     """The metadata files of a case; None for one that has no say about them."""
     if not case.keys() & {"files", "rawFiles"}:
         return None
-    return {path: json.dumps(content) for path, content in case.get("files", {}).items()} | case.get("rawFiles", {})
+    raw: dict[str, str] = case.get("rawFiles", {})
+    return {path: json.dumps(content) for path, content in case.get("files", {}).items()} | raw
