@@ -7,7 +7,8 @@ from functools import cached_property
 
 from virt_dra.api.attribute_keys import Addresses, DriverKeys, Unusable, addresses
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
-from virt_dra.cel import CompileError, compile_selector
+from virt_dra.cel import CompileError, DeviceInput, EvaluationError, compile_selector, device_input
+from virt_dra.cel.reads import Reads
 
 Name = tuple[str, str, str]
 """Driver, pool, device."""
@@ -28,6 +29,14 @@ class Published:
     def addresses(self) -> Addresses | Unusable:
         """Asked once, whatever sets of devices this one is in."""
         return addresses(self.driver, self.device.attributes, self.keys)
+
+    @cached_property
+    def input(self) -> DeviceInput | str:
+        """As selectors see it; or why they can't."""
+        try:
+            return device_input(self.driver, self.device)
+        except EvaluationError as error:
+            return error.message
 
     @property
     def name(self) -> Name:
@@ -54,6 +63,18 @@ def values_read(expression: str, published: Published) -> str:
         capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
         told.append(f"{identifier} {capacity.value}" if capacity is not None else f"no capacity {domain}/{identifier}")
     return ", ".join(told)
+
+
+def seen_by(reads: Reads, published: Published) -> tuple[object, ...]:
+    """What expressions that read this see of a device, besides its driver; equal for two devices that are the same for them."""
+    seen: list[object] = [bool(published.device.allow_multiple_allocations)] if reads.allow_multiple_allocations else []
+    for domain, identifier in sorted(reads.attributes):
+        seen.append(_of(published, domain, identifier))
+    for domain, identifier in sorted(reads.capacity):
+        names = _names(published.driver, domain, identifier)
+        capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
+        seen.append(str(capacity.value) if capacity is not None else None)
+    return tuple(seen)
 
 
 def _of(published: Published, domain: str, identifier: str) -> DeviceAttribute | None:

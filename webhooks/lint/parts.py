@@ -1,0 +1,113 @@
+"""One ResourceSlice as the inventory keeps it: its devices, and what selectors said of them. It stays when other slices change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.cel import EvaluationError, Interrupted, Selector
+from webhooks.lint.published import Name, Published
+
+KEPT_LISTS: Final = 64
+"""Lists of selectors whose answers a slice keeps: texts come from users, so their number must have an end."""
+
+_PER_EVALUATION: Final = 5
+_CHARACTERS: Final = 8
+_PER_INTERRUPT: Final = 350
+"""Microseconds (measured): of an evaluation, besides one for so many characters; of 100 steps of a loop."""
+
+Pool = tuple[str, str]
+"""Driver and pool."""
+
+
+class Work:
+    """What may still be done on selectors, counted down (:class:`~webhooks.lint.finding.Settings`). Its only state is the rest."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int | None = None) -> None:
+        self.left = left
+
+    def spent(self, amount: int) -> bool:
+        """Take an amount away; whether there was less."""
+        if self.left is None:
+            return False
+        self.left -= amount
+        return self.left < 0
+
+    def interrupt(self) -> bool:
+        return self.spent(_PER_INTERRUPT)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A selector that can't be used: ``selector`` is its position; ``device`` is None where the text itself is wrong."""
+
+    selector: int
+    message: str
+    device: Published | None = None
+
+
+Answer = int | Fault
+"""How many selectors match, one after the other; all of them, or the position of the first that doesn't, or that fails."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Make it with :meth:`of`. ``name``: the slice's."""
+
+    pool: Pool
+    generation: int
+    name: str
+    devices: tuple[Published, ...]
+    _answers: dict[tuple[str, ...], tuple[Answer, ...]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, part: ResourceSlice, keys: Mapping[str, tuple[DriverKeys, ...]]) -> Part:
+        """``keys``: configured attribute keys of addresses, by driver (K-6.6)."""
+        spec = part.spec
+        own = keys.get(spec.driver, ())
+        devices = tuple(
+            Published(spec.driver, spec.pool.name, device, spec.node_name or device.node_name or "", own) for device in spec.devices
+        )
+        return cls((spec.driver, spec.pool.name), spec.pool.generation, part.name, devices)
+
+    @cached_property
+    def by_name(self) -> Mapping[Name, Published]:
+        return {each.name: each for each in self.devices}
+
+    def answers(self, expressions: tuple[str, ...], selectors: Sequence[Selector], work: Work) -> tuple[Answer, ...]:
+        """What the selectors, compiled from ``expressions``, say of each device. Raises Interrupted where the work is not enough."""
+        kept = self._answers.get(expressions)
+        if kept is not None:
+            return kept
+        found = tuple(ask(each, selectors, work) for each in self.devices)
+        if len(self._answers) >= KEPT_LISTS:
+            self._answers.clear()
+        self._answers[expressions] = found
+        return found
+
+
+def ask(published: Published, selectors: Sequence[Selector], work: Work) -> Answer:
+    """What selectors, all of which must hold, say of a device. Raises Interrupted where the work is not enough."""
+    if not selectors:
+        return 0
+    given = published.input
+    if isinstance(given, str):
+        return Fault(0, given, published)
+    interrupt = None if work.left is None else work.interrupt
+    for position, selector in enumerate(selectors):
+        if work.spent(_PER_EVALUATION + len(selector.expression) // _CHARACTERS):
+            raise Interrupted
+        try:
+            if not selector.matches(given, interrupt):
+                return position
+        except Interrupted:
+            raise
+        except EvaluationError as error:
+            return Fault(position, error.message, published)
+    return len(selectors)
