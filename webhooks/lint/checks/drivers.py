@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from virt_dra.api.go_text import quoted
+from virt_dra.api.known_drivers import DRIVER_OF_CLASS, KNOWN_DRIVERS, NVIDIA
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
 from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS
@@ -14,36 +14,17 @@ from webhooks.lint.finding import Found
 from webhooks.lint.published import text_of
 from webhooks.lint.subject import Linted, NamedClaim, Use
 
-NVIDIA: Final = "gpu.nvidia.com"
 VFIO_CONFIG: Final = "VfioDeviceConfig"
 _IOMMU: Final = "iommu {backendPolicy: LegacyOnly, enableAPIDevice: true}"
 
-_DRIVERS_OF_CLASSES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "gpu.nvidia.com": NVIDIA,
-        "mig.nvidia.com": NVIDIA,
-        "vfio.gpu.nvidia.com": NVIDIA,
-        "gpu.intel.com": "gpu.intel.com",
-        "gpu-vfio.intel.com": "gpu.intel.com",
-        "sriovnetwork.k8snetworkplumbingwg.io": "sriovnetwork.k8snetworkplumbingwg.io",
-        "gpu.amd.com": "gpu.amd.com",
-    }
-)
-"""Which driver serves a class that it brings along (K-6.7); asked only where no published device tells."""
-
 FOR_CONTAINERS: Final = frozenset({"gpu", "mig"})
 """Types of NVIDIA's devices that are not bound to vfio-pci."""
-
-WITHOUT_METADATA: Final[Mapping[str, str]] = MappingProxyType(
-    {"dra.net": "it does not publish network cards that are bound to vfio-pci, and writes no metadata files"}
-)
-"""Drivers known not to serve VMs, and why (K-6.7)."""
 
 
 def drivers_of(linted: Linted, use: Use) -> tuple[str, ...]:
     """The drivers that may serve a use, sorted: those of the devices that match, else that of a well-known class."""
     drivers = linted.candidates(use).drivers
-    return drivers or tuple(sorted({_DRIVERS_OF_CLASSES[wish.class_name] for wish in use.wishes if wish.class_name in _DRIVERS_OF_CLASSES}))
+    return drivers or tuple(sorted({DRIVER_OF_CLASS[wish.class_name] for wish in use.wishes if wish.class_name in DRIVER_OF_CLASS}))
 
 
 def vfio_config_missing(linted: Linted) -> Iterator[Found]:
@@ -156,11 +137,12 @@ def _drivers(linted: Linted, claim: NamedClaim, requests: Sequence[str]) -> tupl
 def driver_without_metadata(linted: Linted) -> Iterator[Found]:
     for use in linted.uses:
         for driver in drivers_of(linted, use):
-            if driver in WITHOUT_METADATA:
+            known = KNOWN_DRIVERS.get(driver)
+            if known is not None and known.unfit:
                 yield Found(
                     use.request_field,
                     f"the devices for request {quoted(use.request_name)} are of driver {driver}, which can't serve VMs: "
-                    f"{WITHOUT_METADATA[driver]}. Use a driver for passthrough, such as sriovnetwork.k8snetworkplumbingwg.io",
+                    f"{known.unfit}. Use a driver for passthrough, such as sriovnetwork.k8snetworkplumbingwg.io",
                 )
 
 
