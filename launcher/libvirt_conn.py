@@ -32,13 +32,72 @@ def undefine(name: str, uri: str = DEFAULT_URI) -> None:
         connection.lookupByName(name).undefine()
 
 
+class Guest:
+    """A domain that was started, over a connection that stays open."""
+
+    def __init__(self, domain: Any, binding: Any) -> None:  # Any: the binding publishes no types
+        self._domain = domain
+        self._binding = binding
+
+    def end(self) -> str | None:
+        """``None`` while it runs (or is paused); else how it ended: ``shutdown`` (by the guest, or asked to), ``destroyed``,
+        ``crashed``, ``failed``. Raises :class:`LauncherError`."""
+        state, reason = self._domain.state()
+        if state == self._binding.VIR_DOMAIN_CRASHED:
+            return "crashed"
+        if state != self._binding.VIR_DOMAIN_SHUTOFF:
+            return None
+        return {
+            self._binding.VIR_DOMAIN_SHUTOFF_CRASHED: "crashed",
+            self._binding.VIR_DOMAIN_SHUTOFF_FAILED: "failed",
+            self._binding.VIR_DOMAIN_SHUTOFF_DESTROYED: "destroyed",
+        }.get(reason, "shutdown")
+
+    def shutdown(self) -> None:
+        """Ask the guest to end (ACPI); it may take its time, or not listen. Raises :class:`LauncherError`."""
+        self._domain.shutdown()
+
+    def destroy(self) -> None:
+        """Pull the plug. Raises :class:`LauncherError`."""
+        self._domain.destroy()
+
+
 @contextmanager
-def _connection(uri: str) -> Iterator[Any]:  # Any: the binding publishes no types
+def started(xml: str, uri: str = DEFAULT_URI) -> Iterator[Guest]:
+    """Define the domain and start it; what is left of it is removed at the end. Raises :class:`LauncherError`."""
+    with _connection(uri) as connection:
+        domain = connection.defineXML(xml)
+        try:
+            domain.create()
+            yield Guest(domain, _binding())
+        finally:
+            if domain.isActive():
+                domain.destroy()
+            domain.undefine()
+
+
+def answers(uri: str = DEFAULT_URI) -> bool:
+    """Whether a daemon is there. Raises :class:`LauncherError` where the binding isn't installed."""
+    _binding()
+    try:
+        with _connection(uri):
+            return True
+    except LauncherError:
+        return False
+
+
+def _binding() -> Any:  # Any: the binding publishes no types
     try:
         import libvirt
     except ImportError as error:
         message = f"libvirt's Python binding is not installed ({error}); install it with: pip install 'virt-dra[libvirt]'"
-        raise LauncherError(LIBVIRT_UNAVAILABLE, uri, message) from None
+        raise LauncherError(LIBVIRT_UNAVAILABLE, "libvirt", message) from None
+    return libvirt
+
+
+@contextmanager
+def _connection(uri: str) -> Iterator[Any]:  # Any: the binding publishes no types
+    libvirt = _binding()
     # Without a handler of ours libvirt writes every error to standard error as well.
     libvirt.registerErrorHandler(lambda context, error: None, None)
     try:

@@ -209,6 +209,7 @@ class VirtualMachineInstanceSpec(Wire):
     node_selector: Map[Str] = {}
     affinity: Json | None = None
     tolerations: List[Toleration] = ()
+    termination_grace_period_seconds: Int | None = None
 
 
 class VirtualMachineInstanceStatus(Wire):

@@ -1,0 +1,204 @@
+"""``virt-dra-launcher``: what runs in a launcher pod where there is no KubeVirt.
+
+Waits until every device has an address, defines and starts the domain, says by a file that it runs, and ends with it. It talks to nobody
+but libvirt: see :mod:`virt_dra.api.standalone`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import click
+
+from launcher import Conversion, LauncherError, libvirt_conn
+from launcher.errors import LIBVIRT_UNAVAILABLE
+from launcher.metadata_files import read_folder
+from launcher.waiting import BadFile, Waiting, decide, read_device_status, read_vmi
+from virt_dra.api import standalone
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+
+_DAEMON_SECONDS = 30.0
+
+
+class Failed(Exception):
+    """The VM can't run, or did not end well; the text is for the VMI's condition."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the launcher's files are; ``root`` stands for the container's ``/`` where metadata files are looked for."""
+
+    info: Path
+    run: Path
+    root: Path
+
+
+@click.command(
+    "virt-dra-launcher",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Exit codes: 0 the guest shut down, 1 it could not be started or crashed, 143 stopped while waiting.
+\b
+Example, outside of a pod (libvirt's test driver starts nothing real):
+  mkdir -p info run
+  echo '{"metadata": {"name": "vm"}, "spec": {"domain": {"devices": {}}}}' > info/vmi.json
+  virt-dra-launcher --info-dir info --run-dir run --termination-message message --uri test:///default
+""",
+)
+@click.option("--info-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.INFO_DIRECTORY, show_default=True,
+              help="Folder of the files vmi.json and device-status.json.")  # fmt: skip
+@click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.RUN_DIRECTORY, show_default=True,
+              help="Folder in which the file 'ready' says that the domain runs.")  # fmt: skip
+@click.option("--root", type=click.Path(path_type=Path, file_okay=False), default="/", show_default=True,
+              help="Folder below which drivers' metadata files are looked for.")  # fmt: skip
+@click.option("--termination-message", type=click.Path(path_type=Path, dir_okay=False), default=standalone.TERMINATION_MESSAGE_PATH,
+              show_default=True, help="File that gets the reason of a failure.")  # fmt: skip
+@click.option("--uri", default=libvirt_conn.DEFAULT_URI, show_default=True, help="libvirt connection.")
+@click.option("--daemon", metavar="PROGRAM", help="Start this libvirt daemon if none answers, e.g. virtqemud.")
+@click.option("--poll", type=click.FloatRange(0.01, 60), default=0.5, show_default=True, help="Seconds between looks at files and domain.")
+@click.option("--timeout", type=click.FloatRange(0), default=0.0, show_default=True, help="Seconds to wait for devices; 0: for ever.")
+@click.option(
+    "--grace", type=click.FloatRange(0), default=None, help="Seconds that a guest has to shut down.  [default: the VMI's, else 30]"
+)
+def main(
+    info_dir: Path, run_dir: Path, root: Path, termination_message: Path, uri: str, daemon: str | None, poll: float, timeout: float,
+    grace: float | None,
+) -> None:  # fmt: skip
+    """Run one VM: wait for its devices, define and start its libvirt domain, and end when it ends."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    folders = Folders(info_dir, run_dir, root)
+    try:
+        ready = _wait(folders, stop, poll, timeout)
+        if ready is None:
+            sys.exit(128 + signal.SIGTERM)
+        vmi, conversion = ready
+        for warning in conversion.warnings:
+            _say(f"warning: {warning}")
+        with _daemon(daemon, uri):
+            _run(folders, conversion, uri, stop, poll, _grace(vmi) if grace is None else grace)
+    except (Failed, LauncherError, BadFile, OSError) as error:
+        _fail(termination_message, str(error))
+
+
+def _wait(folders: Folders, stop: threading.Event, poll: float, timeout: float) -> tuple[VirtualMachineInstance, Conversion] | None:
+    """The VMI and its domain once all is there; None when stopped before. Raises Failed, LauncherError, BadFile, OSError."""
+    began, told = monotonic(), ""
+    while True:
+        found = _look(folders)
+        if not isinstance(found, Waiting):
+            return found
+        if found.message != told:
+            told = found.message
+            _say(f"waiting: {told}")
+        if timeout and monotonic() - began > timeout:
+            raise Failed(f"gave up after {timeout:g} s: {told}")
+        if stop.wait(poll):
+            return None
+
+
+def _look(folders: Folders) -> tuple[VirtualMachineInstance, Conversion] | Waiting:
+    vmi_file, status_file = folders.info / standalone.VMI_FILE, folders.info / standalone.DEVICE_STATUS_FILE
+    vmi = read_vmi(_text(vmi_file), str(vmi_file))
+    if isinstance(vmi, Waiting):
+        return vmi
+    status = read_device_status(_text(status_file), str(status_file))
+    conversion = decide(vmi, status, read_folder(folders.root), os.environ)
+    return conversion if isinstance(conversion, Waiting) else (vmi, conversion)
+
+
+def _text(path: Path) -> str:
+    """A file's text; one that isn't there is as one that is empty."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise BadFile(str(path), f"is no UTF-8 text: {error}") from None
+
+
+def _run(folders: Folders, conversion: Conversion, uri: str, stop: threading.Event, poll: float, grace: float) -> None:
+    """Until the domain ends. Raises Failed, LauncherError, OSError."""
+    folders.run.mkdir(parents=True, exist_ok=True)
+    ready = folders.run / standalone.READY_FILE
+    ready.unlink(missing_ok=True)
+    (folders.run / standalone.DOMAIN_FILE).write_text(conversion.domain_xml, encoding="utf-8")
+    with libvirt_conn.started(conversion.domain_xml, uri) as guest:
+        ready.touch()
+        _say(f"domain {conversion.domain.name} runs with {len(conversion.hostdevs)} host devices")
+        try:
+            end = _follow(guest, stop, poll, grace)
+        finally:
+            ready.unlink(missing_ok=True)
+    _say(f"domain {conversion.domain.name}: {end}")
+    if end in ("crashed", "failed"):
+        raise Failed(f"the domain {end}")
+
+
+def _follow(guest: libvirt_conn.Guest, stop: threading.Event, poll: float, grace: float) -> str:
+    """How the domain ended: by itself, or because the launcher is to stop, with ``grace`` seconds for the guest."""
+    asked: float | None = None
+    while (end := guest.end()) is None:
+        if stop.is_set() and asked is None:
+            asked = monotonic()
+            guest.shutdown()
+        elif asked is not None and monotonic() - asked >= grace:
+            guest.destroy()
+        if asked is None:
+            stop.wait(poll)
+        else:
+            threading.Event().wait(min(poll, 0.1))
+    return end
+
+
+def _grace(vmi: VirtualMachineInstance) -> float:
+    seconds = vmi.spec.termination_grace_period_seconds
+    return 30.0 if seconds is None else float(max(seconds, 0))
+
+
+@contextmanager
+def _daemon(program: str | None, uri: str) -> Iterator[None]:
+    """The libvirt daemon, started if none answers. Raises :class:`LauncherError`, OSError."""
+    if program is None or libvirt_conn.answers(uri):
+        yield
+        return
+    with subprocess.Popen([program], stdin=subprocess.DEVNULL) as process:
+        try:
+            end = monotonic() + _DAEMON_SECONDS
+            while not libvirt_conn.answers(uri):
+                if process.poll() is not None:
+                    raise LauncherError(LIBVIRT_UNAVAILABLE, program, f"{program} ended with exit code {process.returncode}")
+                if monotonic() > end:
+                    raise LauncherError(LIBVIRT_UNAVAILABLE, program, f"{program} does not answer on {uri} after {_DAEMON_SECONDS:g} s")
+                threading.Event().wait(0.1)
+            yield
+        finally:
+            process.terminate()
+
+
+def _fail(path: Path, message: str) -> None:
+    """Leave the reason where the operator finds it, and end."""
+    _say(f"error: {message}")
+    try:
+        path.write_bytes(message.encode()[: standalone.MAX_TERMINATION_MESSAGE])
+    except OSError as error:
+        _say(f"error: the reason could not be written to {path}: {error.strerror}")
+    sys.exit(1)
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)
+
+
+if __name__ == "__main__":
+    main()
