@@ -60,6 +60,13 @@ class EnvVar(Wire):
     value_from: Json | None = None
 
 
+class VolumeMount(Wire):
+    name: Str = ""
+    mount_path: Str = ""
+    sub_path: Str | None = None
+    read_only: Bool | None = None
+
+
 class Container(Wire):
     name: Str = ""
     image: Str | None = None
@@ -67,6 +74,9 @@ class Container(Wire):
     args: List[Str] = ()
     env: List[EnvVar] = ()
     resources: ResourceRequirements = ResourceRequirements()
+    volume_mounts: List[VolumeMount] = ()
+    readiness_probe: Json | None = None
+    termination_message_path: Str | None = None
     security_context: Json | None = None
 
 
@@ -76,6 +86,14 @@ class PodResourceClaim(Wire):
     name: Str = ""
     resource_claim_name: Str | None = None
     resource_claim_template_name: Str | None = None
+
+
+class Volume(Wire):
+    """A volume under a pod-local name. Sources that we neither make nor look at are kept as given."""
+
+    name: Str = ""
+    downward_api: Json | None = Field(default=None, alias="downwardAPI")
+    empty_dir: Json | None = None
 
 
 class NodeAffinity(Wire):
@@ -101,6 +119,7 @@ class PodReadinessGate(Wire):
 class PodSpec(Wire):
     containers: List[Container] = ()
     init_containers: List[Container] = ()
+    volumes: List[Volume] = ()
     node_name: Str | None = None
     node_selector: Map[Str] = {}
     affinity: Affinity | None = None
@@ -111,6 +130,7 @@ class PodSpec(Wire):
     automount_service_account_token: Bool | None = None
     readiness_gates: List[PodReadinessGate] = ()
     hostname: Str | None = None
+    security_context: Json | None = None
 
 
 class PodResourceClaimStatus(Wire):
@@ -159,9 +179,52 @@ class PodCondition(Wire):
     last_transition_time: Str | None = None
 
 
+class ResourceHealth(Wire):
+    """``health``: Healthy, Unhealthy or Unknown. ``resource_id`` of a DRA device is ``driver/pool/device`` by the API's word; the kubelet
+    of 1.37 puts the first CDI device ID there instead, if there is one."""
+
+    resource_id: Str = Field(default="", alias="resourceID")
+    health: Str = ""
+    message: Str | None = None
+
+
+class ResourceStatus(Wire):
+    """Health of a resource of a container (KEP-4680). ``name`` of a claim's: ``claim:<entry>/<request>`` or ``claim:<entry>``."""
+
+    name: Str = ""
+    resources: List[ResourceHealth] = ()
+
+
+class ContainerStateTerminated(Wire):
+    exit_code: Int | None = None
+    reason: Str = ""
+    message: Str = ""
+
+
+class ContainerStateWaiting(Wire):
+    reason: Str = ""
+    message: Str = ""
+
+
+class ContainerState(Wire):
+    waiting: ContainerStateWaiting | None = None
+    running: Json | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(Wire):
+    name: Str = ""
+    ready: Bool | None = None
+    state: ContainerState = ContainerState()
+    allocated_resources_status: List[ResourceStatus] = ()
+
+
 class PodStatus(Wire):
     phase: Str | None = None
+    reason: Str | None = None
+    message: Str | None = None
     conditions: List[PodCondition] = ()
+    container_statuses: List[ContainerStatus] = ()
     resource_claim_statuses: List[PodResourceClaimStatus] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     node_allocatable_resource_claim_statuses: List[NodeAllocatableResourceClaimStatus] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from virt_dra.api import core_v1, kubevirt_v1, resource_v1
+from virt_dra.api import core_v1, kubevirt_v1, resource_v1, virt_dra_v1alpha1
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.wire import WireError
@@ -23,6 +23,7 @@ KINDS: tuple[type[TypedObject], ...] = (
     kubevirt_v1.VirtualMachineInstance,
     kubevirt_v1.VirtualMachine,
     kubevirt_v1.KubeVirt,
+    virt_dra_v1alpha1.VirtualMachineInstanceDevices,
 )
 
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")

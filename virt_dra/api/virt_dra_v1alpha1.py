@@ -1,0 +1,79 @@
+"""virt-dra.io/v1alpha1: what we know about the devices of a VMI, in an object of our own (K-9.2, docs/decisions/0012-real-cluster.md).
+
+A :class:`VirtualMachineInstanceDevices` is named like its VMI, which owns it; garbage collection removes it. Its status is no
+subresource: it has one writer, and one write tells all.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from virt_dra.api.kubevirt_v1 import DeviceStatus
+from virt_dra.api.meta import Condition, TypedObject
+from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.api.wire import List, Str, Wire
+
+GROUP: Final = "virt-dra.io"
+API_VERSION: Final = f"{GROUP}/v1alpha1"
+
+DEVICES_RESOLVED: Final = "DevicesResolved"
+"""Condition: whether every device has an address. Its reason is that of the first device that has none."""
+DEVICES_HEALTHY: Final = "DevicesHealthy"
+"""Condition: whether nothing befell a device: it vanished, changed, was tainted or is unhealthy. Unknown before devices are resolved."""
+ALLOCATABLE: Final = "Allocatable"
+"""Condition, while the pod waits for a node: whether its claims can be allocated anywhere, and if not, why (K-12.4)."""
+
+
+class DeviceHealth(Wire):
+    """What the kubelet heard from the driver (KEP-4680). ``status``: Healthy, Unhealthy or Unknown."""
+
+    status: Str = ""
+    message: Str | None = None
+
+
+class VmiDevice(Wire):
+    """One DRA device entry of the VMI and what is known about it.
+
+    ``kind``: gpus or hostDevices. ``state``: Resolved, Pending or Error, with reason and message (K-5) for the latter two.
+    """
+
+    name: Str = ""
+    kind: Str = ""
+    claim_name: Str = ""
+    request_name: Str = ""
+    resource_claim_name: Str | None = None
+    driver: Str | None = None
+    pool: Str | None = None
+    device: Str | None = None
+    pci_address: Str | None = None
+    mdev_uuid: Str | None = Field(default=None, alias="mdevUUID")
+    integration_path: Str | None = None
+    state: Str = ""
+    reason: Str | None = None
+    message: Str | None = None
+    taints: List[DeviceTaint] = ()
+    health: DeviceHealth | None = None
+
+
+class VirtualMachineInstanceDevicesStatus(Wire):
+    """``ready``: as in ``1/2``: devices with an address, of all. ``integration_paths``: those in use, each once, comma-separated."""
+
+    ready: Str | None = None
+    node_name: Str | None = None
+    pod_name: Str | None = None
+    pod_uid: Str | None = Field(default=None, alias="podUID")
+    integration_paths: Str | None = None
+    device_status: DeviceStatus | None = None
+    devices: List[VmiDevice] = ()
+    conditions: List[Condition] = ()
+
+
+class VirtualMachineInstanceDevices(TypedObject):
+    API_VERSION: ClassVar[str] = API_VERSION
+    KIND: ClassVar[str] = "VirtualMachineInstanceDevices"
+    PLURAL: ClassVar[str] = "virtualmachineinstancedevices"
+    HAS_STATUS: ClassVar[bool] = False
+
+    status: VirtualMachineInstanceDevicesStatus = VirtualMachineInstanceDevicesStatus()
