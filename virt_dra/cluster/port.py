@@ -1,4 +1,4 @@
-"""The ports: what a controller may ask of a cluster. ``memory`` and (later) ``kube`` implement them; one contract suite holds both.
+"""The ports: what a controller may ask of a cluster. ``memory`` and ``kube`` implement them; one contract suite holds both.
 
 Everything is asynchronous because the real API is. Objects are the immutable types of :mod:`virt_dra.api`.
 For one object of a namespaced kind an empty namespace means ``default``; for lists and watches it means all namespaces.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from virt_dra.api.meta import TypedObject
 
@@ -20,8 +20,10 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, everywhere 
 class ApiError(Exception):
     """A request that the cluster refused. ``str(error)`` is the API server's message."""
 
-    status: ClassVar[int] = 500
-    reason: ClassVar[str] = ""
+    status: int = 500
+    reason: str = ""
+    retry_after: float | None = None
+    """Seconds to wait before trying again, if the cluster said so."""
 
 
 class NotFound(ApiError):
@@ -61,6 +63,32 @@ class TooLarge(ApiError):
 class Forbidden(ApiError):
     status = 403
     reason = "Forbidden"
+
+
+class Unauthorized(ApiError):
+    """The credentials are unknown or no longer valid."""
+
+    status = 401
+    reason = "Unauthorized"
+
+
+class TooManyRequests(ApiError):
+    status = 429
+    reason = "TooManyRequests"
+
+
+class Unavailable(ApiError):
+    """No answer, or none but "later": the server can't be reached, is starting, overloaded or was cut off. Whether a write took effect is
+    not known; reading shows it."""
+
+    status = 503
+    reason = "ServiceUnavailable"
+
+
+class Unreadable(ApiError):
+    """The cluster holds an object that doesn't have the shape we know, written by a newer API perhaps. The text names the fields."""
+
+    reason = "Unreadable"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,270 @@
+"""A real cluster behind the port: the API server asked through the ``kubernetes`` package's async client.
+
+:func:`connect` finds the way to a cluster. What is repeated, limited and timed is told in :mod:`~virt_dra.cluster.kube_transport`, what
+becomes of unreadable objects in :mod:`~virt_dra.cluster.kube_decoding`; objects of any kind as JSON: :mod:`~virt_dra.cluster.kube_raw`.
+Importing this module costs a third of a second: import it where a cluster is really asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, cast
+
+import aiohttp
+
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.cluster import kube_paths, refusals
+from virt_dra.cluster.kinds import Resource, resource_of
+from virt_dra.cluster.kube_config import Access, found_access
+from virt_dra.cluster.kube_decoding import Decoder, parsed
+from virt_dra.cluster.kube_errors import ConnectionProblem, of_status
+from virt_dra.cluster.kube_limits import Limits
+from virt_dra.cluster.kube_raw import RawObjects
+from virt_dra.cluster.kube_transport import KubeObserver, Request, Transport, Unobserved, UntrustedServer, lost
+from virt_dra.cluster.kube_watch import lines, parsed_event
+from virt_dra.cluster.port import ApiError, BadRequest, Forbidden, Gone, Listed, Unauthorized, Unavailable, WatchEvent
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
+__all__ = ["ConnectionProblem", "KubeCluster", "connect"]
+
+_BREATH = 100
+"""Objects that are read before others on the event loop get their turn."""
+_SHORTEST_WATCH = 1.0
+"""Seconds; a watch that ends sooner, having told nothing, was not ended because its time was over."""
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+class KubeCluster(RawObjects):
+    """Implements :class:`virt_dra.cluster.port.Cluster`. Not for several event loops.
+
+    Besides the port's exceptions every method raises :class:`~virt_dra.cluster.port.Unavailable`,
+    :class:`~virt_dra.cluster.port.Unauthorized`, :class:`~virt_dra.cluster.port.Forbidden` and
+    :class:`~virt_dra.cluster.port.TooManyRequests`, after the repetitions that make sense.
+    """
+
+    def __init__(self, transport: Transport, *, managed_fields: bool = False) -> None:
+        """``managed_fields``: whether typed objects keep ``metadata.managedFields``."""
+        super().__init__(transport)
+        self._decoder = Decoder(transport.observer, managed_fields=managed_fields)
+
+    @property
+    def transport(self) -> Transport:
+        return self._transport
+
+    # --- Reader ---------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+        """Raises :class:`~virt_dra.cluster.port.NotFound`, :class:`~virt_dra.cluster.port.Unreadable`."""
+        resource = resource_of(kind)
+        request = Request("GET", kube_paths.item(resource, namespace, name), verb="get", subject=resource.plural)
+        return self._decoder.read(kind, resource, parsed(await self._transport.request(request)))
+
+    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+        """By namespace and name, read in pages of one state; all at once if that state is gone before the last page."""
+        resource = resource_of(kind)
+        try:
+            return await self._listed(kind, resource, namespace, _selection(labels, fields), self._transport.limits.page)
+        except Gone:
+            return await self._listed(kind, resource, namespace, _selection(labels, fields), 0)
+
+    async def _listed(
+        self, kind: type[O], resource: Resource, namespace: str, selection: tuple[tuple[str, str], ...], page: int
+    ) -> Listed[O]:
+        path = kube_paths.collection(resource, namespace)
+        found: list[O] = []
+        token = ""
+        while True:
+            limit = (("limit", str(page)),) if page else ()
+            following = (("continue", token),) if token else ()
+            request = Request("GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural)
+            answer = parsed(await self._transport.request(request))
+            for number, raw in enumerate(answer.get("items") or ()):
+                if number % _BREATH == 0:
+                    await asyncio.sleep(0)
+                obj = self._decoder.listed(kind, resource, raw)
+                if obj is not None:
+                    found.append(obj)
+            meta = answer.get("metadata") or {}
+            token = str(meta.get("continue") or "")
+            if not token:
+                return Listed(tuple(found), str(meta.get("resourceVersion") or ""))
+
+    # --- Writer ---------------------------------------------------------------------------------------------------
+
+    async def create(self, obj: O) -> O:
+        """Not repeated when the answer is lost: :class:`~virt_dra.cluster.port.Unavailable` then leaves open whether it was created."""
+        resource = resource_of(obj)
+        path = kube_paths.collection(resource, obj.metadata.namespace or kube_paths.DEFAULT_NAMESPACE)
+        return await self._written(type(obj), resource, Request("POST", path, body=_body(resource, obj), verb="create", repeatable=False))
+
+    async def update(self, obj: O) -> O:
+        return await self._replaced(obj, "")
+
+    async def update_status(self, obj: O) -> O:
+        return await self._replaced(obj, "status")
+
+    async def _replaced(self, obj: O, subresource: str) -> O:
+        resource = resource_of(obj)
+        path = kube_paths.item(resource, obj.metadata.namespace, obj.metadata.name, subresource)
+        return await self._written(type(obj), resource, Request("PUT", path, body=_body(resource, obj), verb="update"))
+
+    async def patch(
+        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
+    ) -> O:  # fmt: skip
+        """Operations are not repeated when the answer is lost: they may add twice."""
+        if (merge is None) == (operations is None):
+            raise BadRequest("a patch needs either merge or operations")
+        resource = resource_of(kind)
+        path = kube_paths.item(resource, namespace, name, subresource)
+        if operations is None:
+            return await self._written(kind, resource, Request("PATCH", path, body=merge, content_type=MERGE_PATCH, verb="patch"))
+        request = Request("PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False)
+        return await self._written(kind, resource, request)
+
+    async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
+        """In the background: what the object owned goes after it. When a first answer was lost a second may be
+        :class:`~virt_dra.cluster.port.NotFound`."""
+        resource = resource_of(kind)
+        given = {"uid": uid, "resourceVersion": resource_version}
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if preconditions := {key: value for key, value in given.items() if value}:
+            options["preconditions"] = preconditions
+        path = kube_paths.item(resource, namespace, name)
+        await self._transport.request(Request("DELETE", path, body=options, verb="delete", subject=resource.plural))
+
+    async def _written(self, kind: type[O], resource: Resource, request: Request) -> O:
+        request = _about(request, resource)
+        return self._decoder.read(kind, resource, parsed(await self._transport.request(request)))
+
+    # --- Watcher --------------------------------------------------------------------------------------------------
+
+    async def watch(
+        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[O]]:
+        """Every change after ``resource_version``, in order, and bookmarks: goes on when the server ends a watch whose time is over.
+
+        Raises :class:`~virt_dra.cluster.port.Unavailable` when it was cut otherwise (go on from the last version seen, bookmarks
+        included; see :mod:`virt_dra.cluster.informer`), :class:`~virt_dra.cluster.port.Gone` when the version is too old.
+        Events are read from the connection as they are asked for; who asks too slowly is cut off by the server.
+        """
+        resource = resource_of(kind)
+        version = resource_version
+        if version in ("", "0"):
+            there = await self.list(kind, namespace, labels=labels, fields=fields)
+            for obj in there.items:
+                yield WatchEvent("ADDED", obj)
+            version = there.resource_version
+        else:
+            refusals.parsed_version(version)
+        loop = asyncio.get_running_loop()
+        while True:
+            began, number = loop.time(), 0
+            async with aclosing(self._watched(kind, resource, namespace, version, _selection(labels, fields))) as events:
+                async for reached, event in events:
+                    version, number = reached, number + 1
+                    if event is not None:
+                        yield event
+            if not number and loop.time() - began < _SHORTEST_WATCH:
+                raise Unavailable(f"a watch of {resource} ended as soon as it began")
+
+    async def _watched(
+        self, kind: type[O], resource: Resource, namespace: str, version: str, selection: tuple[tuple[str, str], ...]
+    ) -> AsyncGenerator[tuple[str, WatchEvent[O] | None]]:
+        """One watch until the server ends it: events with the version each leads to. None for what nobody needs to know."""
+        seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
+        asked = (("watch", "1"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds), ("resourceVersion", version))
+        request = Request("GET", kube_paths.collection(resource, namespace), (*selection, *asked), verb="watch", subject=resource.plural)
+        async with self._transport.stream(request) as stream, aclosing(lines(stream)) as found:
+            while True:
+                try:
+                    line = await anext(found)
+                except StopAsyncIteration:
+                    return
+                except (aiohttp.ClientError, OSError) as error:
+                    raise lost(self._transport.server, error) from error
+                if line.strip():
+                    type_, raw = parsed_event(line)
+                    yield _version_of(raw, version), self._event(kind, resource, type_, raw)
+
+    def _event(self, kind: type[O], resource: Resource, type_: str, raw: Any) -> WatchEvent[O] | None:
+        if type_ == "ERROR":
+            raise of_status(raw)
+        if type_ == "BOOKMARK":
+            mark = kind.from_wire({"apiVersion": resource.api_version, "kind": resource.kind})
+            return WatchEvent("BOOKMARK", mark.with_(metadata=ObjectMeta(resource_version=_version_of(raw, ""))))
+        if type_ not in ("ADDED", "MODIFIED", "DELETED"):
+            return None  # of a newer API; the version counts all the same
+        obj = self._decoder.listed(kind, resource, raw)
+        if obj is not None:
+            return WatchEvent(cast("Literal['ADDED', 'MODIFIED', 'DELETED']", type_), obj)
+        outline = self._decoder.outline(kind, resource, raw)
+        return None if outline is None else WatchEvent("DELETED", outline)
+
+
+@asynccontextmanager
+async def connect(
+    kubeconfig: str | None = None, context: str | None = None, *,
+    limits: Limits | None = None, observer: KubeObserver | None = None, managed_fields: bool = False,
+) -> AsyncIterator[KubeCluster]:  # fmt: skip
+    """A cluster that has answered once.
+
+    Looked for in this order: ``kubeconfig``, ``$KUBECONFIG``, ``~/.kube/config``, the service account of the pod we run in. Credentials
+    are read anew when they are refused, and a service account's token every minute. Raises :class:`ConnectionProblem`.
+    """
+    access = await found_access(kubeconfig, context)
+    transport = Transport(access.client, limits or Limits(), observer or Unobserved(), access.renewed)
+    try:
+        await _check(transport, access)
+        yield KubeCluster(transport, managed_fields=managed_fields)
+    finally:
+        await transport.close()
+
+
+async def _check(transport: Transport, access: Access) -> None:
+    """Raises :class:`ConnectionProblem` unless the server answers us."""
+    tried = f"tried {transport.server} ({access.source})"
+    first = Transport(transport.client, Limits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3), renew=access.renewed)
+    try:
+        await first.request(Request("GET", "/version", verb="get", subject="version"))
+    except UntrustedServer as error:
+        advice = "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
+        raise ConnectionProblem("TLS", f"{error}; {tried}: {advice}") from error
+    except Unauthorized as error:
+        advice = "the credentials are missing, unknown or expired: log in again, or check the user of the context"
+        raise ConnectionProblem("Unauthorized", f"the server refused our credentials: {error}; {tried}: {advice}") from error
+    except Forbidden as error:
+        advice = "grant it, or use another user"
+        raise ConnectionProblem("Forbidden", f"the server knows us but refuses us: {error}; {tried}: {advice}") from error
+    except Unavailable as error:
+        advice = "check that the server runs and that its address and port are right, and the network and proxy on the way"
+        raise ConnectionProblem("Unreachable", f"{error}; {tried}: {advice}") from error
+    except ApiError as error:
+        advice = "is that a Kubernetes API server?"
+        raise ConnectionProblem("Unreachable", f"{error}; {tried}: {advice}") from error
+
+
+def _selection(labels: str, fields: str) -> tuple[tuple[str, str], ...]:
+    given = (("labelSelector", labels), ("fieldSelector", fields))
+    return tuple((name, value) for name, value in given if value)
+
+
+def _body(resource: Resource, obj: TypedObject) -> dict[str, Any]:
+    return {**obj.to_wire(), "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def _about(request: Request, resource: Resource) -> Request:
+    return replace(request, subject=resource.plural)
+
+
+def _version_of(raw: Any, otherwise: str) -> str:
+    meta = raw.get("metadata")
+    version = meta.get("resourceVersion") if isinstance(meta, dict) else None
+    return version if isinstance(version, str) and version else otherwise

@@ -1,0 +1,123 @@
+"""An API server's refusals as the port's exceptions, and what can go wrong before there is a server to refuse anything. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic_core import from_json
+
+from virt_dra.cluster.port import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Cause,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    TooLarge,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
+
+_BY_REASON: Mapping[str, type[ApiError]] = {
+    "NotFound": NotFound,
+    "AlreadyExists": AlreadyExists,
+    "Conflict": Conflict,
+    "Expired": Gone,
+    "Gone": Gone,
+    "BadRequest": BadRequest,
+    "RequestEntityTooLarge": TooLarge,
+    "Forbidden": Forbidden,
+    "Unauthorized": Unauthorized,
+    "TooManyRequests": TooManyRequests,
+    "ServiceUnavailable": Unavailable,
+    "ServerTimeout": Unavailable,
+    "Timeout": Unavailable,
+}
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: TooLarge,
+    429: TooManyRequests,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+_SHOWN = 200
+"""Characters of an answer that is no Status."""
+
+ProblemReason = Literal["NoConfiguration", "BadConfiguration", "Unreachable", "TLS", "Unauthorized", "Forbidden"]
+
+
+class ConnectionProblem(Exception):
+    """There is no way to a cluster. The text says what was tried and what to do; ``reason`` is for programs."""
+
+    def __init__(self, reason: ProblemReason, message: str) -> None:
+        super().__init__(message)
+        self.reason: ProblemReason = reason
+
+
+def refusal(status: int, body: bytes, retry_after: str = "") -> ApiError:
+    """The exception for an HTTP answer that is no success. ``retry_after`` is the header's value."""
+    try:
+        answer: object = from_json(body)
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and answer.get("kind") == "Status":
+        return of_status(answer, status, retry_after)
+    text = body[: 4 * _SHOWN].decode(errors="replace").strip()
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return _made(_BY_STATUS.get(status, ApiError), f"the server answered {status}: {shown}" if shown else f"the server answered {status}",
+                 status, "", _seconds(retry_after))  # fmt: skip
+
+
+def of_status(answer: Mapping[str, Any], status: int = 0, retry_after: str = "") -> ApiError:
+    """The exception for a ``Status`` object, of an answer or of a watch's ERROR event."""
+    code = answer.get("code")
+    status = status or (code if isinstance(code, int) else 500)
+    reason = _text(answer.get("reason"))
+    message = _text(answer.get("message")) or f"the server answered {status}"
+    details = answer.get("details")
+    details = details if isinstance(details, dict) else {}
+    listed = details.get("causes")
+    causes = tuple(_cause(cause) for cause in listed if isinstance(cause, dict)) if isinstance(listed, list) else ()
+    if reason == "Invalid" or (not reason and status == 422):
+        return Invalid(message, causes)
+    seconds = details.get("retryAfterSeconds")
+    waits = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else _seconds(retry_after)
+    return _made(_BY_REASON.get(reason) or _BY_STATUS.get(status, ApiError), message, status, reason, waits)
+
+
+def unavailable(message: str, retry_after: float | None = None) -> Unavailable:
+    error = Unavailable(message)
+    error.retry_after = retry_after
+    return error
+
+
+def _made(kind: type[ApiError], message: str, status: int, reason: str, retry_after: float | None) -> ApiError:
+    error = kind(message)
+    if kind is ApiError:  # the others know theirs
+        error.status, error.reason = status, reason
+    error.retry_after = retry_after
+    return error
+
+
+def _cause(raw: Mapping[str, Any]) -> Cause:
+    return Cause(_text(raw.get("field")), _text(raw.get("reason")), _text(raw.get("message")))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _seconds(header: str) -> float | None:
+    """Only the form in seconds: Kubernetes sends no dates."""
+    return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else None

@@ -1,0 +1,56 @@
+"""How fast we ask an API server: a token bucket, and how long we wait before asking again. No clock, no sleeping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one process may ask of an API server, and how patient it is. Times in seconds."""
+
+    qps: float = 50.0
+    """Requests a second in the long run; 0 for any number."""
+    burst: int = 100
+    """Requests that may be made at once."""
+    timeout: float = 30.0
+    """For one attempt, from the first byte sent to the last byte received."""
+    connect_timeout: float = 10.0
+    patience: float = 60.0
+    """For all attempts of one request, the waiting between them included."""
+    attempts: int = 6
+    silence: float = 150.0
+    """A watch that says nothing for so long is begun anew. (API servers send a bookmark about every minute.)"""
+    watch_seconds: float = 400.0
+    """How long a watch is asked to last; up to twice that, at random, so that not all end together."""
+    page: int = 500
+    """Objects of one page of a list."""
+
+
+class TokenBucket:
+    """``burst`` tokens, refilled at ``rate`` a second. A taker may have to wait, in order of arrival."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        """``rate`` 0: nobody ever waits."""
+        self._rate = rate
+        self._burst = max(float(burst), 1.0)
+        self._tokens = self._burst
+        self._at: float | None = None
+
+    def take(self, now: float) -> float:
+        """Takes one token at a time ``now`` (of a clock that never goes back). Gives the seconds until the taker may go on."""
+        if self._rate <= 0:
+            return 0.0
+        if self._at is not None:
+            self._tokens = min(self._tokens + max(now - self._at, 0.0) * self._rate, self._burst)
+        self._at = now
+        self._tokens -= 1.0
+        return max(-self._tokens / self._rate, 0.0)
+
+
+def backoff(attempt: int, chance: float, *, first: float = 0.1, longest: float = 10.0) -> float:
+    """Seconds to wait after failure ``attempt`` (1, 2, …): doubling, the upper half of it by chance (0 to 1), so that many don't
+    come back together."""
+    # Beyond 60 doublings every delay is at its longest; the power alone would overflow.
+    whole = min(first * 2.0 ** min(attempt - 1, 60), longest)
+    return whole * (0.5 + chance / 2)

@@ -1,0 +1,52 @@
+"""A watch's stream: bytes to lines of any length to events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
+
+from pydantic_core import from_json
+
+from virt_dra.cluster.kube_errors import unavailable
+
+LINE_LIMIT = 64 * 1024 * 1024
+"""Bytes of one event. etcd's objects have 1.5 MiB unless somebody changed its limit; more than this is no event."""
+
+
+class Bytes(Protocol):
+    """What is read: gives nothing at the end."""
+
+    async def readany(self) -> bytes: ...
+
+
+async def lines(stream: Bytes) -> AsyncGenerator[bytes]:
+    """Complete lines without their end. What follows the last line's end was cut off and is left out.
+
+    Holds one unfinished line and what was read at once; asks for more only when it is asked for more.
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for a line beyond :data:`LINE_LIMIT`.
+    """
+    pending: list[bytes] = []
+    size = 0
+    while chunk := await stream.readany():
+        *complete, rest = chunk.split(b"\n")
+        for line in complete:
+            pending.append(line)
+            yield b"".join(pending)
+            pending.clear()
+            size = 0
+        if rest:
+            pending.append(rest)
+            size += len(rest)
+            if size > LINE_LIMIT:
+                raise unavailable(f"an event of a watch has more than {LINE_LIMIT} bytes")
+
+
+def parsed_event(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """Type and object. Raises :class:`~virt_dra.cluster.port.Unavailable` for what is no event (a proxy's error page, say)."""
+    try:
+        event: object = from_json(line, cache_strings="all")
+    except ValueError as error:
+        raise unavailable(f"a watch told what is no JSON: {error}") from error
+    if not isinstance(event, dict) or not isinstance(event.get("type"), str) or not isinstance(event.get("object"), dict):
+        raise unavailable("a watch told what is no event")
+    return event["type"], event["object"]
