@@ -3,7 +3,7 @@ BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention: see examples/README.md.
 READY := $(filter-out examples/failing/ examples/contention/,$(wildcard examples/*/))
 
-.PHONY: run test lint bench conformance clean setup setup-tests
+.PHONY: run test lint bench conformance cluster clean setup setup-tests
 
 setup:
 	@tools/venv.sh
@@ -11,12 +11,20 @@ setup:
 setup-tests:
 	@tools/venv.sh dev
 	@tools/libvirt.sh
+	@tools/control-plane.sh
 
 run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/
 	$(BIN)/virt-dra run --separate $(READY) --out out
 
 test: setup-tests  ## Run the tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS='-k launcher -x'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+KUBECONFIG_FILE ?= out/kubeconfig
+cluster:  ## Run a real control plane until Ctrl-C; KUBECONFIG_FILE=, PORT=, NODES=N, GATES=all|Name=true,…, WITHOUT=kube-scheduler,…
+	@tools/venv.sh dev
+	@tools/control-plane.sh
+	@$(BIN)/python -m tests.cluster.play --kubeconfig $(KUBECONFIG_FILE) $(if $(PORT),--port $(PORT)) $(if $(NODES),--nodes $(NODES)) \
+		$(if $(GATES),--gates $(GATES)) $(if $(WITHOUT),--without $(WITHOUT))
 
 N ?= 20000
 conformance:  ## Compare with the Kubernetes references at length: N allocation cases, 10 N expressions; SEED=S repeats a run

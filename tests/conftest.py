@@ -1,14 +1,15 @@
-"""What all tests share: golden files, and libvirt as a witness."""
+"""What all tests share: golden files, libvirt as a witness, a real control plane."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests import libvirt_witness
+from tests.cluster.control_plane import ControlPlane, require
 
 Golden = Callable[[str, str], None]
 
@@ -45,3 +46,32 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 def libvirt() -> None:
     """Tests that use this need libvirt's tools. Without them they skip with advice; with CI=true they fail instead."""
     libvirt_witness.require()
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """A real etcd and kube-apiserver with the feature gates nobody touched, shared by all tests; started by the first that asks.
+
+    Scheduler and controllers on demand: ``control_plane.start_scheduler()``. Cluster-scoped objects are the test's own to name and delete.
+    """
+    require()
+    with ControlPlane() as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """The name of a new namespace of the real control plane; deleted afterwards with all that is in it."""
+    name = control_plane.create_namespace()
+    yield name
+    control_plane.delete_namespace(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test's report has what the servers of its control plane logged last."""
+    report = yield
+    if report.failed:
+        used = getattr(item, "funcargs", {}).values()
+        report.sections.extend(("control plane", plane.tails()) for plane in used if isinstance(plane, ControlPlane))
+    return report

@@ -1,0 +1,91 @@
+"""Certificates and kubeconfigs of a control plane for tests: one authority, a serving certificate for loopback, and any user."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from webhooks.tls_authority import BACKDATED, SERVING_LIFETIME, Bundle, Pair, SystemKeys, bootstrap
+
+ADMINS = "system:masters"
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc")
+
+
+@dataclass(frozen=True)
+class User:
+    """Whom a kubeconfig stands for: by a client certificate and its key (PEM), or by a bearer token."""
+
+    name: str
+    certificate: bytes = b""
+    key: bytes = b""
+    token: str = ""
+
+
+class Credentials:
+    """What the servers of one control plane are given, as files in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._keys = SystemKeys()
+        self.bundle: Bundle = bootstrap(LOOPBACK_NAMES, datetime.now(UTC), self._keys)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in self.bundle.to_files().items():
+            (folder / name).write_bytes(content)
+        self.authority, self.certificate, self.key = folder / "ca.crt", folder / "tls.crt", folder / "tls.key"
+        self.service_account_key = folder / "sa.key"
+        self.service_account_key.write_bytes(_pem(self._keys.private_key()))
+
+    def user(self, name: str, groups: Sequence[str] = ()) -> User:
+        """A user by a certificate: Kubernetes takes its name from CN, its groups from O."""
+        signer: Pair = self.bundle.authority
+        key, now = self._keys.private_key(), datetime.now(UTC)
+        attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+        attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name(attributes))
+            .issuer_name(signer.certificate.subject)
+            .public_key(key.public_key())
+            .serial_number(self._keys.serial_number())
+            .not_valid_before(now - BACKDATED)
+            .not_valid_after(now + SERVING_LIFETIME)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+            .sign(signer.key, hashes.SHA256())
+        )
+        return User(name, certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+
+    def kubeconfig(self, server: str, user: User, namespace: str = "default") -> str:
+        """A kubeconfig (JSON, which is YAML) that holds all it needs."""
+        identity = (
+            {"token": user.token}
+            if user.token
+            else {"client-certificate-data": _base64(user.certificate), "client-key-data": _base64(user.key)}
+        )
+        return json.dumps({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{
+                "name": "virt-dra",
+                "cluster": {"server": server, "certificate-authority-data": _base64(self.authority.read_bytes())},
+            }],
+            "users": [{"name": user.name, "user": identity}],
+            "contexts": [{"name": "virt-dra", "context": {"cluster": "virt-dra", "user": user.name, "namespace": namespace}}],
+            "current-context": "virt-dra",
+        }, indent=1)  # fmt: skip
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
