@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api import kubevirt_v1 as kubevirt
+from virt_dra.api import virt_dra_v1alpha1 as ours
 from virt_dra.api.core_v1 import PodResourceClaim, Toleration
-from virt_dra.api.meta import TypedObject
-from virt_dra.api.structural_schema import PRESERVE, Additions, object_schema
+from virt_dra.api.meta import Condition, TypedObject
+from virt_dra.api.structural_schema import Additions, object_schema
 from virt_dra.api.wire import Json, Wire
 
 PART_OF: Final = {"app.kubernetes.io/part-of": "virt-dra"}
@@ -76,7 +77,7 @@ _VIRTUAL_MACHINES: Final[Mapping[type[Wire], Additions]] = {
         itself={
             "required": ["template"],
             "x-kubernetes-validations": [
-                rule("!(has(self.running) && has(self.runStrategy))", "Running and RunStrategy are mutually exclusive; running is the older one")
+                rule("!(has(self.running) && has(self.runStrategy))", "Running and RunStrategy are mutually exclusive")
             ],
         },
         fields={"runStrategy": {"enum": ["Always", "Halted", "Manual", "Once", "RerunOnFailure", "WaitAsReceiver"]}},
@@ -97,7 +98,50 @@ _VIRTUAL_MACHINES: Final[Mapping[type[Wire], Additions]] = {
     kubevirt.DeviceStatus: Additions(fields={"gpuStatuses": _ATOMIC, "hostDeviceStatuses": _ATOMIC}),
     kubevirt.DeviceStatusInfo: _NAMED,
 }  # fmt: skip
-_PARTIAL: Final = frozenset({
+_MESSAGE: Json = {"maxLength": 32768}
+_PCI: Json = {"maxLength": 16, "pattern": r"^[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$"}
+_UUID: Json = {"maxLength": 36, "pattern": r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
+_DEVICES: Final[Mapping[type[Wire], Additions]] = {
+    **{kind: _VIRTUAL_MACHINES[kind] for kind in (kubevirt.DeviceStatus, kubevirt.DeviceStatusInfo)},
+    ours.VirtualMachineInstanceDevicesStatus: Additions(
+        fields={
+            "ready": {"pattern": "^[0-9]+/[0-9]+$", "maxLength": 16},
+            "devices": {"maxItems": 2 * MANY, "x-kubernetes-list-type": "atomic"},
+            "conditions": {"maxItems": 16, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        }
+    ),
+    ours.VmiDevice: Additions(
+        itself={
+            "required": ["name", "kind", "state"],
+            "x-kubernetes-validations": [
+                rule("self.state != 'Resolved' || has(self.pciAddress) || has(self.mdevUUID)", "a resolved device has an address"),
+                rule("self.state == 'Resolved' || has(self.reason)", "a device that isn't resolved has a reason"),
+            ],
+        },
+        fields={
+            "kind": {"enum": ["gpus", "hostDevices"]},
+            "state": {"enum": ["Resolved", "Pending", "Error"]},
+            "pciAddress": _PCI,
+            "mdevUUID": _UUID,
+            "integrationPath": {"enum": ["native", "metadata-shim", "device-plugin", "none"]},
+            "message": _MESSAGE,
+            "taints": {"maxItems": MANY, "x-kubernetes-list-type": "atomic"},
+        },
+    ),
+    ours.DeviceHealth: Additions(
+        itself={"required": ["status"]}, fields={"status": {"enum": ["Healthy", "Unhealthy", "Unknown"]}, "message": _MESSAGE}
+    ),
+    Condition: Additions(
+        itself={"required": ["type", "status"]},
+        fields={
+            "type": {"maxLength": 316},
+            "status": {"enum": ["True", "False", "Unknown"]},
+            "lastTransitionTime": {"format": "date-time"},
+            "message": _MESSAGE,
+        },
+    ),
+}
+_PARTIAL: Final[frozenset[type[Wire]]] = frozenset({
     kubevirt.VirtualMachineSpec, kubevirt.VirtualMachineInstanceTemplate, kubevirt.VirtualMachineInstanceSpec,
     kubevirt.VirtualMachineInstanceStatus, kubevirt.DomainSpec, kubevirt.Devices, kubevirt.Interface, kubevirt.Disk, kubevirt.CPU,
     kubevirt.NUMA, kubevirt.Memory, kubevirt.Machine, kubevirt.DomainResources, kubevirt.Network,
@@ -158,6 +202,21 @@ class Definition:
         }
 
 
+DEVICES: Final = Definition(
+    ours.VirtualMachineInstanceDevices,
+    ("vmid",),
+    (
+        Column("Ready", ".status.ready"),
+        Column("Node", ".status.nodeName"),
+        Column("Path", ".status.integrationPaths"),
+        Column("Healthy", _condition(ours.DEVICES_HEALTHY)),
+        Column("Reason", f'.status.conditions[?(@.type=="{ours.DEVICES_RESOLVED}")].reason'),
+        _AGE,
+        Column("Pod", ".status.podName", priority=1),
+        Column("Message", f'.status.conditions[?(@.type=="{ours.DEVICES_RESOLVED}")].message', priority=1),
+    ),
+    _DEVICES,
+)
 VIRTUAL_MACHINE_INSTANCES: Final = Definition(
     kubevirt.VirtualMachineInstance,
     ("vmi", "vmis"),
@@ -179,4 +238,4 @@ VIRTUAL_MACHINES: Final = Definition(
     _PARTIAL,
 )
 STANDALONE: Final = (VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES)
-BESIDE_KUBEVIRT: Final[tuple[Definition, ...]] = ()
+BESIDE_KUBEVIRT: Final = (DEVICES,)
