@@ -19,7 +19,7 @@ from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.current_pod import not_current
-from virt_dra.controllers.published_devices import Published, PublishedDevices, newest
+from virt_dra.controllers.published_devices import Publications, Published, PublishedDevices, newest
 from virt_dra.scheduling.claim_references import (
     PODS,
     NotCreatedYet,
@@ -199,21 +199,23 @@ def resolve(
     vmi: VirtualMachineInstance,
     pod: Pod | None,
     claims: Iterable[ResourceClaim],
-    slices: Iterable[ResourceSlice] | PublishedDevices,
+    slices: Iterable[ResourceSlice] | Publications,
     options: Options = DEFAULTS,
+    subjects: tuple[Subject, ...] | None = None,
 ) -> Resolution:
     """Resolve every DRA device of a VMI to its address (K-5.1 to K-5.13).
 
     ``pod``: the VMI's launcher pod if there is one (:func:`current_pod.current_pod` finds it). ``claims`` and ``slices`` may hold
-    more than is needed, in any order and more than once. Never raises on well-typed objects.
+    more than is needed, in any order and more than once. ``subjects``: the devices, if not the VMI's DRA devices. Never raises on
+    well-typed objects.
     """
-    subjects = dra_devices(vmi)
+    subjects = dra_devices(vmi) if subjects is None else subjects
     if pod is None:
         return _no_pod(subjects, "the VMI has no launcher pod yet; it comes once the VMI is admitted")
     objection = not_current(vmi, pod, migration_target=options.migration_target)
     if objection:
         return _no_pod(subjects, f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod")
-    published = slices if isinstance(slices, PublishedDevices) else PublishedDevices.of(slices)
+    published = slices if isinstance(slices, Publications) else PublishedDevices.of(slices)
     namespace = pod.namespace or vmi.namespace or "default"
     by_name: dict[str, ResourceClaim] = {}
     # Objects from files may lack a namespace: they count as the pod's, after those that say so.
@@ -269,7 +271,7 @@ class _Search:
     pod: Pod
     namespace: str
     claims: Mapping[str, ResourceClaim]
-    published: PublishedDevices
+    published: Publications
     options: Options
     entries: Counter[tuple[str, str]]
     """How many entries of the VMI have the same claim and request."""

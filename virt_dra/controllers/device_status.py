@@ -13,12 +13,11 @@ from datetime import datetime
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
-from virt_dra.api.meta import format_time
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.api.tolerations import tolerates
-from virt_dra.api.wire import Json
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import DEVICES_HEALTHY, DEVICES_RESOLVED
 from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
+from virt_dra.controllers.conditions import Verdict, put
 from virt_dra.controllers.current_pod import current_pod, owner_uids
 from virt_dra.controllers.device_resolution import (
     DEFAULTS,
@@ -26,15 +25,14 @@ from virt_dra.controllers.device_resolution import (
     Outcome,
     Resolution,
     Resolved,
-    Subject,
     Unresolved,
     Warned,
     dra_devices,
     resolve,
-    status_of,
 )
 from virt_dra.controllers.events import Event, outdated, warning
 from virt_dra.controllers.published_devices import PublishedDevices
+from virt_dra.controllers.settling import Circumstances, Settled, settled
 
 __all__ = [
     "Inputs",
@@ -52,88 +50,18 @@ __all__ = [
     "settle",
 ]
 
-DEVICES_RESOLVED: Final = "DevicesResolved"
-"""Condition of a VMI with DRA devices: whether every one has an address. Its reason is that of the first device that has none."""
-DEVICES_HEALTHY: Final = "DevicesHealthy"
-"""Condition, set once something befell a device of a running VMI: it vanished, changed or was tainted (K-5.14)."""
-
 ALL_RESOLVED: Final = "AllDevicesResolved"
 ALL_HEALTHY: Final = "AllDevicesHealthy"
-DEVICE_CHANGED: Final = "DeviceChanged"
-"""The VMI runs with another address than what would be resolved now."""
-DEVICE_TAINTED: Final = "DeviceTainted"
-"""The device of a running VMI has a taint that its claim does not tolerate."""
 SHARED_ADDRESS: Final = "SharedAddress"
 """Event: another VMI on the same node has the same address (K-5.13)."""
 UPDATE_FAILED: Final = "FailedDeviceStatusUpdate"
 """Event: the cluster refused the new status."""
 
 
-@dataclass(frozen=True)
-class Settled:
-    """What a VMI's status shall say. ``lost``: why a device of a running VMI could not be resolved now; its entry stays."""
-
-    entries: tuple[tuple[Subject, DeviceStatusInfo], ...]
-    unresolved: tuple[Unresolved, ...]
-    lost: tuple[Unresolved, ...]
-    warnings: tuple[Warned, ...]
-
-    def device_status(self) -> DeviceStatus | None:
-        return status_of(self.entries)
-
-
-def settle(vmi: VirtualMachineInstance, resolution: Resolution) -> Settled:
-    """Freeze what a running VMI was started with; a device that vanished, changed or was tainted is told, not replaced (K-5.14)."""
+def settle(vmi: VirtualMachineInstance, resolution: Resolution, rules: Sequence[DeviceTaintRule] = (), pod: Pod | None = None) -> Settled:
+    """What the VMI's own status shall say (``settling``); what it said so far is frozen while the VMI runs (K-5.14)."""
     running = vmi.status.phase == "Running"
-    entries: list[tuple[Subject, DeviceStatusInfo]] = []
-    unresolved: list[Unresolved] = []
-    lost: list[Unresolved] = []
-    warnings = list(resolution.warnings)
-    for outcome in resolution.outcomes:
-        subject = outcome.subject
-        frozen = _frozen_entry(vmi, subject) if running else None
-        now = outcome.status()
-        entries.append((subject, frozen or now))
-        if isinstance(outcome, Unresolved):
-            (lost if frozen else unresolved).append(outcome)
-            continue
-        if frozen and frozen.to_wire() != now.to_wire():
-            message = f"the VMI runs with {_show(frozen)}, its claim now leads to {_show(now)}; restart the VM to use that"
-            warnings.append(Warned(subject, DEVICE_CHANGED, message))
-        if running:
-            warnings += _taints(outcome)
-    return Settled(tuple(entries), tuple(unresolved), tuple(lost), tuple(warnings))
-
-
-def _frozen_entry(vmi: VirtualMachineInstance, subject: Subject) -> DeviceStatusInfo | None:
-    """The device's entry in the status so far, if it has an address. Two entries of one name can't be told apart: none."""
-    status = vmi.status.device_status
-    if status is None:
-        return None
-    listed = status.gpu_statuses if subject.kind == "gpus" else status.host_device_statuses
-    entries = [entry for entry in listed if entry.name == subject.name]
-    known = entries[0].device_resource_claim_status if len(entries) == 1 else None
-    attributes = known.attributes if known is not None else None
-    return entries[0] if attributes is not None and (attributes.pci_address or attributes.mdev_uuid) else None
-
-
-def _show(entry: DeviceStatusInfo) -> str:
-    known = entry.device_resource_claim_status
-    attributes = known.attributes if known is not None else None
-    address = (attributes.mdev_uuid or attributes.pci_address) if attributes is not None else None
-    return f"device {known.name if known is not None else None} at {address}"
-
-
-def _taints(outcome: Resolved) -> list[Warned]:
-    taints = [
-        taint
-        for taint in outcome.published.device.taints
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in outcome.result.tolerations)
-    ]
-    return [
-        Warned(outcome.subject, DEVICE_TAINTED, f"device {outcome.result.device} has taint {t.key}={t.value}:{t.effect}; see its driver")
-        for t in taints
-    ]
+    return settled(resolution, Circumstances(running, vmi.status.device_status, rules, pod))
 
 
 @dataclass(frozen=True)
@@ -146,6 +74,7 @@ class Inputs:
     slices: tuple[ResourceSlice, ...]
     now: datetime
     options: Options = DEFAULTS
+    taint_rules: tuple[DeviceTaintRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,7 +102,8 @@ async def gather(reader: Reader, now: datetime, namespace: str = "", options: Op
         return Inputs(vmis, (), (), (), now, options)
     pods = (await reader.list(Pod, namespace)).items
     claims = (await reader.list(ResourceClaim, namespace)).items
-    return Inputs(vmis, pods, claims, (await reader.list(ResourceSlice)).items, now, options)
+    slices, rules = (await reader.list(ResourceSlice)).items, (await reader.list(DeviceTaintRule)).items
+    return Inputs(vmis, pods, claims, slices, now, options, rules)
 
 
 def plan(inputs: Inputs) -> Plan:
@@ -194,11 +124,11 @@ def plan(inputs: Inputs) -> Plan:
         current = current_pod(vmi, pods[vmi.namespace, vmi.metadata.uid], migration_target=options.migration_target)
         named = (claims.get(f"{vmi.namespace}/{name}") for name in _claim_names(vmi, current))
         resolution = resolve(vmi, current, (claim for claim in named if claim is not None), published, options)
-        settled = settle(vmi, resolution)
-        updated = with_status(vmi, settled, inputs.now)
+        known = settle(vmi, resolution, inputs.taint_rules, current)
+        updated = with_status(vmi, known, inputs.now)
         if updated is not vmi:
             actions.append(WriteStatus(updated))
-        events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in settled.warnings)
+        events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in known.warnings)
         placed.append((vmi, (current.spec.node_name if current is not None else None) or "", resolution))
     return Plan(tuple(actions), (*events, *_shared(placed)))
 
@@ -212,40 +142,26 @@ def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
     return {name for name in names if name}
 
 
-def with_status(vmi: VirtualMachineInstance, settled: Settled, now: datetime) -> VirtualMachineInstance:
+def with_status(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> VirtualMachineInstance:
     """The VMI with the settled deviceStatus and conditions; the very same object if nothing differs."""
-    conditions = list(vmi.status.conditions)
-    told = settled.unresolved
+    told = known.unresolved
     first = next((u for u in told if u.state == "error"), told[0] if told else None)
-    _set(conditions, DEVICES_RESOLVED, first.reason if first else "", _sentences(told), ALL_RESOLVED, now)
-    unhealthy: tuple[Unresolved | Warned, ...] = (
-        *settled.lost,
-        *(w for w in settled.warnings if w.reason in (DEVICE_CHANGED, DEVICE_TAINTED)),
-    )
+    resolved: Verdict = "False" if first else "True"
+    conditions = put(vmi.status.conditions, DEVICES_RESOLVED, resolved, first.reason if first else ALL_RESOLVED, sentences(told), now)
+    unhealthy = known.unhealthy
     if unhealthy or any(condition.get("type") == DEVICES_HEALTHY for condition in conditions):
-        _set(conditions, DEVICES_HEALTHY, unhealthy[0].reason if unhealthy else "", _sentences(unhealthy), ALL_HEALTHY, now)
-    status, old = settled.device_status(), vmi.status.device_status
+        reason = unhealthy[0].reason if unhealthy else ALL_HEALTHY
+        conditions = put(conditions, DEVICES_HEALTHY, "False" if unhealthy else "True", reason, sentences(unhealthy), now)
+    status, old = known.device_status(), vmi.status.device_status
     same = status is not None and old is not None and status.to_wire() == old.to_wire()
-    if same and conditions == list(vmi.status.conditions):
+    if same and conditions == vmi.status.conditions:
         return vmi
-    return vmi.with_(status=vmi.status.with_(device_status=status, conditions=tuple(conditions)))
+    return vmi.with_(status=vmi.status.with_(device_status=status, conditions=conditions))
 
 
-def _sentences(told: Sequence[Unresolved | Warned]) -> str:
+def sentences(told: Sequence[Unresolved | Warned]) -> str:
+    """For a condition's message."""
     return "; ".join(f"{about.subject}: {about.message}" for about in told)
-
-
-def _set(conditions: list[Json], kind: str, reason: str, message: str, fine: str, now: datetime) -> None:
-    """Put a condition in place; True with reason ``fine`` unless there is a reason. The transition time moves with the status only."""
-    wanted: Json = {"type": kind, "status": "False" if reason else "True", "reason": reason or fine, "message": message}
-    for position, old in enumerate(conditions):
-        if old.get("type") == kind:
-            if any(old.get(key, "") != value for key, value in wanted.items()):
-                moved = old.get("status") != wanted["status"]
-                since = format_time(now) if moved else old.get("lastTransitionTime", format_time(now))
-                conditions[position] = {**old, **wanted, "lastTransitionTime": since}
-            return
-    conditions.append({**wanted, "lastTransitionTime": format_time(now)})
 
 
 def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, Resolution]]) -> list[Event]:

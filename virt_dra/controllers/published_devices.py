@@ -7,10 +7,10 @@ decides whether its devices may be handed out at all.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import Device, ResourceSlice
@@ -59,9 +59,16 @@ class Pool:
         return self._devices.get(name, ())
 
 
+@runtime_checkable
+class Publications(Protocol):
+    """Who can say what a pool publishes."""
+
+    def pool(self, driver: str, name: str) -> Pool | None: ...
+
+
 @dataclass(frozen=True)
 class PublishedDevices:
-    """All slices, by driver and pool. Built once, asked often."""
+    """All slices, by driver and pool. Built once, asked often. Implements :class:`Publications`."""
 
     pools: Mapping[tuple[str, str], Pool]
 
@@ -71,13 +78,14 @@ class PublishedDevices:
         by_pool: dict[tuple[str, str], list[ResourceSlice]] = defaultdict(list)
         for s in newest(slices):
             by_pool[s.spec.driver, s.spec.pool.name].append(s)
-        return cls({key: _newest_generation(members) for key, members in by_pool.items()})
+        return cls({key: pool_of(members) for key, members in by_pool.items()})
 
     def pool(self, driver: str, name: str) -> Pool | None:
         return self.pools.get((driver, name))
 
 
-def _newest_generation(members: list[ResourceSlice]) -> Pool:
+def pool_of(members: Sequence[ResourceSlice]) -> Pool:
+    """The pool that these slices of one driver and pool make: one or more, each once."""
     generation = max(s.spec.pool.generation for s in members)
     current = [s for s in members if s.spec.pool.generation == generation]
     return Pool(generation, tuple(sorted(current, key=lambda s: (s.name, "" if s.name else repr(s.to_wire())))))

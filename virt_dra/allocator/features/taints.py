@@ -52,11 +52,11 @@ def _tainted(slice_: ResourceSlice, rules: list[DeviceTaintRule]) -> ResourceSli
 
 
 def _with_taints(slice_: ResourceSlice, device: resource_v1.Device, rules: list[DeviceTaintRule]) -> resource_v1.Device:
-    added = tuple(rule.spec.taint for rule in rules if _selects(rule, slice_, device))
+    added = tuple(rule.spec.taint for rule in rules if selects(rule, slice_, device))
     return device.with_(taints=device.taints + added) if added else device
 
 
-def _selects(rule: DeviceTaintRule, slice_: ResourceSlice, device: resource_v1.Device) -> bool:
+def selects(rule: DeviceTaintRule, slice_: ResourceSlice, device: resource_v1.Device) -> bool:
     """An absent selector selects nothing, an empty one everything (A-24.2)."""
     selector = rule.spec.device_selector
     return (

@@ -1,0 +1,33 @@
+"""Conditions: put in place without touching others, and without a change when nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from virt_dra.api.meta import format_time
+from virt_dra.api.wire import Json
+
+Verdict = Literal["True", "False", "Unknown"]
+
+
+def put(conditions: Sequence[Json], kind: str, verdict: Verdict, reason: str, message: str, now: datetime) -> tuple[Json, ...]:
+    """The conditions with one of that kind saying this. Its other members stay; its transition time moves with the status only."""
+    wanted: Json = {"type": kind, "status": verdict, "reason": reason, "message": message}
+    if not any(old.get("type") == kind for old in conditions):
+        return (*conditions, {**wanted, "lastTransitionTime": format_time(now)})
+    return tuple(_updated(old, wanted, now) if old.get("type") == kind else old for old in conditions)
+
+
+def without(conditions: Sequence[Json], kind: str) -> tuple[Json, ...]:
+    """The conditions but for those of that kind."""
+    return tuple(condition for condition in conditions if condition.get("type") != kind)
+
+
+def _updated(old: Json, wanted: Json, now: datetime) -> Json:
+    if all(old.get(key, "") == value for key, value in wanted.items()):
+        return old
+    moved = old.get("status") != wanted["status"]
+    since = format_time(now) if moved else old.get("lastTransitionTime", format_time(now))
+    return {**old, **wanted, "lastTransitionTime": since}
