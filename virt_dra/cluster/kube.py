@@ -188,6 +188,8 @@ class KubeCluster(RawObjects):
                     line = await anext(found)
                 except StopAsyncIteration:
                     return
+                except TimeoutError:
+                    return  # nothing was said for long: begun anew, which shows whether anybody is there
                 except (aiohttp.ClientError, OSError) as error:
                     raise lost(self._transport.server, error) from error
                 if line.strip():

@@ -1,4 +1,4 @@
-"""How fast we ask an API server: a token bucket, and how long we wait before asking again. No clock, no sleeping."""
+"""How fast we ask an API server: what we allow ourselves, and a token bucket. No clock, no sleeping."""
 
 from __future__ import annotations
 
@@ -46,11 +46,3 @@ class TokenBucket:
         self._at = now
         self._tokens -= 1.0
         return max(-self._tokens / self._rate, 0.0)
-
-
-def backoff(attempt: int, chance: float, *, first: float = 0.1, longest: float = 10.0) -> float:
-    """Seconds to wait after failure ``attempt`` (1, 2, …): doubling, the upper half of it by chance (0 to 1), so that many don't
-    come back together."""
-    # Beyond 60 doublings every delay is at its longest; the power alone would overflow.
-    whole = min(first * 2.0 ** min(attempt - 1, 60), longest)
-    return whole * (0.5 + chance / 2)

@@ -22,8 +22,9 @@ from kubernetes.aio.client import ApiClient, ApiException
 from kubernetes.aio.config import ConfigException
 from yarl import URL
 
+from virt_dra.cluster.backoff import backoff
 from virt_dra.cluster.kube_errors import refusal
-from virt_dra.cluster.kube_limits import Limits, TokenBucket, backoff
+from virt_dra.cluster.kube_limits import Limits, TokenBucket
 from virt_dra.cluster.port import ApiError, TooManyRequests, Unauthorized, Unavailable
 
 T = TypeVar("T")
@@ -147,7 +148,7 @@ class Transport:
                         continue
                 if attempt >= self.limits.attempts or not _may_repeat(request, error):
                     raise
-                pause = max(error.retry_after or 0.0, backoff(attempt, random.random()))
+                pause = max(error.retry_after or 0.0, backoff(attempt, random.random(), first=0.1, longest=10.0))
                 if loop.time() + pause > end:
                     raise
                 await asyncio.sleep(pause)

@@ -1,0 +1,42 @@
+"""Changing an object that others change, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.cluster.port import Conflict, Reader, Writer
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
+
+class ReadWrite(Reader, Writer, Protocol):
+    """What is read and written."""
+
+
+async def update_with_retry(
+    cluster: ReadWrite, kind: type[O], key: tuple[str, str], change: Callable[[O], O | None], *,
+    status: bool = False, known: O | None = None, attempts: int = 5,
+) -> O:  # fmt: skip
+    """Reads an object, changes it and writes it back; again from what it then is, if it changed meanwhile. Gives the object as it is then.
+
+    ``key`` is (namespace, name). ``change`` gets the object and gives the new one, or None (or the same) if nothing is to be written; it
+    may be called several times. ``known`` is tried first, without reading (an informer's copy). ``status``: only the status is written.
+    Raises :class:`~virt_dra.cluster.port.Conflict` after so many attempts, and whatever reading and writing raise.
+    """
+    namespace, name = key
+    current = known
+    for attempt in range(1, attempts + 1):
+        if current is None:
+            current = await cluster.get(kind, name, namespace)
+        changed = change(current)
+        if changed is None or changed == current:
+            return current
+        try:
+            return await (cluster.update_status(changed) if status else cluster.update(changed))
+        except Conflict:
+            if attempt == attempts:
+                raise
+            current = None
+    raise ValueError(f"attempts must be at least 1, not {attempts}")
