@@ -21,6 +21,7 @@ settings.load_profile("steady")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
+    parser.addoption("--all-scenarios", action="store_true", help="ask a real API server everything, not only a sample (about a minute)")
 
 
 @pytest.fixture

@@ -116,7 +116,9 @@ class ControlPlane:
     ``gates``: feature gates of all servers (see :data:`ALL_DRA_GATES`). ``runtime_config``: which API versions are served; as a default
     all, alpha ones too. ``service_accounts``: have the ServiceAccount admission plugin on, as clusters have; then a pod needs the
     ServiceAccount of its namespace (:meth:`create_namespace` makes it, otherwise add ``serviceaccount-controller``) and gets a token
-    volume. ``arguments``: further ones of kube-apiserver. ``port``: of kube-apiserver, 0 for a free one.
+    volume. ``arguments``: further ones of kube-apiserver. ``port``: of kube-apiserver, 0 for a free one. ``folder``: keeps the logs.
+
+    While it runs: :attr:`server` (URL), :attr:`port`, :attr:`kubeconfig` (the admin's), :attr:`context` (TLS as the admin).
     """
 
     def __init__(
@@ -152,12 +154,12 @@ class ControlPlane:
         self._started = True
         try:
             self._credentials = Credentials(self.folder / "credentials")
-            self.server = f"https://127.0.0.1:{self._ports[API_SERVER].number}"
+            self.port = self._ports[API_SERVER].number
+            self.server = f"https://127.0.0.1:{self.port}"
             admin = self._credentials.user("admin", (ADMINS,))
             self.kubeconfig = self._write_kubeconfig("admin", admin)
-            self._context = self._client_context(self.folder / "credentials" / "admin", admin)
-            number = self._ports[API_SERVER].number
-            self._connection = http.client.HTTPSConnection("127.0.0.1", number, context=self._context, timeout=_START_SECONDS)
+            self.context = self._client_context(self.folder / "credentials" / "admin", admin)
+            self._connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=_START_SECONDS)
             self._requesting = threading.Lock()
             self._start_etcd()
             self.start_api_server()
@@ -430,7 +432,7 @@ class ControlPlane:
                 if status is not None:
                     raise ControlPlaneError(f"{server} has ended with {status}:\n{self._tail(server)}")
             try:
-                connection = http.client.HTTPSConnection("127.0.0.1", self._ports[name].number, context=self._context, timeout=5)
+                connection = http.client.HTTPSConnection("127.0.0.1", self._ports[name].number, context=self.context, timeout=5)
                 with contextlib.closing(connection):
                     connection.request("GET", path)
                     response = connection.getresponse()

@@ -7,6 +7,7 @@ import http.client
 import json
 import ssl
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -14,26 +15,33 @@ from urllib.parse import quote, urlencode
 from tests.cluster.api_steps import Json, normalized, prepared
 from tests.upstream.apiserver.scenarios import scenarios
 from tests.upstream.apiserver.scenarios.building import Scenario
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.scheme import KINDS
 from virt_dra.cluster.kinds import resource_of
 
 RECORDED = Path(__file__).parents[2] / "cluster" / "recorded"
+ASKED = tuple(kind for kind in KINDS if kind.KIND == "Pod" or resource_of(kind).group == "resource.k8s.io")
+"""What scenarios make."""
 CONTENT = {"merge": "application/merge-patch+json", "operations": "application/json-patch+json"}
 
 
 class Server:
-    """One API server on loopback, told by its port; the token is that of servers.sh."""
+    """One API server on loopback, told by its port: one of servers.sh, with its token, unless ``context`` has a certificate of its user."""
 
-    def __init__(self, port: int) -> None:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
+        self._headers = {"Accept": "application/json"}
+        if context is None:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            self._headers["Authorization"] = "Bearer witness"
         self._connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
+
+    def close(self) -> None:
+        self._connection.close()
 
     def ask(self, method: str, path: str, body: object = None, content: str = "application/json") -> tuple[int, Json]:
         text = None if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-        self._connection.request(
-            method, path, text, {"Authorization": "Bearer witness", "Content-Type": content, "Accept": "application/json"}
-        )
+        self._connection.request(method, path, text, {**self._headers, "Content-Type": content})
         response = self._connection.getresponse()
         return response.status, json.loads(response.read())
 
@@ -52,12 +60,10 @@ class Server:
             return {"code": code, "names": [item["metadata"]["name"] for item in reply["items"]]}
         return {"code": code} if step["verb"] == "delete" else {"code": code, "object": reply}
 
-    def forget(self) -> None:
-        """Delete everything that a scenario may have left behind."""
-        for kind in KINDS:
+    def forget(self, kinds: Iterable[type[TypedObject]] = ASKED) -> None:
+        """Delete everything that scenarios with these kinds may have left behind."""
+        for kind in kinds:
             resource = resource_of(kind)
-            if resource.group.endswith("kubevirt.io") or resource.kind in ("Namespace", "Node"):
-                continue
             root = path_of(resource.api_version, resource.plural)
             for item in self.ask("GET", root)[1]["items"]:
                 meta = item["metadata"]
