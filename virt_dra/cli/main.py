@@ -24,6 +24,8 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "lint": _Subcommand("lint", "Check VMs and what they name before anything is created."),
     "admit": _Subcommand("admit", "Check VMIs against the admission rules (JSON lines)."),
     "webhook": _Subcommand("webhook", "Serve the admission webhooks (HTTPS)."),
+    "install": _Subcommand("install", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
+    "uninstall": _Subcommand("uninstall", "Remove virt-dra from a cluster."),
     "render": _Subcommand("render", "Render the device part of launcher pods (JSON lines)."),
     "device-status": _Subcommand("device_status", "Resolve pod, claim and slice to device addresses (JSON lines)."),
     "domain-xml": _Subcommand("domain_xml", "Turn device addresses into libvirt XML (JSON lines)."),

@@ -1,0 +1,196 @@
+"""Which objects an installation is: the manifests, with what the user chose. Pure; files come through a function.
+
+``virt-dra install --dry-run`` prints these objects and ``virt-dra install`` applies them: there is no third place that changes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final, Literal
+
+from virt_dra.api.integration_paths import PART_OF, PART_OF_LABEL
+from virt_dra.api.wire import Json
+from virt_dra.cli.install_kustomize import ManifestError, Read, build, split_image
+
+Overlay = Literal["beside-kubevirt", "standalone"]
+BESIDE_KUBEVIRT: Final = "beside-kubevirt"
+STANDALONE: Final = "standalone"
+NAMESPACE: Final = "virt-dra"
+"""The namespace that the manifests are written for."""
+CERT_MANAGER: Final = "components/cert-manager"
+IMAGE: Final = "virt-dra"
+LAUNCHER_IMAGE: Final = "virt-dra-launcher"
+SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+"""Where nothing of ours belongs: what is there isn't watched by the webhook, and couldn't be removed with its namespace."""
+
+APPLY_ORDER: Final = (
+    "Namespace",
+    "CustomResourceDefinition",
+    "PriorityClass",
+    "ServiceAccount",
+    "ClusterRole",
+    "Role",
+    "ClusterRoleBinding",
+    "RoleBinding",
+    "Secret",
+    "ConfigMap",
+    "Issuer",
+    "Certificate",
+    "Service",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "Deployment",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    # Last, so that nothing is sent to a webhook whose Deployment isn't even there.
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+)
+"""Kinds, in the order in which they are applied; removed in the opposite one."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user may choose. ``image`` and ``launcher_image``: whole references, else those of the manifests."""
+
+    overlay: Overlay = BESIDE_KUBEVIRT
+    namespace: str = NAMESPACE
+    image: str | None = None
+    launcher_image: str | None = None
+    cert_manager: bool = False
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """Which object: as a person would name it. ``api_version`` doesn't count: it is the same object in another one."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, obj: Json, kind: str = "") -> Key:
+        """``kind``: for items of lists, which don't say it."""
+        metadata = obj["metadata"]
+        return cls(kind or obj["kind"], metadata.get("namespace", ""), metadata["name"])
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def packaged(root: Traversable | None = None) -> Read:
+    """Reads the manifests that belong to this version of the package."""
+    folder = root or files("virt_dra") / "manifests"
+
+    def read(path: str) -> bytes | None:
+        found = folder.joinpath(*path.split("/"))
+        return found.read_bytes() if found.is_file() else None
+
+    return read
+
+
+def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
+    """All objects, in the order in which they are to be applied. Raises :class:`~.install_kustomize.ManifestError`."""
+    objects = build(read, f"overlays/{choices.overlay}", (CERT_MANAGER,) if choices.cert_manager else ())
+    chosen = (_with_images(in_namespace(obj, choices.namespace), choices) for obj in objects)
+    return tuple(sorted(chosen, key=lambda obj: (_place(obj), Key.of(obj))))
+
+
+def _place(obj: Json) -> int:
+    try:
+        return APPLY_ORDER.index(obj["kind"])
+    except ValueError:
+        raise ManifestError(f"{Key.of(obj)}: its kind has no place in the order of applying") from None
+
+
+def in_namespace(obj: Json, namespace: str) -> Json:
+    """The object for another namespace than :data:`NAMESPACE`: wherever the manifests name it, as a name of its own or within one."""
+    if namespace == NAMESPACE:
+        return obj
+    metadata = dict(obj["metadata"])
+    if obj["kind"] == "Namespace":
+        metadata["name"] = namespace
+    elif "namespace" in metadata:
+        metadata["namespace"] = namespace
+    if "annotations" in metadata:
+        metadata["annotations"] = {
+            key: f"{namespace}/{value.removeprefix(f'{NAMESPACE}/')}" if key == "cert-manager.io/inject-ca-from" else value
+            for key, value in metadata["annotations"].items()
+        }
+    moved = {**obj, "metadata": metadata}
+    match obj["kind"]:
+        case "ClusterRoleBinding" | "RoleBinding":
+            moved["subjects"] = [{**subject, "namespace": namespace} for subject in obj["subjects"]]
+        case "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration":
+            moved["webhooks"] = [_webhook_in(webhook, namespace) for webhook in obj["webhooks"]]
+        case "ValidatingAdmissionPolicy":
+            old, new = f"system:serviceaccount:{NAMESPACE}:", f"system:serviceaccount:{namespace}:"
+            conditions = [{**each, "expression": each["expression"].replace(old, new)} for each in obj["spec"]["matchConditions"]]
+            moved["spec"] = {**obj["spec"], "matchConditions": conditions}
+        case "Certificate" if "dnsNames" in obj["spec"]:
+            names = [name.replace(f".{NAMESPACE}.", f".{namespace}.") for name in obj["spec"]["dnsNames"]]
+            moved["spec"] = {**obj["spec"], "dnsNames": names}
+    return moved
+
+
+def _webhook_in(webhook: Json, namespace: str) -> Json:
+    client = webhook["clientConfig"]
+    selector = webhook["namespaceSelector"]
+    terms = [
+        {**term, "values": [namespace if value == NAMESPACE else value for value in term["values"]]}
+        for term in selector["matchExpressions"]
+    ]
+    return {
+        **webhook,
+        "clientConfig": {**client, "service": {**client["service"], "namespace": namespace}},
+        "namespaceSelector": {**selector, "matchExpressions": terms},
+    }
+
+
+def _with_images(obj: Json, choices: Choices) -> Json:
+    """Images of containers, and those that containers are told of by an argument ``--…image=``."""
+    new = {IMAGE: choices.image, LAUNCHER_IMAGE: choices.launcher_image}
+    if obj["kind"] != "Deployment" or not any(new.values()):
+        return obj
+
+    def replaced(image: str) -> str:
+        return new.get(split_image(image)[0]) or image
+
+    def argument(text: str) -> str:
+        option, equals, value = text.partition("=")
+        return f"{option}={replaced(value)}" if equals and option.endswith("image") else text
+
+    template = obj["spec"]["template"]
+    containers = [
+        {**container, "image": replaced(container["image"]), "args": [argument(text) for text in container["args"]]}
+        for container in template["spec"]["containers"]
+    ]
+    return {**obj, "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}}}
+
+
+def is_ours(obj: Json) -> bool:
+    """Whether an object has our label, which every object of ours has."""
+    labels = obj["metadata"].get("labels") or {}
+    return bool(labels.get(PART_OF_LABEL) == PART_OF)
+
+
+def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[Key, ...]:
+    """What an older version had and this one has not, in the order of removal. ``there``: objects with our label.
+
+    CRDs stay: with them would go everything that is stored under them. So do Namespaces, and what has an owner.
+    """
+    kept = {Key.of(obj) for obj in wanted}
+    gone = (
+        Key.of(obj)
+        for obj in there
+        if is_ours(obj) and obj["kind"] not in ("Namespace", "CustomResourceDefinition") and not obj["metadata"].get("ownerReferences")
+    )
+    return removal_order(key for key in gone if key not in kept)
+
+
+def removal_order(keys: Iterable[Key]) -> tuple[Key, ...]:
+    """The opposite of the order of applying; kinds that are not in it come first."""
+    return tuple(sorted(set(keys), key=lambda key: (-APPLY_ORDER.index(key.kind) if key.kind in APPLY_ORDER else -99, key)))
