@@ -30,3 +30,17 @@ def warning(obj: TypedObject, reason: str, message: str, *, retry: bool = True) 
 def outdated(error: ApiError) -> bool:
     """Whether the write failed only because the object changed or went since it was read: gathering again decides anew."""
     return isinstance(error, Conflict | NotFound)
+
+
+def normal(obj: TypedObject, reason: str, message: str) -> Event:
+    """Something that went well and is worth telling."""
+    return Event(obj.KIND, obj.namespace, obj.name, obj.metadata.uid, "Normal", reason, message, retry=False)
+
+
+MESSAGE_LIMIT = 1024
+"""Characters of an event's note that Kubernetes takes."""
+
+
+def shortened(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """The text, cut where it is too long, and saying so."""
+    return text if len(text) <= limit else f"{text[: limit - 2].rstrip()} …"

@@ -1,0 +1,198 @@
+"""Publishes where a VMI's devices are beside KubeVirt: in an object of our own and an annotation of the VMI (K-5.21, K-9.2, 0012).
+
+One VMI at a time: :func:`gather` looks up, :func:`plan` decides, ``writes`` writes. A plan is empty when all is as it should be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from virt_dra.api.attribute_keys import Addresses, addresses
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, PART_OF, PART_OF_LABEL
+from virt_dra.api.integration_record import Integration
+from virt_dra.api.json_annotations import AnnotationError
+from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
+from virt_dra.api.meta import Condition
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
+from virt_dra.controllers.device_resolution import DEFAULTS, Options, Resolution, Resolved, Subject, Warned, dra_devices, resolve
+from virt_dra.controllers.device_status import SHARED_ADDRESS
+from virt_dra.controllers.devices_object import frozen_in, metadata_of, owned_by, status_for, transitions
+from virt_dra.controllers.events import Event, warning
+from virt_dra.controllers.published_devices import Pool, PublishedDevices
+from virt_dra.controllers.settling import Circumstances, settled
+from virt_dra.controllers.sources import Sources, address_on, claim_keys, pools_of
+from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Update, Write
+
+FINISHED: Final = ("Succeeded", "Failed")
+BAD_RECORD: Final = "BadIntegrationAnnotation"
+"""Event: the pod's annotation can't be read, so nobody knows what was done to the pod."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that plans for one VMI depend on. ``pods``: its launcher pods that haven't finished; ``pod``: the current one.
+
+    ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name. ``holders``:
+    address (:func:`sources.address_on`) -> the keys of VMIs that publish it.
+    """
+
+    vmi: VirtualMachineInstance
+    pods: tuple[Pod, ...]
+    pod: Pod | None
+    claims: Mapping[str, ResourceClaim]
+    published: PublishedDevices
+    rules: tuple[DeviceTaintRule, ...]
+    stored: VirtualMachineInstanceDevices | None
+    holders: Mapping[str, tuple[str, ...]]
+    now: datetime
+    options: Options = DEFAULTS
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``events`` are told once the actions are done."""
+
+    actions: tuple[Write, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+NOTHING: Final = Plan()
+
+
+def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULTS) -> Inputs | None:
+    """What is known about a VMI (``namespace/name``); None if it isn't there, or there is nothing to do about it any more."""
+    vmi = sources.vmi(key)
+    if vmi is None or not vmi.metadata.uid or vmi.metadata.deletion_timestamp is not None or vmi.status.phase in FINISHED:
+        return None
+    pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if pod.status.phase not in FINISHED)
+    named = {name: sources.claim(name) for pod in pods for name in claim_keys(pod)}
+    claims = {name: claim for name, claim in named.items() if claim is not None}
+    pools: dict[tuple[str, str], Pool] = {}
+    for driver, name in dict.fromkeys(pair for claim in claims.values() for pair in pools_of(claim)):
+        pool = sources.pool(driver, name)
+        if pool is not None:
+            pools[driver, name] = pool
+    current = current_pod(vmi, pods)
+    published = PublishedDevices(pools)
+    held = {
+        address: tuple(sorted(each.key for each in sources.holders(address) if each.key != key))
+        for address in _addresses(current, claims, published, options)
+    }
+    rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
+    return Inputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
+
+
+def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: Options) -> set[str]:
+    """Of every allocated device of the pod's claims."""
+    found: set[str] = set()
+    node = pod.spec.node_name if pod is not None else None
+    if pod is None or not node:
+        return found
+    for key in claim_keys(pod):
+        allocation = claims[key].status.allocation if key in claims else None
+        for result in allocation.devices.results if allocation is not None else ():
+            pool = published.pool(result.driver, result.pool)
+            for device in pool.devices(result.device) if pool is not None else ():
+                known = addresses(result.driver, device.device.attributes, options.keys)
+                if isinstance(known, Addresses):
+                    found.add(address_on(node, known.pci, known.mdev))
+    return found
+
+
+def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], Pool]) -> bool:
+    selector = rule.spec.device_selector
+    return selector is not None and any(selector.driver in (None, driver) and selector.pool in (None, pool) for driver, pool in pools)
+
+
+def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
+    """``pending``: why the pod waits for a node (``pending``), if that was found out now."""
+    vmi, pod, stored = inputs.vmi, inputs.pod, inputs.stored
+    if stored is not None and stored.metadata.deletion_timestamp is not None:
+        return NOTHING  # made anew once it is gone
+    record, events = _record(vmi, pod)
+    claimed = dra_devices(vmi)
+    devices = (*claimed, *_plugin_devices(vmi, record, len(claimed)))
+    theirs = stored is not None and not owned_by(stored, vmi)
+    before = None if theirs else stored
+    if not devices:
+        gone = (Delete.of(stored),) if stored is not None and not theirs else ()
+        return Plan((*gone, *_annotation(vmi, None)))
+    options = replace(inputs.options, now=inputs.now)
+    resolution = resolve(vmi, pod, inputs.claims.values(), inputs.published, options, devices)
+    resolution = _with_shared(resolution, inputs)
+    running = vmi.status.phase == "Running"
+    known = settled(resolution, Circumstances(running, frozen_in(before, pod), inputs.rules, pod))
+    status = status_for(known, pod, record, before, claimed, pending, inputs.now)
+    actions: list[Write] = []
+    if before is None:
+        made = VirtualMachineInstanceDevices(metadata=metadata_of(vmi), status=status)
+        # One of an earlier VMI of this name is in the way until the garbage collector comes to it.
+        actions += [Delete.of(stored), Create(made)] if stored is not None else [Create(made)]
+    elif status.to_wire() != before.status.to_wire() or before.metadata.labels.get(PART_OF_LABEL) != PART_OF:
+        labels = {**before.metadata.labels, PART_OF_LABEL: PART_OF}
+        actions.append(Update(before.with_(metadata=before.metadata.with_(labels=labels), status=status)))
+    told = transitions(vmi, before.status if before is not None else None, status) if actions else ()
+    return Plan((*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *told))
+
+
+def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration | None, tuple[Event, ...]]:
+    try:
+        return (Integration.from_annotations(pod.metadata.annotations) if pod is not None else None), ()
+    except AnnotationError as error:
+        return Integration(), (warning(vmi, BAD_RECORD, f"pod {pod.name if pod is not None else ''}: {error}"),)
+
+
+def _plugin_devices(vmi: VirtualMachineInstance, record: Integration | None, first: int) -> tuple[Subject, ...]:
+    """The devices of the device-plugin path: those of the record that the VMI has. gpus first, in spec order."""
+    devices = vmi.spec.domain.devices
+    recorded = {(device.kind, device.name, device.resource): device for device in (record.devices if record is not None else ())}
+    found: list[Subject] = []
+    for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
+        for entry in entries:
+            device = recorded.get(("gpus" if kind == "gpus" else "hostDevices", entry.name, entry.device_name or ""))
+            if device is not None and entry.is_plugin:
+                found.append(Subject(first + len(found), device.kind, entry.name, device.claim, device.request))
+    return tuple(found)
+
+
+def _with_shared(resolution: Resolution, inputs: Inputs) -> Resolution:
+    """With a warning for each device whose address a VMI that comes before this one publishes on the same node (K-5.13)."""
+    node = inputs.pod.spec.node_name if inputs.pod is not None else None
+    warnings: list[Warned] = []
+    for outcome in resolution.outcomes if node else ():
+        if isinstance(outcome, Resolved) and node:
+            earlier = [
+                key
+                for key in inputs.holders.get(address_on(node, outcome.addresses.pci, outcome.addresses.mdev), ())
+                if key < inputs.vmi.key
+            ]
+            if earlier:
+                message = (
+                    f"{outcome.addresses.identity} on node {node} is also a device of VMI {earlier[0]}; "
+                    "only a driver that shares the device makes this work"
+                )
+                warnings.append(Warned(outcome.subject, SHARED_ADDRESS, message))
+    return replace(resolution, warnings=(*resolution.warnings, *warnings)) if warnings else resolution
+
+
+def _annotation(vmi: VirtualMachineInstance, status: DeviceStatus | None) -> Sequence[PatchAnnotations]:
+    """The deviceStatus on the VMI, from when a device has an address. A value that isn't ours (K-4.2) is corrected or removed."""
+    wanted = annotation_value(status)
+    if vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION) == wanted:
+        return ()
+    return (PatchAnnotations.of(vmi, {DEVICE_STATUS_ANNOTATION: wanted}),)
+
+
+def annotation_value(status: DeviceStatus | None) -> str | None:
+    """JSON with keys in a fixed order, or None before any device has an address."""
+    entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
+    known = [entry.device_resource_claim_status for entry in entries]
+    addressed = any(each is not None and each.attributes is not None for each in known)
+    return json.dumps(status.to_wire(), sort_keys=True, separators=(",", ":")) if status is not None and addressed else None

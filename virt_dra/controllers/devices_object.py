@@ -1,0 +1,203 @@
+"""The VirtualMachineInstanceDevices of a VMI: what stands in it, and what changed since it was written (0012, K-12.4). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration_paths import NATIVE, PART_OF, PART_OF_LABEL, Pair
+from virt_dra.api.integration_record import Integration
+from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT_API
+from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
+from virt_dra.api.meta import Condition, ObjectMeta, OwnerReference
+from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.api.virt_dra_v1alpha1 import (
+    ALLOCATABLE,
+    DEVICES_HEALTHY,
+    DEVICES_RESOLVED,
+    DeviceHealth,
+    VirtualMachineInstanceDevices,
+    VirtualMachineInstanceDevicesStatus,
+    VmiDevice,
+)
+from virt_dra.api.wire import Json
+from virt_dra.controllers.conditions import put, without
+from virt_dra.controllers.device_resolution import Resolved, Subject, status_of
+from virt_dra.controllers.device_status import ALL_HEALTHY, ALL_RESOLVED, sentences
+from virt_dra.controllers.events import Event, normal, shortened, warning
+from virt_dra.controllers.settling import Settled, SettledDevice
+
+RESOLVED: Final = "Resolved"
+PENDING: Final = "Pending"
+ERROR: Final = "Error"
+"""States of a device: it has an address, it will have one, waiting won't give it one."""
+NOT_RESOLVED: Final = "DevicesNotResolved"
+"""Reason of DevicesHealthy=Unknown."""
+NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
+"""Event: the pod waits because its claims can't be allocated."""
+
+_MESSAGE = 4096
+"""Characters of a message in the object."""
+
+
+def owned_by(obj: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance) -> bool:
+    """Whether the object is this VMI's, and not one of an earlier VMI of that name or somebody's own."""
+    owner = obj.metadata.controller_owner
+    return owner is not None and bool(owner.uid) and owner.uid == vmi.metadata.uid
+
+
+def metadata_of(vmi: VirtualMachineInstance) -> ObjectMeta:
+    """Named like the VMI and owned by it, so that garbage collection removes it."""
+    owner = OwnerReference(
+        api_version=KUBEVIRT_API, kind=vmi.KIND, name=vmi.name, uid=vmi.metadata.uid, controller=True, block_owner_deletion=False
+    )
+    return ObjectMeta(name=vmi.name, namespace=vmi.namespace, labels={PART_OF_LABEL: PART_OF}, owner_references=(owner,))
+
+
+def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> DeviceStatus | None:
+    """What the object says about the devices that a pod was started with. Those of another pod mean nothing for this one (K-10.5)."""
+    if stored is None or (pod is not None and stored.status.pod_uid != pod.metadata.uid):
+        return None
+    return status_of((_subject(device), _entry(device)) for device in stored.status.devices if device.pci_address or device.mdev_uuid)
+
+
+def _subject(device: VmiDevice) -> Subject:
+    return Subject(0, "gpus" if device.kind == "gpus" else "hostDevices", device.name, device.claim_name, device.request_name)
+
+
+def _entry(device: VmiDevice) -> DeviceStatusInfo:
+    found = (("pciAddress", device.pci_address), ("mDevUUID", device.mdev_uuid))
+    known: Json = {"attributes": {key: value for key, value in found if value is not None}}
+    named = (("name", device.device), ("resourceClaimName", device.resource_claim_name))
+    known |= {key: value for key, value in named if value is not None}
+    return DeviceStatusInfo.from_wire({"name": device.name, "deviceResourceClaimStatus": known})
+
+
+def status_for(
+    settled: Settled,
+    pod: Pod | None,
+    record: Integration | None,
+    stored: VirtualMachineInstanceDevices | None,
+    claimed: Sequence[Subject],
+    pending: Condition | None,
+    now: datetime,
+) -> VirtualMachineInstanceDevicesStatus:
+    """``claimed``: the DRA devices, which deviceStatus is about (K-5.12); others take the device-plugin path. ``pending``: the condition
+    Allocatable, if it was found out now."""
+    before = {(device.kind, device.name): device for device in stored.status.devices} if stored is not None else {}
+    devices = tuple(_device(device, record, before) for device in settled.devices)
+    told: Json = {"ready": f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"}
+    if pod is not None:
+        told |= {"podName": pod.name, "podUID": pod.metadata.uid}
+        if pod.spec.node_name:
+            told["nodeName"] = pod.spec.node_name
+    elif stored is not None:  # the pod is gone; where it was is still of use
+        kept = (("podName", stored.status.pod_name), ("podUID", stored.status.pod_uid), ("nodeName", stored.status.node_name))
+        told |= {key: value for key, value in kept if value is not None}
+    paths = tuple(dict.fromkeys(device.integration_path for device in devices if device.integration_path))
+    if paths:
+        told["integrationPaths"] = ",".join(paths)
+    status = VirtualMachineInstanceDevicesStatus.from_wire(told)
+    ours = set(claimed)
+    published = status_of((subject, entry) for subject, entry in settled.entries if subject in ours)
+    if published is not None:
+        status = status.with_(device_status=published)
+    conditions = _conditions(settled, stored.status.conditions if stored is not None else (), pod, pending, now)
+    return status.with_(devices=devices, conditions=conditions)
+
+
+def _device(device: SettledDevice, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
+    subject, outcome = device.subject, device.outcome
+    told: Json = {"name": subject.name, "kind": subject.kind, "claimName": subject.claim_name, "requestName": subject.request_name}
+    path = record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
+    told["integrationPath"] = path
+    known = device.entry.device_resource_claim_status
+    if known is not None:
+        attributes = known.attributes
+        facts = (
+            ("resourceClaimName", known.resource_claim_name),
+            ("device", known.name),
+            ("pciAddress", attributes.pci_address if attributes is not None else None),
+            ("mdevUUID", attributes.mdev_uuid if attributes is not None else None),
+        )
+        told |= {key: value for key, value in facts if value is not None}
+    old = before.get((subject.kind, subject.name))
+    if isinstance(outcome, Resolved) and outcome.result.device == told.get("device"):
+        told |= {"driver": outcome.result.driver, "pool": outcome.result.pool}
+    elif device.frozen and old is not None:
+        told |= {key: value for key, value in (("driver", old.driver), ("pool", old.pool)) if value is not None}
+    problem = outcome if not isinstance(outcome, Resolved) else next(iter(device.warnings), None)
+    pending_or_error = not isinstance(outcome, Resolved) and not device.frozen
+    told["state"] = (ERROR if outcome.state == "error" else PENDING) if not isinstance(outcome, Resolved) and pending_or_error else RESOLVED
+    if problem is not None:
+        told |= {"reason": problem.reason, "message": shortened(problem.message, _MESSAGE)}
+    made = VmiDevice.from_wire(told)
+    if device.taints:
+        made = made.with_(taints=tuple(_taint(taint) for taint in device.taints))
+    if device.health is not None:
+        health: Json = {"status": device.health.health or "Unknown"}
+        message = {"message": shortened(device.health.message, _MESSAGE)} if device.health.message else {}
+        made = made.with_(health=DeviceHealth.from_wire(health | message))
+    return made
+
+
+def _taint(taint: DeviceTaint) -> DeviceTaint:
+    """Without what we don't know of it: the API server would drop that, and the object would never be as it should."""
+    kept = {"key": taint.key, "effect": taint.effect}
+    kept |= {"value": taint.value} if taint.value else {}
+    return DeviceTaint.from_wire(kept | ({"timeAdded": taint.time_added} if taint.time_added else {}))
+
+
+def _conditions(
+    settled: Settled, old: Iterable[Condition], pod: Pod | None, pending: Condition | None, now: datetime
+) -> tuple[Condition, ...]:
+    conditions: tuple[Json, ...] = tuple(condition.to_wire() for condition in old)
+    told = settled.unresolved
+    first = next((u for u in told if u.state == "error"), told[0] if told else None)
+    reason, message = first.reason if first else ALL_RESOLVED, shortened(sentences(told), _MESSAGE)
+    conditions = put(conditions, DEVICES_RESOLVED, "False" if first else "True", reason, message, now)
+    befell = settled.unhealthy
+    if befell:
+        conditions = put(conditions, DEVICES_HEALTHY, "False", befell[0].reason, shortened(sentences(befell), _MESSAGE), now)
+    elif told:
+        conditions = put(conditions, DEVICES_HEALTHY, "Unknown", NOT_RESOLVED, "", now)
+    else:
+        conditions = put(conditions, DEVICES_HEALTHY, "True", ALL_HEALTHY, "", now)
+    if pod is None or pod.spec.node_name or not told:
+        conditions = without(conditions, ALLOCATABLE)
+    elif pending is not None:
+        conditions = (*without(conditions, ALLOCATABLE), pending.to_wire())
+    return tuple(Condition.from_wire(condition) for condition in conditions)
+
+
+def transitions(
+    vmi: VirtualMachineInstance, old: VirtualMachineInstanceDevicesStatus | None, new: VirtualMachineInstanceDevicesStatus
+) -> tuple[Event, ...]:
+    """What to tell because of a change of the object, and only then, so that a restart tells nothing again."""
+    events: list[Event] = []
+    before = {(device.kind, device.name): device for device in old.devices} if old is not None else {}
+    for device in new.devices:
+        known = before.get((device.kind, device.name))
+        said = (known.state, known.reason) if known is not None else ("", None)
+        if device.reason and device.state != PENDING and said != (device.state, device.reason):
+            events.append(warning(vmi, device.reason, shortened(f"{device.kind}/{device.name}: {device.message}")))
+    was, now = _by_type(old), _by_type(new)
+    if _turned_true(was, now, DEVICES_RESOLVED) and new.devices:
+        found = ", ".join(f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address}" for device in new.devices)
+        events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"on node {new.node_name or '?'}: {found}")))
+    if _turned_true(was, now, DEVICES_HEALTHY) and DEVICES_HEALTHY in was and was[DEVICES_HEALTHY].status == "False":
+        events.append(normal(vmi, DEVICES_HEALTHY, "nothing is wrong with the devices any more"))
+    allocatable, earlier = now.get(ALLOCATABLE), was.get(ALLOCATABLE)
+    if allocatable is not None and allocatable.status == "False" and allocatable != earlier:
+        events.append(warning(vmi, NOT_ALLOCATABLE, shortened(allocatable.message)))
+    return tuple(events)
+
+
+def _by_type(status: VirtualMachineInstanceDevicesStatus | None) -> Mapping[str, Condition]:
+    return {condition.type: condition for condition in status.conditions} if status is not None else {}
+
+
+def _turned_true(was: Mapping[str, Condition], now: Mapping[str, Condition], kind: str) -> bool:
+    return kind in now and now[kind].status == "True" and (kind not in was or was[kind].status != "True")

@@ -1,0 +1,135 @@
+"""Where a reconcile of one VMI looks things up: a protocol that informers' stores implement (``watched``), and lists read once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Protocol, Self
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.cluster.port import Reader
+from virt_dra.controllers.current_pod import CREATED_BY_LABEL, owner_uids
+from virt_dra.controllers.published_devices import Pool, PublishedDevices
+
+
+class Sources(Protocol):
+    """Keys are ``namespace/name``. Every answer is of the moment; nothing blocks."""
+
+    def vmi(self, key: str) -> VirtualMachineInstance | None: ...
+
+    def pods_of(self, vmi: VirtualMachineInstance) -> tuple[Pod, ...]:
+        """The pods that name the VMI's UID as their owner or creator, finished ones too."""
+
+    def claim(self, key: str) -> ResourceClaim | None: ...
+
+    def pool(self, driver: str, name: str) -> Pool | None: ...
+
+    def taint_rules(self) -> tuple[DeviceTaintRule, ...]: ...
+
+    def devices(self, key: str) -> VirtualMachineInstanceDevices | None: ...
+
+    def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
+        """The objects that publish an address of :func:`addresses_of`."""
+
+
+class ListedSources:
+    """Implements :class:`Sources` over lists: for tests, the embedded cluster, and a single look at a cluster."""
+
+    def __init__(
+        self,
+        vmis: Iterable[VirtualMachineInstance] = (),
+        pods: Iterable[Pod] = (),
+        claims: Iterable[ResourceClaim] = (),
+        slices: Iterable[ResourceSlice] = (),
+        rules: Iterable[DeviceTaintRule] = (),
+        devices: Iterable[VirtualMachineInstanceDevices] = (),
+    ) -> None:
+        self._vmis = {vmi.key: vmi for vmi in vmis}
+        self._claims = {claim.key: claim for claim in claims}
+        self._pools = PublishedDevices.of(slices)
+        self._rules = tuple(rules)
+        self._devices = {each.key: each for each in devices}
+        self._pods: dict[str, list[Pod]] = defaultdict(list)
+        for pod in pods:
+            for uid in instance_uids(pod):
+                self._pods[uid].append(pod)
+
+    @classmethod
+    async def read(cls, reader: Reader, namespace: str = "") -> Self:
+        """Everything of one namespace, or of all."""
+        return cls(
+            (await reader.list(VirtualMachineInstance, namespace)).items,
+            (await reader.list(Pod, namespace)).items,
+            (await reader.list(ResourceClaim, namespace)).items,
+            (await reader.list(ResourceSlice)).items,
+            (await reader.list(DeviceTaintRule)).items,
+            (await reader.list(VirtualMachineInstanceDevices, namespace)).items,
+        )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of all VMIs, sorted."""
+        return tuple(sorted(self._vmis))
+
+    def vmi(self, key: str) -> VirtualMachineInstance | None:
+        return self._vmis.get(key)
+
+    def pods_of(self, vmi: VirtualMachineInstance) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self._pods.get(vmi.metadata.uid, ()) if pod.namespace == vmi.namespace)
+
+    def claim(self, key: str) -> ResourceClaim | None:
+        return self._claims.get(key)
+
+    def pool(self, driver: str, name: str) -> Pool | None:
+        return self._pools.pool(driver, name)
+
+    def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
+        return self._rules
+
+    def devices(self, key: str) -> VirtualMachineInstanceDevices | None:
+        return self._devices.get(key)
+
+    def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
+        return tuple(each for each in self._devices.values() if address in addresses_of(each))
+
+
+def instance_uids(pod: Pod) -> tuple[str, ...]:
+    """UIDs of the VMIs that a pod may be of."""
+    created_by = pod.metadata.labels.get(CREATED_BY_LABEL, "")
+    return tuple(dict.fromkeys(uid for uid in (*owner_uids(pod), created_by) if uid))
+
+
+def claim_keys(pod: Pod) -> tuple[str, ...]:
+    """Every claim object that an entry of the pod may lead to: named directly, or recorded for a template."""
+    direct = (entry.resource_claim_name for entry in pod.spec.resource_claims)
+    recorded = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
+    return tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in (*direct, *recorded) if name))
+
+
+def pools_of(claim: ResourceClaim) -> tuple[tuple[str, str], ...]:
+    """Driver and pool of each allocated device."""
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return tuple(dict.fromkeys((result.driver, result.pool) for result in results))
+
+
+def addresses_of(devices: VirtualMachineInstanceDevices) -> tuple[str, ...]:
+    """The addresses that an object publishes, with their node: nodes number their devices alike."""
+    node = devices.status.node_name
+    if not node:
+        return ()
+    return tuple(
+        dict.fromkeys(
+            address_on(node, device.pci_address, device.mdev_uuid)
+            for device in devices.status.devices
+            if device.pci_address or device.mdev_uuid
+        )
+    )
+
+
+def address_on(node: str, pci: str | None, mdev: str | None) -> str:
+    """One device's identity (K-5.23): the mdev UUID, else the PCI address, in any case of letters, on its node."""
+    return f"{node}: mdev {mdev.lower()}" if mdev else f"{node}: PCI {(pci or '').lower()}"

@@ -1,0 +1,136 @@
+"""What plans ask to be written, and the one way in which it is: whole objects by resourceVersion, parts by precondition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooLarge, Writer
+from virt_dra.controllers.events import Event, shortened
+
+WRITE_REFUSED: Final = "WriteRefused"
+"""Event: the cluster refuses what we have to write, and will again until somebody changes something."""
+
+
+@dataclass(frozen=True)
+class Create:
+    obj: TypedObject
+
+
+@dataclass(frozen=True)
+class Update:
+    """Replace an object by itself, changed; refused if it changed since it was read."""
+
+    obj: TypedObject
+
+
+@dataclass(frozen=True)
+class UpdateStatus:
+    """Replace an object's status where that is a subresource; refused if the object changed since it was read."""
+
+    obj: TypedObject
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete this object and no other of its name."""
+
+    kind: type[TypedObject]
+    name: str
+    namespace: str
+    uid: str
+
+    @classmethod
+    def of(cls, obj: TypedObject) -> Self:
+        return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid)
+
+
+@dataclass(frozen=True)
+class PatchAnnotations:
+    """Set (or with None remove) annotations of an object that others write too. ``resource_version``: "" to patch it as it is now."""
+
+    kind: type[TypedObject]
+    name: str
+    namespace: str
+    uid: str
+    annotations: Mapping[str, str | None]
+    resource_version: str = ""
+
+    @classmethod
+    def of(cls, obj: TypedObject, annotations: Mapping[str, str | None], *, unchanged: bool = False) -> Self:
+        """``unchanged``: only if the object is as it was read."""
+        version = obj.metadata.resource_version if unchanged else ""
+        return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid, annotations, version)
+
+
+Write = Create | Update | UpdateStatus | Delete | PatchAnnotations
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``again``: something had changed, so the plan was old and another is needed. ``refused``: events about what is refused for good."""
+
+    again: bool = False
+    refused: tuple[Event, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        return not self.again and not self.refused
+
+
+_FINAL = (Invalid, Forbidden, BadRequest, TooLarge)
+
+
+async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) -> Outcome:
+    """In order; the first that isn't done ends it, since what follows was planned for it. Raises other :class:`ApiError`: try later.
+
+    ``about``: the object whose event it is when a write is refused.
+    """
+    for action in actions:
+        try:
+            await _write_one(writer, action)
+        except (Conflict, NotFound, AlreadyExists):
+            return Outcome(again=True)
+        except ApiError as error:
+            if isinstance(error, Invalid) and any(cause.field == "metadata.uid" for cause in error.causes):
+                return Outcome(again=True)  # a patch of an object that was replaced
+            if not isinstance(error, _FINAL):
+                raise
+            message = shortened(f"{_named(action)}: {error}")
+            event = Event(about.KIND, about.namespace, about.name, about.metadata.uid, "Warning", WRITE_REFUSED, message)
+            return Outcome(refused=(event,))
+    return Outcome()
+
+
+async def _write_one(writer: Writer, action: Write) -> None:
+    match action:
+        case Create(obj):
+            await writer.create(obj)
+        case Update(obj):
+            await writer.update(obj)
+        case UpdateStatus(obj):
+            await writer.update_status(obj)
+        case Delete(kind, name, namespace, uid):
+            try:
+                await writer.delete(kind, name, namespace, uid=uid)
+            except NotFound:
+                return
+        case PatchAnnotations(kind, name, namespace, uid, annotations, version):
+            metadata: dict[str, object] = {"uid": uid, "annotations": dict(annotations)}
+            if version:
+                metadata["resourceVersion"] = version
+            await writer.patch(kind, name, namespace, merge={"metadata": metadata})
+
+
+def _named(action: Write) -> str:
+    match action:
+        case Create(obj):
+            return f"creating {obj.KIND} {obj.key or obj.metadata.generate_name}"
+        case Update(obj) | UpdateStatus(obj):
+            return f"updating {obj.KIND} {obj.key}"
+        case Delete(kind, name, namespace):
+            return f"deleting {kind.KIND} {namespace}/{name}"
+        case PatchAnnotations(kind, name, namespace):
+            return f"annotating {kind.KIND} {namespace}/{name}"
