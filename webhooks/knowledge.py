@@ -7,14 +7,37 @@ to end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.integration_paths import Pair
+from virt_dra.api.known_drivers import ALWAYS_WRITE
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.verdict import Verdict
 
 Subject = VirtualMachineInstance | VirtualMachine
+
+
+@dataclass(frozen=True)
+class LauncherSettings:
+    """How launcher pods are changed. ``writers``: drivers that write metadata files (``known_drivers.metadata_writers``).
+
+    ``wait_image``: of the init container that waits for addresses; "" for that of the container compute. It must have /bin/sh and sleep.
+    """
+
+    writers: frozenset[str] = ALWAYS_WRITE
+    wait_image: str = ""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The drivers whose devices may serve a request, sorted. ``complete``: there are no others, as far as is published."""
+
+    drivers: tuple[str, ...] = ()
+    complete: bool = True
 
 
 class Knowledge(Protocol):
@@ -30,12 +53,32 @@ class Knowledge(Protocol):
         Asked for objects that the rules admit. ``old`` makes it an update. :class:`webhooks.lint.Preflight` is such knowledge.
         """
 
+    @property
+    def launcher(self) -> LauncherSettings:
+        """How launcher pods are changed."""
+
+    def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
+        """None where it isn't known, which may be because it is new."""
+
+    def drivers(self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+        """Which drivers may serve each request of a pod's claims. A pair of which nothing is known may be missing.
+
+        ``pairs`` are of ``claims``, and name a request.
+        """
+
 
 @dataclass(frozen=True)
 class KubeVirtOnly:
     """Knows the KubeVirt at hand and no other object."""
 
     gates: Gates
+    launcher: LauncherSettings = field(default_factory=LauncherSettings)
 
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         return Verdict(allowed=True)
+
+    def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
+        return None
+
+    def drivers(self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+        return {}

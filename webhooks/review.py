@@ -1,7 +1,7 @@
 """AdmissionReview v1 on the wire: what an API server asks, and what it is answered. No I/O.
 
     request  := {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {...}}
-    response := {"apiVersion", "kind", "response": {"uid", "allowed", "status"?, "warnings"?}}
+    response := {"apiVersion", "kind", "response": {"uid", "allowed", "status"?, "warnings"?, "patchType"?, "patch"?}}
     failure  := a metav1 Status, whose message the API server shows to its user
 
 A review that can't be understood has no verdict: it is a :class:`BadReview`, answered with a failure, and then the webhook's
@@ -10,6 +10,8 @@ A review that can't be understood has no verdict: it is a :class:`BadReview`, an
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -183,6 +185,9 @@ def answer(uid: str, verdict: Verdict) -> Json:
         response["status"] = _denial(verdict)
     if verdict.warnings:
         response["warnings"] = _warnings(verdict.warnings)
+    if verdict.allowed and verdict.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(json.dumps(verdict.patch).encode()).decode()
     return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
 
 

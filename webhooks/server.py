@@ -1,9 +1,10 @@
 """The admission webhooks as an HTTPS server: it reads, limits, logs, counts and answers; what it answers is :mod:`webhooks.validation`'s.
 
-    POST /validate-vmi, /validate-vm   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1 Status with its HTTP code
-    GET  /healthz                      the process answers
-    GET  /readyz                       it has its knowledge, and isn't shutting down
-    GET  /metrics                      on the plain port only
+    POST /validate-vmi, /validate-vm,   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1 Status with its HTTP code
+         /mutate-launcher-pod
+    GET  /healthz                       the process answers
+    GET  /readyz                        it has its knowledge, and isn't shutting down
+    GET  /metrics                       on the plain port only
 
 Replicas share nothing. Why it is built like this: docs/decisions/0011-webhook-server.md.
 """
@@ -32,7 +33,7 @@ from webhooks.review import BadReview, Review, answer, check_content_type, failu
 from webhooks.server_connections import Connections
 from webhooks.server_log import LOGGER
 from webhooks.tls import CertificateError, ReloadingTls
-from webhooks.validation import WEBHOOKS, Webhook, validate
+from webhooks.validation import WEBHOOKS, Webhook, judge
 from webhooks.verdict import Verdict
 
 AT_ONCE_BYTES: Final = 64 * 1024
@@ -324,7 +325,7 @@ class WebhookServer:
 def decide(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:
     """From a body to the review in it, the JSON of the answer, and the verdict. Raises :class:`BadReview`."""
     review = read_review(body)
-    verdict = validate(webhook, review, knowledge)
+    verdict = judge(webhook, review, knowledge)
     return review, _encoded(answer(review.uid, verdict)), verdict
 
 

@@ -1,4 +1,4 @@
-"""The validating webhooks: from a review and what is known to a verdict. Pure; the server and its paths are :mod:`webhooks.server`."""
+"""The webhooks: from a review and what is known to a verdict. Pure; the server and its paths are :mod:`webhooks.server`."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
-from webhooks import vmi
+from webhooks import launcher_pod, vmi
 from webhooks.knowledge import Knowledge, Subject
 from webhooks.review import BadReview, Review
 from webhooks.verdict import INVALID, Cause, Verdict
 
-GROUP = "kubevirt.io"
-
 
 @dataclass(frozen=True)
 class Webhook:
-    """One validating webhook: its name in metrics and logs, and the kind that it reviews."""
+    """One webhook: its name in metrics and logs, and the kind that it reviews. Pods it changes, VMs and VMIs it validates."""
 
     name: str
-    kind: type[VirtualMachineInstance] | type[VirtualMachine]
+    kind: type[VirtualMachineInstance] | type[VirtualMachine] | type[Pod]
+
+    @property
+    def group(self) -> str:
+        return self.kind.API_VERSION.rpartition("/")[0]
 
 
 WEBHOOKS: Mapping[str, Webhook] = MappingProxyType(
     {
         "/validate-vmi": Webhook("vmi", VirtualMachineInstance),
         "/validate-vm": Webhook("vm", VirtualMachine),
+        "/mutate-launcher-pod": Webhook("launcher-pod", Pod),
     }
 )
 """The webhook behind each path."""
@@ -39,26 +43,50 @@ MAX_MEMBERS = 20_000
 _PASSES = Verdict(allowed=True)
 
 
+def judge(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
+    """What a webhook answers to a review. Raises :class:`BadReview` where the review isn't one that this webhook can be asked."""
+    if (review.group, review.kind) != (webhook.group, webhook.kind.KIND):
+        expected = f'"{webhook.kind.KIND}" of "{webhook.group}"'
+        found = f"{json.dumps(review.kind[:100])} of {json.dumps(review.group[:100])}"
+        raise BadReview(400, "BadRequest", f"request.kind: this path reviews {expected}, not {found}; correct the webhook's rules")
+    return _changed(review, knowledge) if webhook.kind is Pod else validate(webhook, review, knowledge)
+
+
+def _changed(review: Review, knowledge: Knowledge) -> Verdict:
+    """What a launcher pod gets when it is created (K-11). Other pods and operations pass: their specs can't be changed any more."""
+    if review.operation != "CREATE" or review.subresource:
+        return _PASSES
+    raw = _required(review)
+    if not launcher_pod.is_launcher(raw):
+        return _PASSES
+    try:
+        _check_size(raw, Pod.KIND)
+        return launcher_pod.mutate(raw, review.namespace, knowledge)
+    except WireError as error:
+        return Verdict(allowed=False, causes=tuple(Cause(INVALID, message, path) for path, message in error.problems))
+
+
+def _required(review: Review) -> Json:
+    if review.object is None:
+        raise BadReview(400, "BadRequest", f"request.object is required for {review.operation}")
+    return review.object
+
+
 def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
-    """Whether the reviewed object may be stored.
+    """Whether the reviewed VM or VMI may be stored.
 
     Created and updated objects are checked (K-2, K-9.3), with the namespace of the request and whatever they say themselves; other
     operations and subresources pass, as they change nothing that the rules look at. An object of the wrong shape is denied with a cause per
     fault. An update that leaves the spec of an unreadable object as it is passes: labels and finalizers of what is stored must remain
-    changeable. Raises :class:`BadReview` where the review isn't one that this webhook can be asked.
+    changeable. Raises :class:`BadReview` where the review lacks an object.
     """
-    if (review.group, review.kind) != (GROUP, webhook.kind.KIND):
-        expected = f'"{webhook.kind.KIND}" of "{GROUP}"'
-        found = f"{json.dumps(review.kind[:100])} of {json.dumps(review.group[:100])}"
-        raise BadReview(400, "BadRequest", f"request.kind: this path reviews {expected}, not {found}; correct the webhook's rules")
     if review.operation not in ("CREATE", "UPDATE") or review.subresource:
         return _PASSES
-    if review.object is None:
-        raise BadReview(400, "BadRequest", f"request.object is required for {review.operation}")
+    raw = _required(review)
     if review.operation == "UPDATE" and review.old is None:
         raise BadReview(400, "BadRequest", "request.oldObject is required for UPDATE")
     try:
-        subject = _read(webhook, review.object, review.namespace)
+        subject = _read(webhook, raw, review.namespace)
         old = _old(webhook, review)
     except WireError as error:
         if _same_spec(review):
@@ -88,11 +116,17 @@ def _old(webhook: Webhook, review: Review) -> Subject | None:
 
 def _read(webhook: Webhook, raw: Json, namespace: str) -> Subject:
     """The object in the namespace of the request: that is the one in which its user was authorised. Raises WireError."""
+    _check_size(raw, webhook.kind.KIND)
+    kind = VirtualMachine if webhook.kind is VirtualMachine else VirtualMachineInstance
+    subject: Subject = kind.from_wire(raw)
+    return subject if subject.namespace == namespace else subject.with_(metadata=subject.metadata.with_(namespace=namespace))
+
+
+def _check_size(raw: Json, kind: str) -> None:
+    """Raises WireError."""
     if _has_more_members(raw, MAX_MEMBERS):
         message = f"must have no more than {MAX_MEMBERS} members and items in all; no virtual machine has that many"
-        raise WireError(webhook.kind.KIND, (("", message),))
-    subject = webhook.kind.from_wire(raw)
-    return subject if subject.namespace == namespace else subject.with_(metadata=subject.metadata.with_(namespace=namespace))
+        raise WireError(kind, (("", message),))
 
 
 def _has_more_members(raw: Json, limit: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from virt_dra.api.wire import Json
+
 CauseType = Literal["FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate", "FieldValueNotFound", "FieldValueNotSupported"]
 
 INVALID: CauseType = "FieldValueInvalid"
@@ -25,11 +27,15 @@ class Cause:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to a review. ``warnings`` are shown to the user whether or not the object is admitted."""
+    """The answer to a review. ``warnings`` are shown to the user whether or not the object is admitted.
+
+    ``patch``: operations (RFC 6902) on an object that is admitted; () leaves it as it is.
+    """
 
     allowed: bool
     causes: tuple[Cause, ...] = ()
     warnings: tuple[str, ...] = ()
+    patch: tuple[Json, ...] = ()
 
     @property
     def message(self) -> str:

@@ -11,11 +11,14 @@ Each finding has an id that stays, and a page in docs/lint. A check is a row of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.integration_paths import Pair
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import Gates
+from webhooks.knowledge import LauncherSettings, Serving
 from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity, visible
 from webhooks.lint.inventory import Inventory
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_REVIEW
@@ -76,6 +79,7 @@ class Preflight:
 
     world: World
     settings: Settings = field(default_factory=Settings.for_admission)
+    launcher: LauncherSettings = field(default_factory=LauncherSettings)
 
     @property
     def gates(self) -> Gates:
@@ -89,6 +93,17 @@ class Preflight:
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
         causes = tuple(Cause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
         return Verdict(not causes, causes, tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials))
+
+    def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
+        return self.world.vmis.get((namespace, name))
+
+    def drivers(self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+        """Of the claims that there are; the drivers of others are not known."""
+        spec = VirtualMachineInstanceSpec(resource_claims=tuple(claims))
+        linted = Linted(VirtualMachineInstance(spec=spec), namespace, self.world, self.settings)
+        named = {claim.entry: claim for claim in reversed(linted.claims) if claim.spec is not None}
+        found = {pair: linted.drivers(named[pair.claim], pair.request) for pair in pairs if pair.claim in named}
+        return {pair: Serving(drivers.names, not drivers.cut) for pair, drivers in found.items()}
 
     def _adds(self, check: Check) -> bool:
         """Whether the check says what the review doesn't: it warns of some things, which the settings may deny."""

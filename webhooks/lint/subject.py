@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from virt_dra.api.known_drivers import DRIVER_OF_CLASS
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import (
     ALL,
@@ -19,7 +20,7 @@ from virt_dra.api.resource_v1 import (
 )
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.finding import Settings
-from webhooks.lint.inventory import Match, Work
+from webhooks.lint.inventory import Drivers, Match, Work
 from webhooks.lint.world import CLAIMS, SLICES, TEMPLATES, Subject, World
 from webhooks.rules.subject import KINDS
 from webhooks.rules.subject import Subject as Reviewed
@@ -246,6 +247,24 @@ class Linted:
     @cached_property
     def _work(self) -> Work:
         return Work(self.settings.max_work)
+
+    def drivers(self, claim: NamedClaim, request: str) -> Drivers:
+        """The drivers that may serve a request: of the devices allocated already, else of those that match; ``cut`` where others may."""
+        if claim.allocated is not None:
+            prefix = f"{request}/"
+            return Drivers(tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)})))
+        names: set[str] = set()
+        wishes = claim.wishes_of(request)
+        cut = not wishes
+        for wish in wishes:
+            if self.class_of(wish) is None or SLICES not in self.world.known:
+                cut = True
+                continue
+            found = self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._work)
+            names.update(found.names)
+            cut = cut or found.cut
+        of_classes = {DRIVER_OF_CLASS[wish.class_name] for wish in wishes if wish.class_name in DRIVER_OF_CLASS}
+        return Drivers(tuple(sorted(names or of_classes)), cut and not (of_classes and not names))
 
     def candidates(self, use: Use) -> DeviceSet:
         """The devices that this use may get, as far as known: those allocated already, else those that match."""

@@ -72,6 +72,7 @@ class World:
     inventory: Inventory = field(default_factory=Inventory)
     nodes: Mapping[str, Node] = field(default_factory=dict)
     users: Mapping[Key, Collection[str]] = field(default_factory=dict)
+    vmis: Mapping[Key, VirtualMachineInstance] = field(default_factory=dict)
     known: frozenset[str] = frozenset(KINDS)
 
     @classmethod
@@ -103,6 +104,7 @@ class World:
             classes=classes,
             inventory=Inventory.of(slices, address_keys),
             nodes={each.name: each for each in objects if isinstance(each, Node)},
+            vmis={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, VirtualMachineInstance)},
             users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
             known=frozenset(known),
         )

@@ -16,7 +16,15 @@ from webhooks.lint.inventory import Drivers, Work
 
 MODEL = 'device.attributes["a.example.com"].?model.orValue("") == "m1"'
 OTHER = 'device.driver == "b.example.com"'
-SELECTORS = (["true"], [MODEL], [OTHER], [OTHER, "false"], ["("], ['device.attributes["a.example.com"].model == "m1"'], [])
+SELECTORS: tuple[list[str], ...] = (
+    ["true"],
+    [MODEL],
+    [OTHER],
+    [OTHER, "false"],
+    ["("],
+    ['device.attributes["a.example.com"].model == "m1"'],
+    [],
+)
 
 
 def _slice(name: str, driver: str, pool: str, generation: int = 1, models: Iterable[int] = (0, 1)) -> ResourceSlice:

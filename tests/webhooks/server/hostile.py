@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.webhooks.server.serving import SPEC, review, vm, vmi
+from tests.webhooks.server.serving import SPEC, launcher_pod, review, vm, vmi
 
 TEXTS = (
     "",
@@ -52,17 +52,25 @@ RAW = (
 
 @dataclass(frozen=True)
 class Hostile:
-    """``object``: the object of a well-formed review, else None."""
+    """``object``: the VM or VMI of a well-formed review, else None. ``pod``: the launcher pod of one."""
 
     body: bytes
     path: str
     object: dict[str, Any] | None
+    pod: dict[str, Any] | None = None
 
 
 def hostile_reviews(seed: int) -> Iterator[Hostile]:
     """Without end."""
     dice = random.Random(seed)
-    makers: tuple[Callable[[random.Random], Hostile], ...] = (_raw, _damaged, _misshapen_review, *(_hostile_object,) * 5)
+    makers: tuple[Callable[[random.Random], Hostile], ...] = (
+        _raw,
+        _damaged,
+        _misshapen_review,
+        *(_hostile_object,) * 5,
+        _hostile_pod,
+        _hostile_pod,
+    )
     while True:
         yield _large(dice) if dice.random() < 0.003 else dice.choice(makers)(dice)
 
@@ -117,6 +125,39 @@ def _hostile_object(dice: random.Random) -> Hostile:
         obj = make(obj["spec"])
     obj["kind"] = make()["kind"]
     return Hostile(_text(review(obj)), f"/validate-{kind}", obj)
+
+
+ANNOTATIONS = (
+    '{"g": {"resourceClaimName": "c", "request": "r"}}',
+    '{"g": {"resourceClaimTemplateName": "../x", "request": "r"}}',
+    '{"g": {"request": "r"}, "g": 1}',
+    '{"' + "g" * 70_000 + '": {}}',
+    "[" * 10_000,
+    '{"a": ' * 5000,
+    "{" + ",".join(f'"g{n}": 0' for n in range(3000)) + "}",
+    "metadata-shim",
+    "device-plugin",
+    "native",
+    *TEXTS,
+)
+KEYS = ("integration-path", "device-claims", "integration", "device-status", "lint-ignore", "\x00")
+
+
+def _hostile_pod(dice: random.Random) -> Hostile:
+    """A launcher pod with hostile annotations, claims and values at random places."""
+    claims = [(dice.choice(("c", "d", "virt-dra-0", *TEXTS)), dice.choice(("r", "..", "a/b", *TEXTS))) for _ in range(dice.randrange(4))]
+    pod = launcher_pod((("c", "r"), *claims))
+    for _ in range(dice.randrange(3)):
+        pod["metadata"]["annotations"][f"virt-dra.io/{dice.choice(KEYS)}"] = dice.choice(ANNOTATIONS)
+    if dice.random() < 0.3:
+        name = dice.choice(("c", "virt-dra-0", *TEXTS))
+        pod["spec"]["resourceClaims"].append({"name": name, dice.choice(("resourceClaimName", "x")): dice.choice(TEXTS)})
+    if dice.random() < 0.1:
+        pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "c", "request": f"r{n}"} for n in range(dice.randint(10, 3000))]
+    for _ in range(dice.randrange(3)):
+        _change(dice, pod)
+    pod["kind"] = "Pod"
+    return Hostile(_text(review(pod)), "/mutate-launcher-pod", None, pod)
 
 
 def _change(dice: random.Random, obj: dict[str, Any]) -> None:

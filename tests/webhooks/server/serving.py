@@ -42,12 +42,47 @@ def vm(spec: object = SPEC, **metadata: object) -> dict[str, Any]:
     }
 
 
+def launcher_pod(claims: object = (("c", "r"),), **metadata: object) -> dict[str, Any]:
+    """A pod as virt-controller creates it for the VMI v of :data:`SPEC`, as far as it matters here."""
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "v", "uid": "u1", "controller": True}
+    pairs: Any = claims
+    uses = [{"name": claim, "request": request} for claim, request in pairs]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "virt-launcher-v-",
+            "labels": {"kubevirt.io": "virt-launcher"},
+            "annotations": {"kubevirt.io/domain": "v"},
+            "ownerReferences": [owner],
+            **metadata,
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "compute",
+                    "image": "registry.example.com/virt-launcher:1.9.0",
+                    "imagePullPolicy": "IfNotPresent",
+                    "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                    "resources": {"claims": uses, "limits": {"devices.kubevirt.io/kvm": "1"}},
+                    "volumeMounts": [{"name": "private", "mountPath": "/var/run/kubevirt-private"}],
+                    "securityContext": {"runAsUser": 107, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}},
+                },
+                {"name": "guest-console-log", "image": "registry.example.com/virt-launcher:1.9.0"},
+            ],
+            "volumes": [{"name": "private", "emptyDir": {}}],
+            "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}],
+        },
+    }
+
+
 def request(obj: object = None, old: object = None, **members: object) -> dict[str, Any]:
     """The ``request`` of an AdmissionReview, as an API server sends it."""
     kind = obj.get("kind") if isinstance(obj, dict) else "VirtualMachineInstance"
+    group = "" if kind == "Pod" else "kubevirt.io"
     given: dict[str, Any] = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-        "kind": {"group": "kubevirt.io", "version": "v1", "kind": kind},
+        "kind": {"group": group, "version": "v1", "kind": kind},
         "operation": "CREATE" if old is None else "UPDATE",
         "namespace": "team-a",
         "name": "v",

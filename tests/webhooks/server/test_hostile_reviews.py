@@ -6,6 +6,7 @@ More of them, with times: ``python -m bench webhook``.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 from io import StringIO
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.webhooks.server.hostile import Hostile, hostile_reviews
-from tests.webhooks.server.serving import KNOWLEDGE, Served, body, serving, vmi
+from tests.webhooks.server.serving import KNOWLEDGE, Served, body, review, serving, vmi
 from tests.webhooks.server.test_server import ADMITTED
 from virt_dra.cli.admit import answer as admit
-from webhooks.review import BadReview, Review
+from virt_dra.cluster.patches import patched
+from webhooks.review import BadReview, Review, read_review
 from webhooks.server import Limits, decide
 from webhooks.server_log import json_logging
-from webhooks.validation import WEBHOOKS
+from webhooks.validation import WEBHOOKS, judge
 from webhooks.verdict import Verdict
 
 
@@ -30,8 +32,19 @@ def expected(hostile: Hostile) -> tuple[bool, str]:
     return verdict["allowed"], ", ".join(cause["message"] for cause in verdict["causes"])
 
 
+def is_settled(pod: dict[str, Any], response: dict[str, Any]) -> bool:
+    """Whether what a launcher pod was answered can be done, is no more than ours, and leaves nothing to be done a second time."""
+    if not response["allowed"]:
+        return bool(response["status"]["details"]["causes"])
+    operations = json.loads(base64.b64decode(response.get("patch", "W10=")))
+    changed = patched(pod, operations)
+    assert isinstance(changed, dict)
+    again = judge(WEBHOOKS["/mutate-launcher-pod"], read_review(json.dumps(review(changed)).encode()), KNOWLEDGE)
+    return again.allowed and not again.patch and all("virt-dra" in json.dumps(operation) for operation in operations)
+
+
 def test_every_one_is_answered_as_it_should() -> None:
-    denied = unanswered = allowed = 0
+    denied = unanswered = allowed = changed = 0
     for hostile in islice(hostile_reviews(1), 3000):
         decided = _decided(hostile)
         if isinstance(decided, BadReview):
@@ -41,17 +54,20 @@ def test_every_one_is_answered_as_it_should() -> None:
             assert len(str(decided)) < 400
             unanswered += 1
             continue
-        review, wire, verdict = decided
+        reviewed, wire, verdict = decided
         response: dict[str, Any] = json.loads(wire)["response"]
-        assert (response["uid"], response["allowed"]) == (review.uid, verdict.allowed)
-        assert set(response) <= {"uid", "allowed", "status", "warnings"}
+        assert (response["uid"], response["allowed"]) == (reviewed.uid, verdict.allowed)
+        assert set(response) <= {"uid", "allowed", "status", "warnings", "patchType", "patch"}
         assert wire.isascii()
-        assert len(wire) < 300_000
+        assert len(wire) < 300_000 or hostile.pod is not None
+        if hostile.pod is not None:
+            assert is_settled(hostile.pod, response)
+            changed += bool(verdict.patch)
         if hostile.object is not None:
             assert (verdict.allowed, verdict.message) == expected(hostile)
         denied += not verdict.allowed
         allowed += verdict.allowed
-    assert min(denied, unanswered, allowed) > 200, "the mixture is one"
+    assert min(denied, unanswered, allowed, changed) > 200, "the mixture is one"
 
 
 def _decided(hostile: Hostile) -> tuple[Review, bytes, Verdict] | BadReview:

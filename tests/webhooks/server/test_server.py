@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from tests.webhooks.server.serving import JSON, KNOWLEDGE, SPEC, Served, body, hang_up, serving, status, vm, vmi
-from webhooks.knowledge import Knowledge, Subject
+from virt_dra.api.kubevirt_versions import Gates
+from webhooks.knowledge import Knowledge, KubeVirtOnly, Subject
 from webhooks.server import Limits
 from webhooks.server_log import json_logging
 from webhooks.verdict import Verdict
@@ -70,7 +72,11 @@ TOO_LARGE = status(413, "RequestEntityTooLarge", "the body is larger than 2000 b
             "/validate-pod",
             JSON,
             b"{}",
-            status(404, "NotFound", "there is nothing at this path; there are /validate-vmi, /validate-vm, /healthz, /readyz"),
+            status(
+                404,
+                "NotFound",
+                "there is nothing at this path; there are /validate-vmi, /validate-vm, /mutate-launcher-pod, /healthz, /readyz",
+            ),
             id="another path",
         ),
         pytest.param("/healthz", JSON, b"{}", status(405, "MethodNotAllowed", "only GET is possible here"), id="POST to a probe"),
@@ -228,13 +234,13 @@ def test_what_is_not_http_is_refused(tmp_path: Path, sent: bytes) -> None:
     assert "Traceback" not in log.getvalue()
 
 
-class Held:
+@dataclass(frozen=True)
+class Held(KubeVirtOnly):
     """Knowledge whose answers wait until they are let go."""
 
-    def __init__(self) -> None:
-        self.gates = KNOWLEDGE.gates
-        self.asked = threading.Event()
-        self.let_go = threading.Event()
+    gates: Gates = KNOWLEDGE.gates
+    asked: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
 
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         self.asked.set()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from tests.webhooks.server.serving import KNOWLEDGE, SPEC, review, vm, vmi
-from virt_dra.api.kubevirt_versions import Gates
-from webhooks.knowledge import Subject
-from webhooks.review import BadReview, read_review
-from webhooks.validation import WEBHOOKS, validate
+from tests.webhooks.server.serving import KNOWLEDGE, SPEC, launcher_pod, review, vm, vmi
+from webhooks.knowledge import KubeVirtOnly, Subject
+from webhooks.review import BadReview, answer, read_review
+from webhooks.validation import WEBHOOKS, judge
 from webhooks.verdict import INVALID, Cause, Verdict
 
 ADMITTED = Verdict(allowed=True)
@@ -20,7 +21,7 @@ MALFORMED: dict[str, Any] = {"domain": {"devices": {"gpus": "all"}}}
 
 
 def _verdict(obj: object, old: object = None, path: str = "/validate-vmi", **members: object) -> Verdict:
-    return validate(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), KNOWLEDGE)
+    return judge(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), KNOWLEDGE)
 
 
 def _denied(verdict: Verdict) -> list[tuple[str, str]]:
@@ -116,33 +117,35 @@ def test_a_review_that_is_not_ours_to_answer(path: str, members: dict[str, Any],
     assert (caught.value.code, str(caught.value)) == (400, want)
 
 
-class Seeing:
+_NOTHING = Verdict(allowed=True)
+
+
+@dataclass(frozen=True)
+class Seeing(KubeVirtOnly):
     """Knowledge that notes what it was asked and finds the same each time."""
 
-    def __init__(self, found: Verdict) -> None:
-        self.gates: Gates = KNOWLEDGE.gates
-        self.asked: list[Subject] = []
-        self.before: list[Subject | None] = []
-        self._found = found
+    found: Verdict = _NOTHING
+    asked: list[Subject] = field(default_factory=list)
+    before: list[Subject | None] = field(default_factory=list)
 
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         self.asked.append(subject)
         self.before.append(old)
-        return self._found
+        return self.found
 
 
 def _seen(seeing: Seeing, obj: object, old: object = None, path: str = "/validate-vmi", **members: object) -> Verdict:
-    return validate(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), seeing)
+    return judge(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), seeing)
 
 
 def test_what_an_object_names_is_looked_at_in_the_namespace_of_the_request() -> None:
-    seeing = Seeing(Verdict(allowed=True, warnings=("no such template",)))
+    seeing = Seeing(KNOWLEDGE.gates, found=Verdict(allowed=True, warnings=("no such template",)))
     assert _seen(seeing, vmi(namespace="somebody-else's")) == Verdict(allowed=True, warnings=("no such template",))
     assert [subject.namespace for subject in seeing.asked] == ["team-a"]
 
 
 def test_of_an_update_what_was_is_told() -> None:
-    seeing = Seeing(Verdict(allowed=True))
+    seeing = Seeing(KNOWLEDGE.gates, found=Verdict(allowed=True))
     for old in (None, vm(labels={"a": "b"}), vm(MALFORMED)):
         _seen(seeing, vm(), old, "/validate-vm")
     assert [old and old.metadata.labels for old in seeing.before] == [None, {"a": "b"}, None]
@@ -150,7 +153,7 @@ def test_of_an_update_what_was_is_told() -> None:
 
 def test_what_is_found_can_deny() -> None:
     cause = Cause(INVALID, "there is no such template", "spec.resourceClaims[0]")
-    assert _seen(Seeing(Verdict(allowed=False, causes=(cause,))), vmi()) == Verdict(allowed=False, causes=(cause,))
+    assert _seen(Seeing(KNOWLEDGE.gates, found=Verdict(allowed=False, causes=(cause,))), vmi()) == Verdict(allowed=False, causes=(cause,))
 
 
 @pytest.mark.parametrize(
@@ -162,6 +165,72 @@ def test_what_is_found_can_deny() -> None:
     ],
 )
 def test_nothing_is_looked_up_where_it_would_not_matter(obj: object, old: object, path: str) -> None:
-    seeing = Seeing(Verdict(allowed=False))
+    seeing = Seeing(KNOWLEDGE.gates, found=Verdict(allowed=False))
     _seen(seeing, obj, old, path)
     assert seeing.asked == []
+
+
+# --- launcher pods ---
+
+
+def test_a_launcher_pod_is_changed_when_it_is_created() -> None:
+    verdict = _verdict(launcher_pod(), path="/mutate-launcher-pod")
+    assert verdict.allowed
+    assert [operation["path"] for operation in verdict.patch] == [
+        "/metadata/annotations/virt-dra.io~1integration",
+        "/spec/volumes/-",
+        "/spec/containers/0/volumeMounts/-",
+    ]
+    answered = answer("u", verdict)["response"]
+    assert answered["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(answered["patch"])) == list(verdict.patch)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param({"old": launcher_pod()}, id="an update"),
+        pytest.param({"operation": "DELETE"}, id="a deletion"),
+        pytest.param({"subResource": "binding"}, id="a subresource"),
+    ],
+)
+def test_afterwards_it_is_left_alone(members: dict[str, Any]) -> None:
+    assert _verdict(launcher_pod(), path="/mutate-launcher-pod", **members) == ADMITTED
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param({"labels": {"kubevirt.io": "virt-handler"}}, id="not a launcher"),
+        pytest.param({"labels": None}, id="no labels"),
+        pytest.param({"labels": [1]}, id="labels of a wrong shape, on a pod of which nothing is known"),
+        pytest.param({"annotations": {"kubevirt.io/ephemeral-provisioning": ""}}, id="it holds a place only"),
+    ],
+)
+def test_other_pods_are_left_alone(metadata: dict[str, Any]) -> None:
+    assert _verdict(launcher_pod(**metadata), path="/mutate-launcher-pod") == ADMITTED
+
+
+def test_a_launcher_pod_of_the_wrong_shape_is_denied() -> None:
+    pod = launcher_pod()
+    pod["spec"]["volumes"] = [{"name": 3, "downwardAPI": "x"}]
+    want = [
+        ("spec.volumes[0].name", "must be a string, not an integer"),
+        ("spec.volumes[0].downwardAPI", "must be an object, not a string"),
+    ]
+    assert _denied(_verdict(pod, path="/mutate-launcher-pod")) == want
+
+
+def test_a_launcher_pod_of_a_million_parts_is_denied_unread() -> None:
+    pod = launcher_pod()
+    pod["spec"]["volumes"] = [{}] * 30_000
+    assert _denied(_verdict(pod, path="/mutate-launcher-pod")) == [
+        ("", "must have no more than 20000 members and items in all; no virtual machine has that many")
+    ]
+
+
+def test_other_kinds_are_not_reviewed_as_pods() -> None:
+    with pytest.raises(BadReview) as caught:
+        _verdict(vmi(), path="/mutate-launcher-pod")
+    told = 'request.kind: this path reviews "Pod" of "", not "VirtualMachineInstance" of "kubevirt.io"; correct the webhook\'s rules'
+    assert str(caught.value) == told

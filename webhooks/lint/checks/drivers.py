@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.known_drivers import DRIVER_OF_CLASS, KNOWN_DRIVERS, NVIDIA
+from virt_dra.api.known_drivers import KNOWN_DRIVERS, NVIDIA
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
 from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS
@@ -22,9 +22,8 @@ FOR_CONTAINERS: Final = frozenset({"gpu", "mig"})
 
 
 def drivers_of(linted: Linted, use: Use) -> tuple[str, ...]:
-    """The drivers that may serve a use, sorted: those of the devices that match, else that of a well-known class."""
-    drivers = linted.candidates(use).drivers
-    return drivers or tuple(sorted({DRIVER_OF_CLASS[wish.class_name] for wish in use.wishes if wish.class_name in DRIVER_OF_CLASS}))
+    """The drivers that may serve a use, sorted: those of the devices that match, else that of a well-known class (K-6.7)."""
+    return linted.drivers(use.claim, use.request_name).names if use.claim is not None else ()
 
 
 def vfio_config_missing(linted: Linted) -> Iterator[Found]:
