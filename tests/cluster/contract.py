@@ -1,6 +1,7 @@
 """How a contract test is run: against every implementation of the port, in a namespace of its own, through the port alone.
 
 A further implementation joins by an entry in :data:`IMPLEMENTATIONS`; it may be slow and eventually consistent where Kubernetes is.
+``kube`` is the control plane of the test run, with its controllers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import pytest
 
+from tests.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Container, Namespace, Pod, PodSpec
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import (
@@ -35,26 +37,38 @@ P = ParamSpec("P")
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 E = TypeVar("E", bound=ApiError)
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds until something that must happen eventually counts as not happening."""
 RUN_LABEL = "contract.example.com/run"
 CLUSTER_SCOPED: tuple[type[TypedObject], ...] = (DeviceClass, ResourceSlice, DeviceTaintRule, ResourcePoolStatusRequest)
 
 
 @asynccontextmanager
-async def memory() -> AsyncIterator[Cluster]:
+async def memory(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     yield MemoryCluster.deterministic(namespaces_must_exist=True)
 
 
-IMPLEMENTATIONS: Mapping[str, Callable[[], AbstractAsyncContextManager[Cluster]]] = {"memory": memory}
+@asynccontextmanager
+async def kube(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    # Imported here, since the client's package takes a third of a second.
+    from virt_dra.cluster.kube import connect
+    from virt_dra.cluster.kube_limits import Limits
+
+    plane: ControlPlane = request.getfixturevalue("control_plane")
+    plane.start_controllers()
+    async with connect(str(plane.kubeconfig), limits=Limits(qps=0)) as cluster:
+        yield cluster
+
+
+IMPLEMENTATIONS: Mapping[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]] = {"memory": memory, "kube": kube}
 
 
 def contract(test: Callable[Concatenate[Cluster, str, P], Awaitable[None]]) -> Callable[..., None]:
     """Makes ``async def test_x(cluster, namespace, …)`` a test over all implementations. Further parameters are pytest's."""
 
-    def run(implementation: str, **values: object) -> None:
+    def run(implementation: str, request: pytest.FixtureRequest, **values: object) -> None:
         async def in_own_namespace() -> None:
-            async with IMPLEMENTATIONS[implementation]() as cluster:
+            async with IMPLEMENTATIONS[implementation](request) as cluster:
                 namespace = (await cluster.create(Namespace(metadata=ObjectMeta(generate_name="contract-")))).name
                 try:
                     await test(cluster, namespace, **values)  # type: ignore[call-arg, arg-type]  # pytest passes what the signature names
@@ -65,8 +79,8 @@ def contract(test: Callable[Concatenate[Cluster, str, P], Awaitable[None]]) -> C
 
     run.__name__, run.__doc__, run.__module__ = getattr(test, "__name__", "run"), test.__doc__, test.__module__
     own = list(inspect.signature(test).parameters.values())[2:]
-    first = inspect.Parameter("implementation", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    run.__signature__ = inspect.Signature([first, *own])  # type: ignore[attr-defined]  # what pytest asks for
+    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("implementation", "request")]
+    run.__signature__ = inspect.Signature([*first, *own])  # type: ignore[attr-defined]  # what pytest asks for
     run.__dict__.update(pytestmark=list(getattr(test, "pytestmark", ())))
     return pytest.mark.parametrize("implementation", IMPLEMENTATIONS)(run)
 

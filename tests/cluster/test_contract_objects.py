@@ -52,7 +52,8 @@ def owned_by(*owners: TypedObject) -> ObjectMeta:
 
 def allocated(*, admin_access: bool | None = None, data: object = None) -> ResourceClaimStatus:
     result = DeviceRequestAllocationResult(request="gpu", driver="gpu.example.com", pool="a", device="gpu-0", admin_access=admin_access)
-    consumer = ResourceClaimConsumerReference(resource="pods", name="p", uid="u-1")
+    # No pod: a control plane takes the reservation of a pod that doesn't exist back.
+    consumer = ResourceClaimConsumerReference(api_group="contract.example.com", resource="things", name="p", uid="u-1")
     devices = () if data is None else (AllocatedDeviceStatus(driver="gpu.example.com", pool="a", device="gpu-0", data=data),)
     return ResourceClaimStatus(
         allocation=AllocationResult(devices=DeviceAllocationResult(results=(result,))), reserved_for=(consumer,), devices=devices

@@ -4,7 +4,8 @@
 of an object it may have changed several times, and after a gap (a cut watch, a version that is too old) only the difference between
 before and after is told. So whoever listens must decide by the state, never by counting or by the kind of change. What is promised:
 
-* every telling is ``(old, new)`` with ``None`` for "not there", and ``old`` is the ``new`` of the telling before it for that object; an object that was deleted and made anew under its name (another uid) is told as gone first, then as new;
+* every telling is ``(old, new)`` with ``None`` for "not there", and ``old`` is the ``new`` of the telling before it for that object; an
+  object that was deleted and made anew under its name (another uid) is told as gone first, then as new;
 * the store has the new state when it is told; the order of tellings of one object is the cluster's order;
 * when nothing changes any more, the store ends up equal to a list, and everything that made it so was told, deletions in gaps included;
 * a state with the resourceVersion that is already known is not told.

@@ -9,16 +9,18 @@ retries stay off: they know neither Retry-After for writes nor a limit in time.
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes.aio.client import ApiClient, ApiException
+from kubernetes.aio.client import ApiClient
 from kubernetes.aio.config import ConfigException
 from yarl import URL
 
@@ -177,13 +179,27 @@ class Transport:
         query = f"?{urlencode(request.query)}" if request.query else ""
         # Marked as encoded, since it is: what a name escapes must stay escaped.
         url = URL(f"{self.server.rstrip('/')}{request.path}{query}", encoded=True)
-        try:
-            answer = await self.client.rest_client.request(  # type: ignore[no-untyped-call]  # the package has no types here
-                request.method, url, headers=headers, body=request.body, _request_timeout=timeout
-            )
-        except ApiException as error:
-            raise ApiError(f"the request can't be made: {error.reason}") from error
-        return cast("aiohttp.ClientResponse", answer.response)
+        # A stream, since aiohttp warns of bytes by the megabyte.
+        body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
+        return await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
+
+    def _session(self) -> aiohttp.ClientSession:
+        """The package's connections, with its TLS. Not through its ``request``, which can only send text."""
+        rest = self.client.rest_client
+        if rest.pool_manager is None:
+            rest.pool_manager = rest._create_pool_manager()
+        return rest.pool_manager
+
+    @property
+    def _way(self) -> dict[str, Any]:
+        """Proxy and TLS server name, as the package's own requests have them."""
+        configuration = self.client.configuration
+        given = {
+            "server_hostname": configuration.tls_server_name,
+            "proxy": configuration.proxy,
+            "proxy_headers": configuration.proxy_headers,
+        }
+        return {name: value for name, value in given.items() if value}
 
 
 class _Lost(Unavailable):
