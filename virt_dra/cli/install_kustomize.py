@@ -1,4 +1,5 @@
-"""Reads ``manifests/`` as kustomize does, as far as those files go: resources, components, labels, images and JSON patches.
+"""Reads ``manifests/`` as kustomize does, as far as those files go: resources, components, labels, images, JSON patches and
+``$patch: delete``.
 
 What kustomize knows besides is refused by name, so that a file that says more than is read here can't be applied in part. A test holds
 the outcome against ``kubectl kustomize``. The result keeps the order of reading; :mod:`virt_dra.cli.install_plan` sorts.
@@ -43,14 +44,11 @@ def build(read: Read, folder: str, components: Iterable[str] = ()) -> tuple[Json
 
     ``components`` are folders added as if the kustomization named them. Raises :class:`ManifestError`.
     """
-    objects = _built(read, posixpath.normpath(folder), [], ())
-    for component in components:
-        objects = _built(read, posixpath.normpath(component), objects, ())
-    return tuple(objects)
+    return tuple(_built(read, posixpath.normpath(folder), [], (), [posixpath.normpath(component) for component in components]))
 
 
-def _built(read: Read, folder: str, before: Sequence[Json], within: tuple[str, ...]) -> list[Json]:
-    """``before``: what a component adds to and changes; for a kustomization of its own it is empty."""
+def _built(read: Read, folder: str, before: Sequence[Json], within: tuple[str, ...], more: Sequence[str] = ()) -> list[Json]:
+    """``before``: what a component adds to and changes; for a kustomization of its own it is empty. ``more``: further components."""
     if folder in within:
         raise ManifestError(f"{folder}/{KUSTOMIZATION}: includes itself")
     here = _kustomization(read, folder)
@@ -59,8 +57,9 @@ def _built(read: Read, folder: str, before: Sequence[Json], within: tuple[str, .
         path = posixpath.normpath(posixpath.join(folder, str(name)))
         content = read(path)
         objects += _objects(content, path) if content is not None else _built(read, path, [], (*within, folder))
-    for name in here.list("components"):
-        objects = _built(read, posixpath.normpath(posixpath.join(folder, str(name))), objects, (*within, folder))
+    named = [posixpath.normpath(posixpath.join(folder, str(name))) for name in here.list("components")]
+    for component in (*named, *more):
+        objects = _built(read, component, objects, (*within, folder))
     for patch in here.list("patches"):
         objects = _patched(objects, patch, here.path)
     for entry in here.list("labels"):
@@ -97,7 +96,7 @@ def _objects(content: bytes, path: str) -> list[Json]:
 
 
 def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
-    """A JSON patch for every object that its target selects, by kind, name, and group (regular expressions are not read)."""
+    """A JSON patch for every object that its target selects by kind and name (regular expressions are not read), or its removal."""
     target, text = patch.get("target"), patch.get("patch")
     unknown = sorted((set(patch) - {"target", "patch"}) | (set(target or {}) - {"kind", "name"}))
     if unknown or not isinstance(target, dict) or not isinstance(text, str):
@@ -106,13 +105,17 @@ def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
         (document,) = read_documents(text.encode(), path)
     except (DocumentError, ValueError) as error:
         raise ManifestError(f"{path}: patches: {error}") from None
-    if not isinstance(document.raw, list):
-        raise ManifestError(f"{path}: patches: only JSON patches (a list of operations) are read here")
+    operations = document.raw if isinstance(document.raw, list) else []
+    removes = isinstance(document.raw, dict) and document.raw.get("$patch") == "delete"
+    if not removes and not operations:
+        raise ManifestError(f"{path}: patches: only JSON patches (a list of operations) and $patch: delete are read here")
     changed = []
     for obj in objects:
         meant = all(wanted == (obj.get("kind") if key == "kind" else obj["metadata"].get(key)) for key, wanted in target.items())
+        if meant and removes:
+            continue
         try:
-            changed.append(patched(obj, document.raw) if meant else obj)
+            changed.append(patched(obj, operations) if meant else obj)
         except PatchError as error:
             raise ManifestError(f"{path}: patches: {target}: {error}") from None
     return changed

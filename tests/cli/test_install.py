@@ -1,0 +1,202 @@
+"""``virt-dra install --dry-run``, and where installing is refused, without a cluster."""
+
+from __future__ import annotations
+
+import difflib
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from tests.conftest import Golden
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, Overlay, packaged, planned, stale
+from virt_dra.cli.install_survey import KUBEVIRTS, VMS, Survey, refusals
+from virt_dra.cli.main import cli
+
+OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["install", *arguments])
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_dry_run_prints_all_objects_in_the_order_of_applying(overlay: str, golden: Golden) -> None:
+    result = run("--overlay", overlay, "--dry-run")
+    assert result.exit_code == 0
+    golden(f"install_{overlay}.txt", "".join(f"{Key.of(obj)}\n" for obj in yaml.safe_load_all(result.stdout)))
+
+
+def test_every_choice_changes_only_what_it_names(golden: Golden) -> None:
+    plain = run("--dry-run", "--overlay", "standalone", "--cert-manager").stdout
+    images = (
+        "--image",
+        "registry.example.com:5000/team/virt-dra@sha256:" + "0" * 64,
+        "--launcher-image",
+        "registry.example.com/launcher:7",
+    )
+    chosen = run("--dry-run", "--overlay", "standalone", "--cert-manager", "--namespace", "devices", *images).stdout
+    golden("install_choices.diff", "".join(difflib.unified_diff(plain.splitlines(True), chosen.splitlines(True), "default", "chosen", n=2)))
+
+
+def test_cert_manager_changes_only_where_the_certificate_comes_from(golden: Golden) -> None:
+    plain, chosen = run("--dry-run").stdout, run("--dry-run", "--cert-manager").stdout
+    golden(
+        "install_cert_manager.diff", "".join(difflib.unified_diff(plain.splitlines(True), chosen.splitlines(True), "own", "cert-manager"))
+    )
+
+
+def test_json_is_a_list_of_the_same_objects() -> None:
+    printed = json.loads(run("--dry-run", "-o", "json").stdout)
+    assert (printed["apiVersion"], printed["kind"]) == ("v1", "List")
+    assert printed["items"] == list(yaml.safe_load_all(run("--dry-run").stdout))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--namespace", "kube-system"), "'kube-system' belongs to the cluster; give virt-dra a namespace of its own"),
+        (("--namespace", "A"), "'A' can't be the name of a namespace"),
+        (("--image", "a b"), "'a b': write an image as in registry.example.com/virt-dra:0.1.0"),
+        (("--image", ""), "'': write an image as in registry.example.com/virt-dra:0.1.0"),
+        (("--overlay", "beside"), "'beside' is not one of 'beside-kubevirt', 'standalone'"),
+        (("--dry-run", "-o", "text"), "--dry-run prints yaml or json"),
+        (("--timeout", "-1"), "-1.0 is not in the range"),
+    ],
+)
+def test_bad_usage_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+OURS = {"labels": {"app.kubernetes.io/part-of": "virt-dra"}}
+GOOD = {"resource.k8s.io/v1"}
+
+
+def definition(*, ours: bool) -> dict[str, object]:
+    return {"metadata": OURS if ours else {}}
+
+
+def seen(**changes: object) -> Survey:
+    there: dict[str, object] = {"api_versions": frozenset(GOOD), "definitions": {}, "deployments": (), "there": {}}
+    return Survey(**{**there, **changes})  # type: ignore[arg-type] # values of several types, by name
+
+
+KUBEVIRT = {KUBEVIRTS: definition(ours=False), VMS[0]: definition(ours=False), VMS[1]: definition(ours=False)}
+OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
+
+
+@pytest.mark.parametrize(
+    ("survey", "choices", "expected"),
+    [
+        (seen(definitions=KUBEVIRT), Choices(), ()),
+        (seen(), Choices(STANDALONE), ()),
+        (seen(definitions=OWN_VMS), Choices(STANDALONE), ()),
+        (
+            seen(api_versions=frozenset(), definitions=KUBEVIRT),
+            Choices(),
+            ("the cluster doesn't serve resource.k8s.io/v1: virt-dra needs Kubernetes 1.34 or newer",),
+        ),
+        (
+            seen(definitions=KUBEVIRT),
+            Choices(STANDALONE),
+            (
+                "KubeVirt is on this cluster (kubevirts.kubevirt.io, virtualmachineinstances.kubevirt.io, virtualmachines.kubevirt.io), "
+                "and the overlay standalone would replace its definitions: use --overlay beside-kubevirt",
+            ),
+        ),
+        (
+            seen(),
+            Choices(),
+            ("KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io): install KubeVirt first, or use --overlay standalone",),
+        ),
+        (
+            seen(definitions=OWN_VMS),
+            Choices(),
+            (
+                "KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io), but virt-dra's own VirtualMachines are (remove them "
+                "with: virt-dra uninstall --delete-vms): install KubeVirt first, or use --overlay standalone",
+            ),
+        ),
+        (
+            seen(definitions={**OWN_VMS, KUBEVIRTS: definition(ours=False)}),
+            Choices(),
+            (
+                "virtualmachineinstances.kubevirt.io, virtualmachines.kubevirt.io are virt-dra's own (overlay standalone), not KubeVirt's: "
+                "remove them with: virt-dra uninstall --delete-vms",
+            ),
+        ),
+        (
+            seen(),
+            Choices(STANDALONE, cert_manager=True),
+            ("the cluster doesn't serve cert-manager.io/v1: install cert-manager, or leave out --cert-manager",),
+        ),
+        (
+            seen(deployments=({"metadata": {"name": "virt-dra-operator", "namespace": "devices"}},)),
+            Choices(STANDALONE),
+            (
+                "virt-dra is installed in the namespace devices, and there can be one in a cluster: use --namespace devices, or remove it "
+                "there first with: virt-dra uninstall",
+            ),
+        ),
+        (
+            seen(there={Key("ClusterRole", "", "virt-dra-view"): {"metadata": {}}, Key("Namespace", "", "virt-dra"): {"metadata": {}}}),
+            Choices(STANDALONE),
+            (
+                "ClusterRole virt-dra-view is there and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): "
+                "rename or remove it",
+            ),
+        ),
+    ],
+)
+def test_an_installation_is_refused_where_it_would_harm_or_not_work(survey: Survey, choices: Choices, expected: tuple[str, ...]) -> None:
+    assert refusals(survey, choices) == expected
+
+
+def test_what_only_an_older_version_had_is_stale_but_never_what_holds_data_or_is_foreign() -> None:
+    def obj(kind: str, name: str, namespace: str = "", **metadata: object) -> dict[str, object]:
+        return {"kind": kind, "metadata": {"name": name, "namespace": namespace, **OURS, **metadata}}
+
+    there = [
+        obj("ConfigMap", "old", "virt-dra"),
+        obj("ClusterRole", "old"),
+        obj("ValidatingWebhookConfiguration", "old"),
+        obj("ClusterRole", "kept"),
+        obj("CustomResourceDefinition", "olds.virt-dra.io"),
+        obj("Namespace", "older"),
+        obj("Service", "of-another", "virt-dra", ownerReferences=[{"name": "x"}]),
+        obj("Secret", "foreign", "virt-dra", labels={"app.kubernetes.io/part-of": "another"}),
+    ]
+    assert stale(there, [obj("ClusterRole", "kept")]) == (
+        Key("ValidatingWebhookConfiguration", "", "old"),
+        Key("ConfigMap", "virt-dra", "old"),
+        Key("ClusterRole", "", "old"),
+    )
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_another_namespace_leaves_no_trace_of_the_default_one(overlay: Overlay) -> None:
+    def texts(value: object) -> list[str]:
+        if isinstance(value, dict):
+            return [text for each in value.values() for text in texts(each)]
+        if isinstance(value, list):
+            return [text for each in value for text in texts(each)]
+        return [value] if isinstance(value, str) else []
+
+    objects = planned(Choices(overlay, "elsewhere", cert_manager=True), packaged())
+    places = [
+        (Key.of(obj), text)
+        for obj in objects
+        for text in texts(obj)
+        if obj["metadata"].get("namespace") == "virt-dra" or "virt-dra.svc" in text.replace("virt-dra-webhook", "") or ":virt-dra:" in text
+    ]
+    assert places == []
+    selectors = [
+        term["values"]
+        for obj in objects
+        for webhook in obj.get("webhooks", ())
+        for term in webhook["namespaceSelector"]["matchExpressions"]
+    ]
+    assert selectors
+    assert all(values == ["kube-system", "elsewhere"] for values in selectors)
