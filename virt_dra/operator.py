@@ -1,1 +1,181 @@
-"""The operator: what runs beside the API server. The only module that imports kopf."""
+"""The operator's process, given to kopf: start, stop, signals, credentials, liveness, and the watch of the KubeVirt object.
+
+It decides nothing. What is done about VMs is :mod:`virt_dra.controllers.instance_loop`'s, which this module gives a cluster, a clock, an
+election and metrics. Why kopf's handlers aren't used for VMIs, pods, claims and slices: docs/decisions/0012-real-cluster.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import kopf
+from aiohttp import web
+
+from virt_dra.api.kubevirt_v1 import KubeVirt
+from virt_dra.api.wire import WireError
+from virt_dra.cluster.kube import KubeCluster, connect
+from virt_dra.cluster.kube_leader import lead
+from virt_dra.cluster.kube_limits import Limits
+from virt_dra.controllers.instance_loop import InstanceLoop, Settings
+from virt_dra.operator_metrics import CONTENT_TYPE, OperatorMetrics
+
+log = logging.getLogger("virt_dra.operator")
+
+STUCK_SECONDS: Final = 300.0
+"""One look at a VMI that takes longer: /healthz fails, so that the process is started anew."""
+_LIMITS: Final = Limits(qps=400.0, burst=800)
+"""A VM that starts costs four writes; 50 of them a second must not wait for us."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """How the process runs. ``lease``: of the election, in ``namespace``; None: lead without one.
+
+    ``/metrics`` and ``/readyz`` are answered on ``plain_port``, ``/healthz`` on ``health_port``.
+    """
+
+    identity: str
+    namespace: str = "virt-dra"
+    lease: str | None = "virt-dra-operator"
+    host: str = "0.0.0.0"
+    plain_port: int = 8080
+    health_port: int = 8081
+    kubeconfig: str | None = None
+    context: str | None = None
+
+
+class Failed(Exception):
+    """What should run for ever has ended: a lease that was lost, or a fault of the program (then with a cause)."""
+
+
+async def operate(process: Process, settings: Settings) -> None:
+    """Until SIGTERM or SIGINT. Raises :class:`~virt_dra.cluster.kube.ConnectionProblem`, OSError for ports, :class:`Failed`."""
+    metrics = OperatorMetrics()
+    async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
+        loop = InstanceLoop(cluster, settings, lambda: datetime.now(UTC), metrics)
+        metrics.count(loop)
+        async with _plain_server(process, loop, metrics):
+            background = _Background(process, cluster, loop, metrics)
+            await kopf.operator(
+                registry=_registry(process, cluster, loop, background),
+                settings=_kopf_settings(),
+                standalone=True,  # the election is by Lease, not by kopf's peering, which leaves a moment with two leaders
+                clusterwide=True,
+                liveness_endpoint=f"http://{process.host}:{process.health_port}/healthz",
+                stop_flag=background.ended,
+            )
+    if background.failure is not None:
+        raise Failed(str(background.failure) or type(background.failure).__name__) from background.failure
+
+
+
+class _Background:
+    """The tasks that run as long as the process: informers always, workers while this replica leads."""
+
+    def __init__(self, process: Process, cluster: KubeCluster, loop: InstanceLoop, metrics: OperatorMetrics) -> None:
+        self._process, self._cluster, self._loop, self._metrics = process, cluster, loop, metrics
+        self._tasks: list[asyncio.Task[None]] = []
+        self.ended = asyncio.Event()
+        self.failure: BaseException | None = None
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._loop.follow(), name="informers"), asyncio.create_task(self._lead(), name="workers")]
+        for task in self._tasks:
+            task.add_done_callback(self._noticed)
+
+    async def stop(self) -> None:
+        """Workers finish what they are at; then the Lease is given back."""
+        await self._loop.stop()
+        for task in reversed(self._tasks):
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _lead(self) -> None:
+        process = self._process
+        if process.lease is None:
+            self._metrics.leading(True)
+            await self._loop.work()
+            return
+        await lead(self._cluster, process.lease, process.namespace, process.identity, self._loop.work, leading=self._metrics.leading)
+
+    def _noticed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and not self._loop.stopping:
+            self.failure = self.failure or task.exception() or RuntimeError(f"{task.get_name()} ended")
+        self.ended.set()
+
+
+def _registry(process: Process, cluster: KubeCluster, loop: InstanceLoop, background: _Background) -> kopf.OperatorRegistry:
+    """kopf's handlers."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        """As our own client does it, so that --kubeconfig and --context count for both."""
+        found = await cluster.credentials()
+        return kopf.ConnectionInfo(
+            server=found.server, ca_path=found.ca_file, insecure=not found.verify, token=found.token, scheme="Bearer" if found.token else None,
+            certificate_path=found.certificate_file, private_key_path=found.key_file,
+        )  # fmt: skip
+
+    @kopf.on.startup(registry=registry)
+    async def start(**_: Any) -> None:
+        background.start()
+        log.info("following the cluster", extra={"fields": {"server": cluster.transport.server, "identity": process.identity}})
+
+    @kopf.on.cleanup(registry=registry)
+    async def stop(**_: Any) -> None:
+        await background.stop()
+
+    @kopf.on.probe(id="longestReconcileSeconds", registry=registry)
+    async def stuck(**_: Any) -> float:
+        longest = loop.longest_work()
+        if longest > STUCK_SECONDS:
+            raise kopf.PermanentError(f"one VMI has been worked on for {longest:.0f} s")
+        return round(longest, 1)
+
+    # Its CRD may come later, or go: kopf follows CRDs and watches what is there.
+    @kopf.on.event("kubevirt.io", "v1", "kubevirts", registry=registry)
+    async def kubevirt_changed(type: str | None, body: kopf.Body, **_: Any) -> None:
+        try:
+            kubevirt = KubeVirt.from_wire(dict(body))
+        except WireError as error:
+            log.warning("the KubeVirt object can't be read: %s", error)
+            return
+        loop.kubevirt_changed(kubevirt, there=type != "DELETED")
+
+    return registry
+
+
+def _kopf_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False  # events are written by the controllers, with rates and aggregation
+    settings.process.ultimate_exiting_timeout = 25.0  # less than the pod's terminationGracePeriodSeconds
+    return settings
+
+
+@asynccontextmanager
+async def _plain_server(process: Process, loop: InstanceLoop, metrics: OperatorMetrics) -> AsyncIterator[None]:
+    """``/metrics``, and ``/readyz``: all informers know their kinds."""
+
+    async def show_metrics(request: web.Request) -> web.Response:
+        return web.Response(body=metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def ready(request: web.Request) -> web.Response:
+        missing = loop.unsynced()
+        return web.Response(text=f"waiting for {', '.join(missing)}\n", status=503) if missing else web.Response(text="ok\n")
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", show_metrics), web.get("/readyz", ready)])
+    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, process.host, process.plain_port).start()
+        yield
+    finally:
+        await runner.cleanup()

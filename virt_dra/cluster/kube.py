@@ -19,7 +19,7 @@ import aiohttp
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.cluster import kube_paths, refusals
 from virt_dra.cluster.kinds import Resource, resource_of
-from virt_dra.cluster.kube_config import Access, found_access
+from virt_dra.cluster.kube_config import Access, Credentials, credentials_of, found_access
 from virt_dra.cluster.kube_decoding import Decoder, parsed
 from virt_dra.cluster.kube_errors import ConnectionProblem, of_status
 from virt_dra.cluster.kube_limits import Limits
@@ -57,6 +57,10 @@ class KubeCluster(RawObjects):
     @property
     def transport(self) -> Transport:
         return self._transport
+
+    async def credentials(self) -> Credentials:
+        """As they are now, for another client of the same server (kopf's). Raises :class:`~virt_dra.cluster.port.Unauthorized`."""
+        return await credentials_of(self._transport.client)
 
     # --- Reader ---------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 from kubernetes.aio.config.incluster_config import SERVICE_HOST_ENV_NAME, SERVICE_TOKEN_FILENAME
 
 from virt_dra.cluster.kube_errors import ConnectionProblem
+from virt_dra.cluster.port import Unauthorized
 
 USER_AGENT = f"virt-dra/{version('virt-dra')}"
 
@@ -54,6 +55,36 @@ class Access:
             changed = dict(old.api_key) != dict(fresh.api_key)
             old.api_key = fresh.api_key
             return changed
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """How to reach a server, and as whom: files that exist, and a token without its scheme. ``None``: not used."""
+
+    server: str
+    verify: bool
+    ca_file: str | None
+    certificate_file: str | None
+    key_file: str | None
+    token: str | None
+
+
+async def credentials_of(client: ApiClient) -> Credentials:
+    """Raises :class:`~virt_dra.cluster.port.Unauthorized` where they can't be read."""
+    used = client.configuration
+    try:
+        settings = await used.auth_settings()
+    except (ConfigException, OSError) as error:
+        raise Unauthorized(f"the credentials can't be read: {error}") from error
+    header = str(settings.get("BearerToken", {}).get("value") or "")
+    return Credentials(
+        server=str(used.host),
+        verify=bool(used.verify_ssl),
+        ca_file=used.ssl_ca_cert,
+        certificate_file=used.cert_file,
+        key_file=used.key_file,
+        token=header.removeprefix("Bearer ") or None,
+    )
 
 
 async def found_access(kubeconfig: str | None, context: str | None, environ: Mapping[str, str] = os.environ) -> Access:

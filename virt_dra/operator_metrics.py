@@ -1,0 +1,149 @@
+"""The operator's Prometheus metrics. Labels have few values, none of which a user can choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+Counts = dict[str, float]
+"""A label's value -> how many."""
+
+
+class Counted(Protocol):
+    """What is counted only when somebody asks for the metrics."""
+
+    def devices_by_state(self) -> Counts: ...
+    def vmis_by_path(self) -> Counts: ...
+    def informer_ages(self) -> Counts: ...
+
+
+class OperatorMetrics:
+    """One registry for one operator; nothing is global, so that several fit in a process.
+
+    It is the observer of informers, of the queue and of requests (``virt_dra.cluster``), and of reconciles.
+    """
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self._reconciles = Counter(
+            "virt_dra_reconciles", "VMIs looked at, by result (unchanged, written, outdated, refused, gone, failed).", ("result",),
+            registry=registry,
+        )  # fmt: skip
+        self._reconcile_seconds = Histogram(
+            "virt_dra_reconcile_seconds", "Time for one look at a VMI, writes included.", buckets=_SECONDS, registry=registry
+        )
+        self._queue_depth = Gauge("virt_dra_queue_depth", "VMIs to be looked at, by state (ready, delayed, in_work).", ("state",),
+                                  registry=registry)  # fmt: skip
+        self._queue_seconds = Histogram(
+            "virt_dra_queue_seconds", "Time from a change until a worker takes up its VMI.", buckets=_SECONDS, registry=registry
+        )
+        self._allocation_to_status = Histogram(
+            "virt_dra_allocation_to_status_seconds",
+            "Time from when the operator learns of the last claim's allocation until all addresses of a VMI are published.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._watch_restarts = Counter(
+            "virt_dra_watch_restarts", "Lists and watches that failed or ended, by kind and reason.", ("kind", "reason"), registry=registry
+        )
+        self._objects_listed = Gauge("virt_dra_listed_objects", "Objects of the last whole list, by kind.", ("kind",), registry=registry)
+        self._received = Counter("virt_dra_watch_events", "Events of watches, by kind and type.", ("kind", "type"), registry=registry)
+        self._requests = Counter(
+            "virt_dra_api_requests", "Requests to the API server, by verb, resource and HTTP code; 0: no answer.",
+            ("verb", "resource", "code"), registry=registry,
+        )  # fmt: skip
+        self._request_seconds = Histogram(
+            "virt_dra_api_request_seconds", "Time of requests to the API server, by verb.", ("verb",), buckets=_SECONDS, registry=registry
+        )
+        self._throttled = Counter(
+            "virt_dra_api_throttled_seconds", "Time that requests were held back to keep to our own rate.", registry=registry
+        )
+        self._unreadable = Counter(
+            "virt_dra_unreadable_objects", "Objects left out because they don't have their kind's shape.", ("kind",), registry=registry
+        )
+        self._leader = Gauge("virt_dra_leader", "Whether this replica leads.", registry=registry)
+
+    def count(self, counted: Counted) -> None:
+        """Gauges that are counted when somebody asks: nothing to keep in step."""
+        for name, told, label, counts in (
+            ("virt_dra_devices", "DRA devices of VMIs, by state (Resolved, Pending, Error).", "state", counted.devices_by_state),
+            ("virt_dra_vmis", "VMIs with DRA devices, by integration path.", "path", counted.vmis_by_path),
+            ("virt_dra_informer_age_seconds", "Time since the API server last said something about a kind.", "kind", counted.informer_ages),
+        ):
+            self._registry.register(_WhenAsked(name, told, label, counts))
+
+    def exposition(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def leading(self, leads: bool) -> None:
+        self._leader.set(leads)
+
+    # --- reconciles ---
+
+    def reconciled(self, result: str, seconds: float) -> None:
+        self._reconciles.labels(result).inc()
+        self._reconcile_seconds.observe(seconds)
+
+    def published(self, seconds: float) -> None:
+        self._allocation_to_status.observe(seconds)
+
+    # --- the queue ---
+
+    def depth(self, ready: int, delayed: int, in_work: int) -> None:
+        for state, number in (("ready", ready), ("delayed", delayed), ("in_work", in_work)):
+            self._queue_depth.labels(state).set(number)
+
+    def started(self, waited: float) -> None:
+        self._queue_seconds.observe(waited)
+
+    def finished(self, seconds: float, outcome: str) -> None:
+        if outcome == "failed":
+            self.reconciled("failed", seconds)
+
+    # --- informers ---
+
+    def listed(self, kind: str, objects: int, seconds: float) -> None:
+        self._objects_listed.labels(kind).set(objects)
+
+    def received(self, kind: str, event: str) -> None:
+        self._received.labels(kind, event).inc()
+
+    def restarted(self, kind: str, reason: str) -> None:
+        self._watch_restarts.labels(kind, reason).inc()
+
+    # --- requests ---
+
+    def answered(self, verb: str, subject: str, status: int, seconds: float) -> None:
+        self._requests.labels(verb, subject, str(status)).inc()
+        self._request_seconds.labels(verb).observe(seconds)
+
+    def throttled(self, seconds: float) -> None:
+        self._throttled.inc(seconds)
+
+    def unreadable(self, kind: str, key: str, problem: str) -> None:
+        self._unreadable.labels(kind).inc()
+
+
+class _WhenAsked(Collector):
+    def __init__(self, name: str, help_text: str, label: str, counts: Callable[[], Counts]) -> None:
+        self._name, self._help, self._label, self._counts = name, help_text, label, counts
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(self._name, self._help, labels=[self._label])
+        for value, count in sorted(self._counts().items()):
+            family.add_metric([value], count)
+        yield family
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Without it the registry would count once at registration."""
+        yield GaugeMetricFamily(self._name, self._help)
