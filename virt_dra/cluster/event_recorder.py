@@ -1,0 +1,173 @@
+"""Kubernetes Events about objects, told without getting in the way: repeated ones are counted, many are held back, failures are logged.
+
+Follows ``client-go/tools/record``: the same thing said again within a window counts up the Event that is there; an object that
+causes many Events gets one every five minutes after the first 25. Writes core/v1 Events, which every client shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from virt_dra.api.core_v1 import ObjectReference
+from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.cluster.kinds import unknown_kind
+from virt_dra.cluster.port import ApiError, NotFound, Writer
+
+log = logging.getLogger(__name__)
+
+EVENT = unknown_kind("v1", "Event")
+EventType = Literal["Normal", "Warning"]
+
+MESSAGE_LIMIT = 1024
+"""Characters of a message; longer ones are cut, as the API of Events asks."""
+_NAME_LIMIT = 253
+
+
+@dataclass(frozen=True)
+class EventLimits:
+    window: timedelta = timedelta(minutes=10)
+    """So long after it was last said, the same thing counts up its Event."""
+    burst: int = 25
+    """Events about one object at once …"""
+    refill: timedelta = timedelta(minutes=5)
+    """… and then one in so long."""
+    waiting: int = 1000
+    """Events that may wait to be written; the oldest are dropped."""
+    remembered: int = 4096
+    """Different events, and objects, that are remembered."""
+
+
+@dataclass(frozen=True)
+class _Said:
+    regarding: ObjectReference
+    type: EventType
+    reason: str
+    message: str
+    at: datetime
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        it = self.regarding
+        return it.api_version, it.kind, it.namespace, it.name, it.uid
+
+
+@dataclass
+class _Written:
+    namespace: str
+    name: str
+    count: int
+    last: datetime
+
+
+class EventRecorder:
+    """:meth:`record` never waits and never raises; :meth:`run` writes. ``suffixes`` makes Events' names unique (``uuid4().hex``)."""
+
+    def __init__(
+        self, cluster: Writer, component: str, instance: str, *,
+        clock: Callable[[], datetime], suffixes: Callable[[], str], limits: EventLimits = EventLimits(),
+    ) -> None:  # fmt: skip
+        self._cluster = cluster
+        self._component, self._instance = component, instance
+        self._clock, self._suffixes, self._limits = clock, suffixes, limits
+        self._waiting: deque[_Said] = deque(maxlen=limits.waiting)
+        self._wake = asyncio.Event()
+        self._written: OrderedDict[tuple[object, ...], _Written] = OrderedDict()
+        self._tokens: OrderedDict[tuple[str, ...], tuple[float, datetime]] = OrderedDict()
+        self.dropped = 0
+        """Events that were never written: held back, pushed out by newer ones, or refused."""
+
+    def record(self, regarding: ObjectReference, type_: EventType, reason: str, message: str) -> None:
+        """Says something about an object; ``reason`` is one CamelCase word."""
+        if len(self._waiting) == self._limits.waiting:
+            self.dropped += 1
+        self._waiting.append(_Said(regarding, type_, reason, _cut(message, MESSAGE_LIMIT), self._clock()))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Writes what is recorded, for ever."""
+        while True:
+            await self.flush()
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def flush(self) -> None:
+        """Writes what was recorded so far."""
+        while self._waiting:
+            said = self._waiting.popleft()
+            if not self._may_say(said):
+                self.dropped += 1
+                continue
+            try:
+                await self._say(said)
+            except ApiError as error:
+                self.dropped += 1
+                log.warning("an event about %s %s could not be written: %s", said.regarding.kind, said.regarding.name, error)
+
+    async def _say(self, said: _Said) -> None:
+        key = (said.subject, said.type, said.reason, said.message)
+        known = self._written.get(key)
+        if known is not None and said.at - known.last <= self._limits.window:
+            changes = {"count": known.count + 1, "lastTimestamp": format_time(said.at)}
+            try:
+                await self._cluster.patch(EVENT, known.name, known.namespace, merge=changes)
+            except NotFound:  # Events are kept for an hour only
+                pass
+            else:
+                known.count, known.last = known.count + 1, said.at
+                self._written.move_to_end(key)
+                return
+        created = await self._cluster.create(EVENT.from_wire(self._event(said)))
+        self._written[key] = _Written(created.metadata.namespace, created.metadata.name, 1, said.at)
+        self._written.move_to_end(key)
+        if len(self._written) > self._limits.remembered:
+            self._written.popitem(last=False)
+
+    def _event(self, said: _Said) -> dict[str, Any]:
+        suffix, at = self._suffixes(), format_time(said.at)
+        name = f"{said.regarding.name[: _NAME_LIMIT - len(suffix) - 1]}.{suffix}"
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": said.regarding.namespace or "default"},
+            "involvedObject": said.regarding.to_wire(),
+            "type": said.type,
+            "reason": said.reason,
+            "message": said.message,
+            "source": {"component": self._component, "host": self._instance},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "count": 1,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+        }
+
+    def _may_say(self, said: _Said) -> bool:
+        """A token bucket for each object."""
+        limits = self._limits
+        tokens, since = self._tokens.get(said.subject, (float(limits.burst), said.at))
+        tokens = min(tokens + max((said.at - since) / limits.refill, 0.0), float(limits.burst))
+        allowed = tokens >= 1
+        self._tokens[said.subject] = (tokens - 1 if allowed else tokens), said.at
+        self._tokens.move_to_end(said.subject)
+        if len(self._tokens) > limits.remembered:
+            self._tokens.popitem(last=False)
+        return allowed
+
+
+def reference_to(obj: TypedObject) -> ObjectReference:
+    """What an Event names its object by."""
+    api_version, kind = obj.api_version or obj.API_VERSION, obj.kind or obj.KIND
+    given = {"namespace": obj.metadata.namespace, "uid": obj.metadata.uid, "resource_version": obj.metadata.resource_version}
+    return ObjectReference(
+        api_version=api_version, kind=kind, name=obj.metadata.name, **{key: value for key, value in given.items() if value}
+    )
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
