@@ -458,14 +458,19 @@ class _Search:
         return found[0]
 
     def _overdue(self, claim: ResourceClaim) -> bool:
-        allocation, now = claim.status.allocation, self.options.now
-        if now is None or allocation is None or allocation.allocation_timestamp is None:
-            return False
-        try:
-            allocated = parse_time(allocation.allocation_timestamp)
-        except (ValueError, OverflowError):
-            return False
-        return now - allocated > self.options.grace
+        now, moment = self.options.now, overdue_at(claim, self.options)
+        return now is not None and moment is not None and now > moment
+
+
+def overdue_at(claim: ResourceClaim, options: Options) -> datetime | None:
+    """When a device that is allocated and not published becomes an error (K-5.9); None if nothing says when it was allocated."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is None:
+        return None
+    try:
+        return parse_time(allocation.allocation_timestamp) + options.grace
+    except (ValueError, OverflowError):
+        return None
 
 
 def results_for(request: str, results: Iterable[DeviceRequestAllocationResult]) -> tuple[DeviceRequestAllocationResult, ...]:

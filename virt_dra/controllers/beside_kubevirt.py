@@ -1,0 +1,95 @@
+"""One reconcile of one VMI beside KubeVirt: publish its devices, fill in its pods, say what it waits for (docs/decisions/0012)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from virt_dra.api.meta import Condition
+from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
+from virt_dra.cluster.port import Cluster
+from virt_dra.controllers import device_publication, metadata_shim
+from virt_dra.controllers.device_publication import Inputs, gather
+from virt_dra.controllers.device_resolution import DEFAULTS, Options, overdue_at
+from virt_dra.controllers.devices_object import owned_by
+from virt_dra.controllers.events import Event
+from virt_dra.controllers.metadata_shim import Problem
+from virt_dra.controllers.sources import Sources
+from virt_dra.controllers.writes import Write, write
+
+Explain = Callable[[Inputs, Condition | None], Condition | None]
+"""Inputs of a VMI whose pod waits for a node, and the condition so far -> the condition Allocatable, or None to leave it as it is."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``first`` is written before ``then``: what a VM waits for comes before what is told about it. ``events`` are told once both are done.
+
+    ``look_again``: when time alone may change the plan. ``problems`` are for the log: a pod's record that can't be followed.
+    """
+
+    first: tuple[Write, ...] = ()
+    then: tuple[Write, ...] = ()
+    events: tuple[Event, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    look_again: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """``again``: what was planned was old; plan anew once the sources have what changed. ``events``: to tell, refusals included."""
+
+    events: tuple[Event, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    again: bool = False
+    look_again: datetime | None = None
+    written: int = 0
+
+
+NOTHING = Reconciled()
+
+
+def told_so_far(inputs: Inputs) -> Condition | None:
+    """The condition Allocatable as it stands."""
+    stored = inputs.stored
+    if stored is None or not owned_by(stored, inputs.vmi):
+        return None
+    return next((condition for condition in stored.status.conditions if condition.type == ALLOCATABLE), None)
+
+
+def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
+    """``pending``: the condition Allocatable, if it was found out now (:mod:`pending`)."""
+    published = device_publication.plan(inputs, pending)
+    filled = metadata_shim.plan(inputs)
+    return Plan(filled.actions, published.actions, published.events, filled.problems, _look_again(inputs))
+
+
+def _look_again(inputs: Inputs) -> datetime | None:
+    """When the grace period for the first unpublished device ends (K-5.9)."""
+    moments = (overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key))
+    return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
+
+
+def _unpublished(inputs: Inputs, key: str) -> bool:
+    allocation = inputs.claims[key].status.allocation
+    for result in allocation.devices.results if allocation is not None else ():
+        pool = inputs.published.pool(result.driver, result.pool)
+        if pool is None or not pool.devices(result.device):
+            return True
+    return False
+
+
+async def reconcile(
+    sources: Sources, cluster: Cluster, key: str, now: datetime, options: Options = DEFAULTS, explain: Explain | None = None
+) -> Reconciled:
+    """Gather, plan, apply for the VMI ``namespace/name``. Raises :class:`ApiError` for what may work later without any change."""
+    inputs = gather(sources, key, now, options)
+    if inputs is None:
+        return NOTHING
+    planned = plan(inputs, explain(inputs, told_so_far(inputs)) if explain is not None else None)
+    outcome = await write(cluster, planned.first, inputs.vmi)
+    told = await write(cluster, planned.then, inputs.vmi)
+    events = (*(planned.events if told.done else ()), *outcome.refused, *told.refused)
+    written = sum(len(actions) for actions, done in ((planned.first, outcome), (planned.then, told)) if done.done)
+    return Reconciled(events, planned.problems, outcome.again or told.again, planned.look_again, written)

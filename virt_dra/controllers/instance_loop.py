@@ -1,0 +1,202 @@
+"""The loop of the operator: a change of anything is mapped to the VMIs that it concerns, and each of these is put right, one at a time.
+
+Nothing is remembered that a restart may not forget: what is to be done follows from the informers' stores alone. What was planned from
+objects that have changed meanwhile is refused by their resourceVersion, and planned again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol
+from uuid import uuid4
+
+from virt_dra.api.core_v1 import ObjectReference, Pod
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.cluster.event_recorder import EventRecorder
+from virt_dra.cluster.informer import Informer, InformerObserver
+from virt_dra.cluster.port import Cluster
+from virt_dra.cluster.work_queue import QueueObserver, WorkQueue
+from virt_dra.controllers import device_publication, metadata_shim
+from virt_dra.controllers.device_resolution import DEFAULTS, DEVICE_NOT_PUBLISHED, Options
+from virt_dra.controllers.devices_object import PENDING, RESOLVED
+from virt_dra.controllers.events import Event, warning
+from virt_dra.controllers.trimming import trimmed
+from virt_dra.controllers.watched import INDEXES, WatchedSources
+from virt_dra.controllers.writes import write
+
+BESIDE_KUBEVIRT: Final = "beside-kubevirt"
+STANDALONE: Final = "standalone"
+Mode = Literal["beside-kubevirt", "standalone"]
+
+LAUNCHERS: Final = "kubevirt.io=virt-launcher"
+"""Of all pods, only these are followed."""
+COMPONENT: Final = "virt-dra-operator"
+
+Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
+
+_OUTDATED_SECONDS: Final = 0.05
+"""Until a VMI whose plan was made of old objects is looked at again, unless the informers hear of the new ones sooner."""
+_NOT_PUBLISHED_SECONDS: Final = 30.0
+"""Between two looks at a device that its driver doesn't publish: time alone turns that into an error (K-5.9)."""
+_REMEMBERED: Final = 4096
+
+
+class LoopObserver(InformerObserver, QueueObserver, Protocol):
+    """Who watches the loop (metrics). Must not raise."""
+
+    def reconciled(self, result: str, seconds: float) -> None:
+        """A VMI was looked at."""
+
+    def published(self, seconds: float) -> None:
+        """All addresses of a VMI are published, so long after we learned of its last claim's allocation."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``namespace``: of VMIs, "" for all. ``instance``: which replica this is, for Events."""
+
+    mode: Mode = BESIDE_KUBEVIRT
+    namespace: str = ""
+    instance: str = COMPONENT
+    workers: int = 16
+    resolution: Options = field(default_factory=lambda: DEFAULTS)
+
+
+class InstanceLoop:
+    """:meth:`follow` and :meth:`work` run side by side; ``work`` may be cancelled and begun again (a lease that comes and goes)."""
+
+    def __init__(self, cluster: Cluster, settings: Settings, now: Callable[[], datetime], observer: LoopObserver) -> None:
+        self._cluster, self._settings, self._now, self._observer = cluster, settings, now, observer
+        self._vmis = self._informer(VirtualMachineInstance, optional=True)
+        self._pods = self._informer(Pod, labels=LAUNCHERS)
+        self._claims = self._informer(ResourceClaim)
+        self._slices = self._informer(ResourceSlice, everywhere=True)
+        self._rules = self._informer(DeviceTaintRule, everywhere=True, optional=True)
+        self._devices = self._informer(VirtualMachineInstanceDevices)
+        self._informers: tuple[Informer[Any], ...] = (
+            self._vmis, self._pods, self._claims, self._slices, self._rules, self._devices,
+        )  # fmt: skip
+        self._sources = WatchedSources(
+            self._vmis.store, self._pods.store, self._claims.store, self._slices.store, self._rules.store, self._devices.store
+        )
+        self._queue: WorkQueue[str] | None = None
+        self._in_work: dict[str, float] = {}
+        self._allocated_at: OrderedDict[str, float] = OrderedDict()
+        self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=now, suffixes=lambda: uuid4().hex[:16])
+        self.stopping = False
+        for informer in self._informers:
+            informer.on_change(self._changed)
+
+    def _informer(self, kind: type[Any], *, labels: str = "", everywhere: bool = False, optional: bool = False) -> Informer[Any]:
+        return Informer(
+            self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels, indexes=INDEXES[kind],
+            transform=trimmed, optional=optional, observer=self._observer,
+        )  # fmt: skip
+
+    # --- running ---
+
+    async def follow(self) -> None:
+        """Keeps the stores up to date, for ever."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers:
+                group.create_task(informer.run(), name=f"informer {informer.kind.KIND}")
+
+    async def work(self) -> None:
+        """Once all stores are complete, looks at every VMI, and then at those that a change concerns; until cancelled or stopped."""
+        for informer in self._informers:
+            await informer.synced()
+        queue = self._queue = WorkQueue(observer=self._observer)
+        for vmi in sorted(self._vmis.store.values(), key=lambda vmi: vmi.key):
+            queue.add(vmi.key)
+        events = asyncio.create_task(self._events.run(), name="events")
+        try:
+            await queue.run(self._look_at, workers=self._settings.workers)
+        finally:
+            self._queue = None
+            events.cancel()
+            await asyncio.wait({events})
+
+    async def stop(self) -> None:
+        """No further VMI is begun; returns when those in work are done and what was said of them is written."""
+        self.stopping = True
+        if self._queue is not None:
+            self._queue.close()
+            while self._in_work:
+                await asyncio.sleep(0.01)
+        await self._events.flush()
+
+    # --- what others ask ---
+
+    def unsynced(self) -> tuple[str, ...]:
+        """The kinds of which no whole list has been read yet."""
+        return tuple(informer.kind.KIND for informer in self._informers if not informer.has_synced)
+
+    def longest_work(self) -> float:
+        """Seconds that the longest look at one VMI has taken until now."""
+        began = min(self._in_work.values(), default=None)
+        return 0.0 if began is None else time.monotonic() - began
+
+    def devices_by_state(self) -> dict[str, float]:
+        return dict(Counter(device.state for each in self._devices.store.values() for device in each.status.devices))
+
+    def vmis_by_path(self) -> dict[str, float]:
+        paths = (path for each in self._devices.store.values() for path in (each.status.integration_paths or "none").split(","))
+        return dict(Counter(path.strip() for path in paths))
+
+    def informer_ages(self) -> dict[str, float]:
+        return {informer.kind.KIND: informer.age for informer in self._informers}
+
+    def kubevirt_changed(self, kubevirt: KubeVirt, *, there: bool) -> None:
+        """A KubeVirt object came, changed or went."""
+
+    # --- reconciling ---
+
+    def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
+        keys = self._sources.concerned(old, new)
+        if self._queue is None:
+            return
+        if isinstance(new, ResourceClaim) and new.status.allocation is not None and _unallocated(old):
+            for key in keys:
+                self._allocated_at[key] = time.monotonic()
+                self._allocated_at.move_to_end(key)
+            while len(self._allocated_at) > _REMEMBERED:
+                self._allocated_at.popitem(last=False)
+        for key in keys:
+            self._queue.add(key)
+
+    async def _look_at(self, key: str) -> float | None:
+        """Put one VMI right. Gives the seconds until it is to be looked at again without any change."""
+        began = self._in_work[key] = time.monotonic()
+        try:
+            result, again = await self._reconcile(key)
+        finally:
+            del self._in_work[key]
+        self._observer.reconciled(result, time.monotonic() - began)
+        return again
+
+    async def _reconcile(self, key: str) -> tuple[Result, float | None]:
+        inputs = device_publication.gather(self._sources, key, self._now(), self._settings.resolution)
+        if inputs is None:
+            return "gone", None
+        # What a VM waits for comes before what people read.
+        shim = metadata_shim.plan(inputs)
+        publication = device_publication.plan(inputs)
+        actions = (*shim.actions, *publication.actions)
+        outcome = await write(self._cluster, actions, inputs.vmi)
+        self._tell(outcome.refused)
+        if outcome.again:
+            return "outdated", _OUTDATED_SECONDS
+        if outcome.refused:
+            return "refused", None
+        if actions:
+            self._tell((*publication.events, *(warning(inputs.vmi, p.reason, f"{p.subject}: {p.message}") for p in shim.problems)))
+            self._measure(key, publication)
+        return ("written" if actions else "unchanged"), self._when_again(inputs)

@@ -1,0 +1,193 @@
+"""What a reconcile reads, over stores that informers keep up to date; and which VMIs a change of an object concerns.
+
+The wiring makes one store a kind with the indexes of this module, hands them to :class:`WatchedSources`, and calls its ``concerned``
+with every change that a store tells, to learn which keys to queue. Nothing here is ever the only one to know something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.controllers.published_devices import Pool, pool_of
+from virt_dra.controllers.sources import addresses_of, claim_keys, instance_uids, pools_of
+
+O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
+
+UID = "uid"
+"""Of VMIs: their UID."""
+INSTANCE = "instance"
+"""Of pods: the UIDs of VMIs that they may be of."""
+CLAIM = "claim"
+"""Of pods: the keys of claims that they name."""
+POOL = "pool"
+"""Of slices: driver and pool; of claims: of each allocated device."""
+DRIVER = "driver"
+"""Of claims: of each allocated device."""
+ADDRESS = "address"
+"""Of devices objects: each address with its node."""
+
+Index = Callable[[Any], Iterable[Hashable]]
+INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
+    VirtualMachineInstance: {UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else ()},
+    Pod: {INSTANCE: instance_uids, CLAIM: claim_keys},
+    ResourceClaim: {POOL: pools_of, DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)}},
+    ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
+    DeviceTaintRule: {},
+    VirtualMachineInstanceDevices: {ADDRESS: addresses_of},
+}
+"""The kinds to watch, and the indexes of their stores."""
+
+
+class Store(Protocol[O_co]):
+    """What is needed of an informer's store."""
+
+    def get(self, name: str, namespace: str = "") -> O_co | None: ...
+
+    def values(self) -> tuple[O_co, ...]: ...
+
+    def by_index(self, index: str, value: Hashable) -> tuple[O_co, ...]: ...
+
+
+class WatchedSources:
+    """Implements :class:`virt_dra.controllers.sources.Sources` over stores, and says whom a change concerns."""
+
+    def __init__(
+        self,
+        vmis: Store[VirtualMachineInstance],
+        pods: Store[Pod],
+        claims: Store[ResourceClaim],
+        slices: Store[ResourceSlice],
+        rules: Store[DeviceTaintRule],
+        devices: Store[VirtualMachineInstanceDevices],
+    ) -> None:
+        self._vmis = vmis
+        self._pods = pods
+        self._claims = claims
+        self._slices = slices
+        self._rules = rules
+        self._devices = devices
+        self._pools: dict[tuple[str, str], Pool] = {}
+        """What is read of slices, until one of them changes."""
+        self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
+
+    # --- Sources ---
+
+    def vmi(self, key: str) -> VirtualMachineInstance | None:
+        namespace, _, name = key.rpartition("/")
+        return self._vmis.get(name, namespace)
+
+    def pods_of(self, vmi: VirtualMachineInstance) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self._pods.by_index(INSTANCE, vmi.metadata.uid) if pod.namespace == vmi.namespace)
+
+    def claim(self, key: str) -> ResourceClaim | None:
+        namespace, _, name = key.rpartition("/")
+        return self._claims.get(name, namespace)
+
+    def pool(self, driver: str, name: str) -> Pool | None:
+        known = self._pools.get((driver, name))
+        if known is None:
+            members = self._slices.by_index(POOL, (driver, name))
+            if not members:
+                return None
+            known = self._pools[driver, name] = pool_of(members)
+        return known
+
+    def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
+        if self._sorted_rules is None:
+            self._sorted_rules = tuple(sorted(self._rules.values(), key=lambda rule: rule.name))
+        return self._sorted_rules
+
+    def devices(self, key: str) -> VirtualMachineInstanceDevices | None:
+        namespace, _, name = key.rpartition("/")
+        return self._devices.get(name, namespace)
+
+    def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
+        return self._devices.by_index(ADDRESS, address)
+
+    # --- changes ---
+
+    def concerned(self, old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
+        """The keys (``namespace/name``) of the VMIs that a change of an object may concern. Both None concerns nobody.
+
+        To be called with every change, after the store has it: what is remembered of slices and rules is forgotten here.
+        """
+        found: set[str] = set()
+        for obj in (old, new):
+            if isinstance(obj, VirtualMachineInstance):
+                found.add(obj.key)
+            elif isinstance(obj, Pod):
+                found |= self._of_pod(obj)
+            elif isinstance(obj, VirtualMachineInstanceDevices):
+                found.add(obj.key)
+                found |= self._sharing(obj)
+            elif isinstance(obj, DeviceTaintRule):
+                self._sorted_rules = None
+                found |= self._of_rule(obj)
+        if isinstance(old or new, ResourceClaim):
+            found |= self._of_claim(old, new)
+        elif isinstance(old or new, ResourceSlice):
+            found |= self._of_slice(old, new)
+        return frozenset(found)
+
+    def _of_pod(self, pod: Pod) -> set[str]:
+        return {vmi.key for uid in instance_uids(pod) for vmi in self._vmis.by_index(UID, uid) if vmi.namespace == pod.namespace}
+
+    def _of_claim(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        if isinstance(old, ResourceClaim) and isinstance(new, ResourceClaim) and _same_to_us(old, new):
+            return set()
+        keys = {obj.key for obj in (old, new) if obj is not None}
+        return self._using(keys)
+
+    def _using(self, claims: Iterable[str]) -> set[str]:
+        return {key for claim in claims for pod in self._pods.by_index(CLAIM, claim) for key in self._of_pod(pod)}
+
+    def _of_slice(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """Only VMIs whose claims have devices of the pool. A slice may change its pool's generation, or, made anew, its pool."""
+        pools = {(obj.spec.driver, obj.spec.pool.name) for obj in (old, new) if isinstance(obj, ResourceSlice)}
+        for pool in pools:
+            self._pools.pop(pool, None)
+        return self._using({claim.key for pool in pools for claim in self._claims.by_index(POOL, pool)})
+
+    def _of_rule(self, rule: DeviceTaintRule) -> set[str]:
+        selector = rule.spec.device_selector
+        if selector is None:
+            return set()
+        if selector.driver is not None and selector.pool is not None:
+            claims: Iterable[ResourceClaim] = self._claims.by_index(POOL, (selector.driver, selector.pool))
+        elif selector.driver is not None:
+            claims = self._claims.by_index(DRIVER, selector.driver)
+        else:
+            claims = self._claims.values()
+        allocated = (claim for claim in claims if _selected(rule, claim))
+        return self._using({claim.key for claim in allocated})
+
+    def _sharing(self, devices: VirtualMachineInstanceDevices) -> set[str]:
+        return {other.key for address in addresses_of(devices) for other in self._devices.by_index(ADDRESS, address)}
+
+
+def _selected(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:
+    selector, allocation = rule.spec.device_selector, claim.status.allocation
+    return (
+        selector is not None
+        and allocation is not None
+        and any(
+            selector.driver in (None, result.driver) and selector.pool in (None, result.pool) and selector.device in (None, result.device)
+            for result in allocation.devices.results
+        )
+    )
+
+
+def _same_to_us(old: ResourceClaim, new: ResourceClaim) -> bool:
+    """Whether only what nobody here reads changed, such as finalizers and managed fields."""
+    return (
+        old.metadata.uid == new.metadata.uid
+        and old.status == new.status
+        and old.metadata.owner_references == new.metadata.owner_references
+        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+    )
