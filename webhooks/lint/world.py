@@ -12,8 +12,17 @@ from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    DeviceClass,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintSelector,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from webhooks.lint.inventory import Inventory
+from webhooks.lint.published import Published
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -73,6 +82,7 @@ class World:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     users: Mapping[Key, Collection[str]] = field(default_factory=dict)
     vmis: Mapping[Key, VirtualMachineInstance] = field(default_factory=dict)
+    taint_rules: Mapping[str, DeviceTaintRule] = field(default_factory=dict)
     known: frozenset[str] = frozenset(KINDS)
 
     @classmethod
@@ -105,24 +115,42 @@ class World:
             inventory=Inventory.of(slices, address_keys),
             nodes={each.name: each for each in objects if isinstance(each, Node)},
             vmis={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, VirtualMachineInstance)},
+            taint_rules={each.name: each for each in objects if isinstance(each, DeviceTaintRule)},
             users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
             known=frozenset(known),
         )
+
+    def taints(self, published: Published) -> tuple[DeviceTaint, ...]:
+        """What its driver and the cluster's rules say of a device (A-24)."""
+        rules = [rule.spec for rule in self.taint_rules.values() if _is_for(rule.spec.device_selector, published)]
+        return (*published.device.taints, *(rule.taint for rule in rules))
+
+
+def _is_for(selector: DeviceTaintSelector | None, published: Published) -> bool:
+    """Whether a rule is for a device; without a selector it is for none (A-24.2)."""
+    if selector is None:
+        return False
+    wanted = ((selector.driver, published.driver), (selector.pool, published.pool), (selector.device, published.device.name))
+    return all(want is None or want == have for want, have in wanted)
 
 
 def claim_users(subjects: Iterable[Subject], namespace: str = DEFAULT_NAMESPACE) -> Mapping[Key, Collection[str]]:
     """The :attr:`World.users` of VMs and VMIs."""
     users: dict[Key, dict[str, None]] = {}
     for subject in subjects:
-        owner = subject.metadata.controller_owner
-        if isinstance(subject, VirtualMachineInstance) and owner is not None and owner.kind == VirtualMachine.KIND:
-            continue
-        spec = subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
-        for entry in spec.resource_claims:
-            if entry.resource_claim_name:
-                key = (subject.namespace or namespace, entry.resource_claim_name)
-                users.setdefault(key, {})[title(subject)] = None
+        for key in direct_claims(subject, namespace):
+            users.setdefault(key, {})[title(subject)] = None
     return MappingProxyType({key: tuple(named) for key, named in users.items()})
+
+
+def direct_claims(subject: Subject, namespace: str = DEFAULT_NAMESPACE) -> tuple[Key, ...]:
+    """The claims that a VM or VMI names directly, each once; none for a VMI that a VM made."""
+    owner = subject.metadata.controller_owner
+    if isinstance(subject, VirtualMachineInstance) and owner is not None and owner.kind == VirtualMachine.KIND:
+        return ()
+    spec = subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
+    named = (entry.resource_claim_name for entry in spec.resource_claims)
+    return tuple(dict.fromkeys((subject.namespace or namespace, name) for name in named if name))
 
 
 def title(subject: Subject) -> str:

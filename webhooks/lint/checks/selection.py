@@ -168,9 +168,9 @@ def devices_tainted(linted: Linted) -> Iterator[Found]:
     for claim, wish, match in _judged(linted):
         if not match.devices or match.cut or wish.admin_access:
             continue
-        if any(not device.device.taints for device in match.devices):
+        if not linted.world.taint_rules and any(not device.device.taints for device in match.devices):
             continue
-        in_the_way = [_untolerated(device, wish) for device in match.devices]
+        in_the_way = [_untolerated(linted, device, wish) for device in match.devices]
         taints = [taint for taint in in_the_way if taint is not None]
         if len(taints) < len(in_the_way) or _has_other_way(linted, claim, wish):
             continue
@@ -182,8 +182,8 @@ def devices_tainted(linted: Linted) -> Iterator[Found]:
         )
 
 
-def _untolerated(published: Published, wish: Wish) -> DeviceTaint | None:
-    for taint in published.device.taints:
+def _untolerated(linted: Linted, published: Published, wish: Wish) -> DeviceTaint | None:
+    for taint in linted.world.taints(published):
         if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(each, taint) for each in wish.tolerations):
             return taint
     return None

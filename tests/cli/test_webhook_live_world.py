@@ -1,0 +1,182 @@
+"""What is known of a live cluster: equal to what a list of all objects says, at every moment at which nothing changes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.api.scheme import read_object
+from virt_dra.cli import live_world
+from virt_dra.cli.live_world import LiveSettings, LiveWorld
+from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.port import AlreadyExists, Invalid, NotFound
+from webhooks.lint import World
+
+KINDS: tuple[type[TypedObject], ...] = (
+    ResourceClaimTemplate, ResourceClaim, DeviceClass, ResourceSlice, Node, DeviceTaintRule,
+    VirtualMachine, VirtualMachineInstance, KubeVirt,
+)  # fmt: skip
+
+
+def _object(dice: random.Random) -> TypedObject:
+    name, namespace, number = dice.choice("abc"), dice.choice(("x", "y")), dice.randrange(3)
+    device_spec = {"devices": {"requests": [{"name": f"r{number}", "exactly": {"deviceClassName": "gpu"}}]}}
+    vmi_spec = {"resourceClaims": [{"name": "c", "resourceClaimName": dice.choice("mn")}, {"name": "d", "resourceClaimTemplateName": "t"}]}
+    annotations = {"virt-dra.io/integration-path": "native", "other": "x"}
+    slice_spec = {
+        "driver": dice.choice(("one.example.com", "two.example.com")),
+        "nodeName": "n",
+        "pool": {"name": dice.choice("pq"), "generation": number + 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"d{n}", "attributes": {"model": {"int": n}}} for n in range(number)],
+    }
+    bodies: dict[type[TypedObject], dict[str, Any]] = {
+        ResourceClaimTemplate: {"spec": {"spec": device_spec}},
+        ResourceClaim: {"spec": device_spec},
+        DeviceClass: {"spec": {"selectors": [{"cel": {"expression": f"{number} == 1"}}]}},
+        ResourceSlice: {"spec": slice_spec},
+        Node: {"metadata": {"labels": {"zone": str(number)}}},
+        DeviceTaintRule: {
+            "spec": {"deviceSelector": {"pool": "p"}, "taint": {"key": "example.com/k", "value": str(number), "effect": "NoSchedule"}}
+        },
+        VirtualMachine: {"spec": {"template": {"spec": vmi_spec}}},
+        VirtualMachineInstance: {"metadata": {"annotations": annotations}, "spec": vmi_spec},
+        KubeVirt: {"status": {"observedKubeVirtVersion": f"v1.8.{number}"}},
+    }
+    kind = dice.choice(KINDS)
+    body = bodies[kind]
+    metadata = {"name": name, **({"namespace": namespace} if kind.NAMESPACED else {}), **body.get("metadata", {})}
+    return read_object({"apiVersion": kind.API_VERSION, "kind": kind.KIND, **body, "metadata": metadata})
+
+
+async def _change(cluster: MemoryCluster, dice: random.Random) -> None:
+    new = _object(dice)
+    if dice.random() < 0.3:
+        with suppress(NotFound):
+            await cluster.delete(type(new), new.name, new.namespace)
+        return
+    try:
+        await cluster.create(new)
+    except AlreadyExists:
+        there = await cluster.get(type(new), new.name, new.namespace)
+        with suppress(Invalid):  # some fields can't be changed
+            await cluster.update(new.with_(metadata=new.metadata.with_(resource_version=there.metadata.resource_version)))
+
+
+async def _objects(cluster: MemoryCluster) -> list[TypedObject]:
+    return [each for kind in KINDS for each in (await cluster.list(kind)).items]
+
+
+def _seen(world: World) -> Any:
+    return {
+        "version": world.configuration.version,
+        "claims": [{key: each.to_wire() for key, each in held.items()} for held in (world.templates, world.claims, world.classes)],
+        "rules": {key: each.spec.to_wire() for key, each in world.taint_rules.items()},
+        "devices": [(each.name, each.device.to_wire()) for each in world.inventory.devices],
+        "labels": {name: each.metadata.labels for name, each in world.nodes.items()},
+        "users": {key: sorted(named) for key, named in world.users.items()},
+        "vmis": {key: (each.metadata.uid, each.metadata.controller_owner) for key, each in world.vmis.items()},
+        "known": world.known,
+    }
+
+
+async def _settled(live: LiveWorld, want: Callable[[], Awaitable[Any]]) -> None:
+    until = time.monotonic() + 10
+    while _seen(live.world) != await want():
+        if time.monotonic() > until:
+            assert _seen(live.world) == await want()
+        await asyncio.sleep(0.002)
+
+
+def test_it_is_what_a_list_of_everything_says(monkeypatch: Any) -> None:
+    monkeypatch.setattr(live_world, "SETTLE_SECONDS", 0.001)
+    monkeypatch.setattr(live_world, "AT_ONCE", 2)
+
+    async def all_of_it() -> None:
+        dice = random.Random(5)
+        cluster = MemoryCluster.deterministic()
+        for _ in range(40):
+            await _change(cluster, dice)
+        live = LiveWorld(cluster)
+        assert live.knowledge() is None
+        assert len(live.waiting_for) == len(KINDS)
+
+        async def want() -> Any:
+            return _seen(World.of(await _objects(cluster), known=live.world.known))
+
+        async with live.following():
+            while live.knowledge() is None:
+                await asyncio.sleep(0)
+            assert live.waiting_for == ()
+            assert _seen(live.world) == await want()
+            for _ in range(40):
+                before, seen = live.world, _seen(live.world)
+                for _ in range(dice.randint(1, 15)):
+                    await _change(cluster, dice)
+                await _settled(live, want)
+                assert _seen(before) == seen, "who looks at a state sees no other"
+            known = live.knowledge()
+            assert known is live.knowledge(), "nothing is made anew while nothing changes"
+
+    asyncio.run(all_of_it())
+
+
+def test_a_version_that_is_set_counts_whatever_the_cluster_says() -> None:
+    async def all_of_it() -> None:
+        cluster = MemoryCluster.deterministic()
+        assert LiveWorld(cluster).world.configuration.version == NEWEST
+        version = KubeVirtVersion.parse("1.7.1")
+        live = LiveWorld(cluster, LiveSettings(version=version, gates={"HostDevices": True}))
+        kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "k", "namespace": "k"}}
+        await cluster.create(read_object({**kubevirt, "status": {"observedKubeVirtVersion": "v1.9.0"}}))
+        async with live.following():
+            while (known := live.knowledge()) is None:
+                await asyncio.sleep(0)
+            assert known.gates.version == version
+            assert "HostDevices" in known.gates
+
+    asyncio.run(all_of_it())
+
+
+def _large(number: int, generation: int = 1) -> ResourceSlice:
+    devices = [{"name": f"d{n}", "attributes": {"model": {"string": f"m{n % 3}"}}} for n in range(8)]
+    pool = {"name": f"n{number}", "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "nodeName": f"n{number}", "pool": pool, "devices": devices}
+    return ResourceSlice.from_wire({"metadata": {"name": f"s{number}", "resourceVersion": str(generation)}, "spec": spec})
+
+
+def test_changes_of_thousands_of_slices_leave_turns_to_reviews() -> None:
+    async def all_of_it() -> None:
+        live = LiveWorld(MemoryCluster.deterministic())
+        for number in range(5000):
+            live._slice(None, _large(number))
+        live._whole = True
+        task = asyncio.create_task(live._settle())
+        turns, seen = [], live.world
+        while len(live.world.inventory.slices) < 5000:
+            begin = time.perf_counter()
+            await asyncio.sleep(0)
+            turns.append(time.perf_counter() - begin)
+            if live.world is seen:
+                turns.pop()
+            seen = live.world
+        assert len(turns) == 100
+        assert sorted(turns)[90] < 0.02, "seconds; a few thousandths on a machine of one's own"
+        took = []
+        for number in range(50):
+            begin = time.perf_counter()
+            live._slice(None, _large(number, 2))
+            live._take_over()
+            took.append(time.perf_counter() - begin)
+        assert sorted(took)[len(took) // 2] < 0.005
+        task.cancel()
+
+    asyncio.run(all_of_it())
