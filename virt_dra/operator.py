@@ -74,7 +74,6 @@ async def operate(process: Process, settings: Settings) -> None:
         raise Failed(str(background.failure) or type(background.failure).__name__) from background.failure
 
 
-
 class _Background:
     """The tasks that run as long as the process: informers always, workers while this replica leads."""
 
@@ -119,9 +118,14 @@ def _registry(process: Process, cluster: KubeCluster, loop: InstanceLoop, backgr
         """As our own client does it, so that --kubeconfig and --context count for both."""
         found = await cluster.credentials()
         return kopf.ConnectionInfo(
-            server=found.server, ca_path=found.ca_file, insecure=not found.verify, token=found.token, scheme="Bearer" if found.token else None,
-            certificate_path=found.certificate_file, private_key_path=found.key_file,
-        )  # fmt: skip
+            server=found.server,
+            insecure=not found.verify,
+            ca_path=found.ca_file,
+            certificate_path=found.certificate_file,
+            private_key_path=found.key_file,
+            scheme="Bearer" if found.token else None,
+            token=found.token,
+        )
 
     @kopf.on.startup(registry=registry)
     async def start(**_: Any) -> None:

@@ -65,7 +65,7 @@ def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return frozenset(BY_ID) if EVERY in ids else ids
 
 
-def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:
+def parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:
     if value is None:
         return ()
     try:
@@ -103,7 +103,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option(
     "--address-keys",
     metavar="FILE",
-    callback=_parse_keys,
+    callback=parse_keys,
     help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
 )
 @click.option("--complete", is_flag=True, help="The files hold the whole cluster: a DeviceClass or ResourceSlice they lack isn't there.")

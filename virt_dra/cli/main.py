@@ -26,6 +26,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "webhook": _Subcommand("webhook", "Serve the admission webhooks (HTTPS)."),
     "install": _Subcommand("install", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
     "uninstall": _Subcommand("uninstall", "Remove virt-dra from a cluster."),
+    "operator": _Subcommand("operator", "Follow a cluster's VMs: publish their devices, fill in their pods."),
     "render": _Subcommand("render", "Render the device part of launcher pods (JSON lines)."),
     "device-status": _Subcommand("device_status", "Resolve pod, claim and slice to device addresses (JSON lines)."),
     "domain-xml": _Subcommand("domain_xml", "Turn device addresses into libvirt XML (JSON lines)."),

@@ -7,30 +7,33 @@ objects that have changed meanwhile is refused by their resourceVersion, and pla
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 from uuid import uuid4
 
-from virt_dra.api.core_v1 import ObjectReference, Pod
+from virt_dra.api.core_v1 import Node, ObjectReference, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.scheme import KINDS
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.event_recorder import EventRecorder
 from virt_dra.cluster.informer import Informer, InformerObserver
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.work_queue import QueueObserver, WorkQueue
-from virt_dra.controllers import device_publication, metadata_shim
-from virt_dra.controllers.device_resolution import DEFAULTS, DEVICE_NOT_PUBLISHED, Options
-from virt_dra.controllers.devices_object import PENDING, RESOLVED
-from virt_dra.controllers.events import Event, warning
-from virt_dra.controllers.trimming import trimmed
+from virt_dra.controllers import beside_kubevirt
+from virt_dra.controllers.device_resolution import DEFAULTS, Options
+from virt_dra.controllers.events import Event
+from virt_dra.controllers.explaining import Explainer, Stores
+from virt_dra.controllers.trimming import Trimming
 from virt_dra.controllers.watched import INDEXES, WatchedSources
-from virt_dra.controllers.writes import write
+
+log = logging.getLogger(__name__)
 
 BESIDE_KUBEVIRT: Final = "beside-kubevirt"
 STANDALONE: Final = "standalone"
@@ -44,8 +47,6 @@ Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
 
 _OUTDATED_SECONDS: Final = 0.05
 """Until a VMI whose plan was made of old objects is looked at again, unless the informers hear of the new ones sooner."""
-_NOT_PUBLISHED_SECONDS: Final = 30.0
-"""Between two looks at a device that its driver doesn't publish: time alone turns that into an error (K-5.9)."""
 _REMEMBERED: Final = 4096
 
 
@@ -75,6 +76,8 @@ class InstanceLoop:
 
     def __init__(self, cluster: Cluster, settings: Settings, now: Callable[[], datetime], observer: LoopObserver) -> None:
         self._cluster, self._settings, self._now, self._observer = cluster, settings, now, observer
+        # Standalone a VMI is written as a whole.
+        self._trimming = Trimming(frozenset({VirtualMachineInstance}) if settings.mode == STANDALONE else frozenset())
         self._vmis = self._informer(VirtualMachineInstance, optional=True)
         self._pods = self._informer(Pod, labels=LAUNCHERS)
         self._claims = self._informer(ResourceClaim)
@@ -87,6 +90,10 @@ class InstanceLoop:
         self._sources = WatchedSources(
             self._vmis.store, self._pods.store, self._claims.store, self._slices.store, self._rules.store, self._devices.store
         )
+        self._nodes = self._informer(Node, everywhere=True)
+        self._classes = self._informer(DeviceClass, everywhere=True)
+        stores = Stores(self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store)
+        self._explainer = Explainer(stores, now, self._again)
         self._queue: WorkQueue[str] | None = None
         self._in_work: dict[str, float] = {}
         self._allocated_at: OrderedDict[str, float] = OrderedDict()
@@ -94,11 +101,12 @@ class InstanceLoop:
         self.stopping = False
         for informer in self._informers:
             informer.on_change(self._changed)
+        self._informers += (self._nodes, self._classes)
 
     def _informer(self, kind: type[Any], *, labels: str = "", everywhere: bool = False, optional: bool = False) -> Informer[Any]:
         return Informer(
-            self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels, indexes=INDEXES[kind],
-            transform=trimmed, optional=optional, observer=self._observer,
+            self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels, indexes=INDEXES.get(kind),
+            transform=self._trimming, optional=optional, observer=self._observer,
         )  # fmt: skip
 
     # --- running ---
@@ -116,13 +124,14 @@ class InstanceLoop:
         queue = self._queue = WorkQueue(observer=self._observer)
         for vmi in sorted(self._vmis.store.values(), key=lambda vmi: vmi.key):
             queue.add(vmi.key)
-        events = asyncio.create_task(self._events.run(), name="events")
+        beside = {asyncio.create_task(self._events.run(), name="events"), asyncio.create_task(self._explainer.run(), name="explainer")}
         try:
             await queue.run(self._look_at, workers=self._settings.workers)
         finally:
             self._queue = None
-            events.cancel()
-            await asyncio.wait({events})
+            for task in beside:
+                task.cancel()
+            await asyncio.wait(beside)
 
     async def stop(self) -> None:
         """No further VMI is begun; returns when those in work are done and what was said of them is written."""
@@ -159,6 +168,14 @@ class InstanceLoop:
 
     # --- reconciling ---
 
+    def _again(self, key: str, seconds: float) -> None:
+        if self._queue is None:
+            return
+        if seconds > 0:
+            self._queue.add_after(key, seconds)
+        else:
+            self._queue.add(key)
+
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
         keys = self._sources.concerned(old, new)
         if self._queue is None:
@@ -183,20 +200,40 @@ class InstanceLoop:
         return again
 
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
-        inputs = device_publication.gather(self._sources, key, self._now(), self._settings.resolution)
-        if inputs is None:
+        now, options = self._now(), self._settings.resolution
+        done = await beside_kubevirt.reconcile(self._sources, self._cluster, key, now, options, self._explainer.told)
+        for problem in done.problems:
+            log.info(
+                "not filled in", extra={"fields": {"vmi": key, "reason": problem.reason, "about": problem.subject, "why": problem.message}}
+            )
+        self._tell(done.events)
+        if done is beside_kubevirt.NOTHING:
+            self._explainer.forget(key)
+            self._allocated_at.pop(key, None)
             return "gone", None
-        # What a VM waits for comes before what people read.
-        shim = metadata_shim.plan(inputs)
-        publication = device_publication.plan(inputs)
-        actions = (*shim.actions, *publication.actions)
-        outcome = await write(self._cluster, actions, inputs.vmi)
-        self._tell(outcome.refused)
-        if outcome.again:
+        if done.again:
             return "outdated", _OUTDATED_SECONDS
-        if outcome.refused:
-            return "refused", None
-        if actions:
-            self._tell((*publication.events, *(warning(inputs.vmi, p.reason, f"{p.subject}: {p.message}") for p in shim.problems)))
-            self._measure(key, publication)
-        return ("written" if actions else "unchanged"), self._when_again(inputs)
+        if done.written:
+            self._measure(key)
+        again = max((done.look_again - now).total_seconds(), 0.0) if done.look_again is not None else None
+        return ("written" if done.written else "unchanged"), again
+
+    def _measure(self, key: str) -> None:
+        """How long a published address took, if nothing of it is missing. What was written may not have come back yet."""
+        learned = self._allocated_at.pop(key, None)
+        if learned is not None:
+            self._observer.published(time.monotonic() - learned)
+
+    def _tell(self, events: Iterable[Event]) -> None:
+        for event in events:
+            reference = ObjectReference(
+                api_version=_API_VERSIONS.get(event.kind, ""), kind=event.kind, namespace=event.namespace, name=event.name, uid=event.uid
+            )
+            self._events.record(reference, event.type, event.reason, event.message)
+
+
+_API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind in KINDS}
+
+
+def _unallocated(old: TypedObject | None) -> bool:
+    return not isinstance(old, ResourceClaim) or old.status.allocation is None

@@ -1,0 +1,94 @@
+"""``virt-dra operator``: follow a cluster's VMs, publish where their devices are, and fill in what launcher pods wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import uuid
+from datetime import timedelta
+from typing import Final, get_args
+
+import click
+
+from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.lint import parse_keys
+from virt_dra.cli.options import parse_namespace
+from virt_dra.controllers.device_resolution import Options
+from virt_dra.controllers.instance_loop import BESIDE_KUBEVIRT, Mode, Settings
+from webhooks.server_log import json_logging
+
+_NEEDS: Final = "the operator needs kopf, the kubernetes package and prometheus-client; install them with: pip install 'virt-dra[operator]'"
+_LIBRARIES: Final = ("kopf", "kubernetes", "aiohttp", "prometheus_client")
+
+EPILOG = """\b
+Examples:
+  virt-dra operator                                        of the current kubeconfig's cluster, beside its KubeVirt
+  virt-dra operator --mode standalone -n vms --no-election      one namespace, one process
+  curl localhost:8080/metrics; curl localhost:8080/readyz; curl localhost:8081/healthz
+\b
+It logs one JSON object a line on standard error.
+Exit codes: 0 stopped by SIGTERM or SIGINT, 1 no way to the cluster, a lease that was lost, a fault, 2 bad usage.
+"""
+
+
+def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    return parse_namespace(ctx, param, value) if value else ""
+
+
+@click.command(name="operator", epilog=EPILOG)
+@click.option("--mode", type=click.Choice(get_args(Mode)), default=BESIDE_KUBEVIRT, show_default=True,
+              help="Beside a KubeVirt that runs the VMs, or standalone, where launcher pods are ours.")  # fmt: skip
+@cluster_options
+@click.option("-n", "--namespace", callback=_all_namespaces, help="Only VMs of this namespace.  [default: all]")
+@click.option("--own-namespace", envvar="POD_NAMESPACE", default="virt-dra", show_default=True, callback=parse_namespace,
+              help="Where the Lease is; also $POD_NAMESPACE.")  # fmt: skip
+@click.option("--lease", default="virt-dra-operator", show_default=True, help="Name of the Lease by which one of several replicas leads.")
+@click.option("--no-election", is_flag=True, help="Lead without a Lease: no other operator may run.")
+@click.option("--identity", envvar="POD_NAME", help="Of this process in the Lease and in Events.  [default: $POD_NAME, else host and id]")
+@click.option("--workers", type=click.IntRange(1, 256), default=16, show_default=True, help="VMs that are worked on at the same time.")
+@click.option("--spread", is_flag=True, help="Device entries of one claim and request take its devices in order (K-5.8).")
+@click.option("--grace", type=click.FloatRange(0), default=120.0, show_default=True,
+              help="Seconds after its allocation from which a device that isn't published is an error.")  # fmt: skip
+@click.option("--address-keys", metavar="FILE", callback=parse_keys,
+              help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.")  # fmt: skip
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address of the ports.")
+@click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For /metrics and /readyz.")
+@click.option("--health-port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="For /healthz.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+def command(
+    mode: Mode, cluster: ClusterChoice, namespace: str, own_namespace: str, lease: str, no_election: bool, identity: str | None,
+    workers: int, spread: bool, grace: float, address_keys: tuple[DriverKeys, ...], host: str, plain_port: int, health_port: int,
+    log_level: str,
+) -> None:  # fmt: skip
+    """Follow the VirtualMachineInstances of a cluster.
+
+    Beside KubeVirt: each VMI with claims gets a VirtualMachineInstanceDevices object (kubectl get vmid) that tells where its devices are,
+    whether they are healthy, and why it has to wait; its launcher pod gets what its integration path needs. Any number of replicas may
+    run, one leads. The process may be killed at any moment: it keeps nothing that isn't in the API.
+    """
+    try:
+        from virt_dra.cluster.kube import ConnectionProblem
+        from virt_dra.operator import Failed, Process, operate
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _LIBRARIES:
+            raise
+        raise click.ClickException(_NEEDS) from None
+    # Another in every process: a host's name alone may be that of its predecessor.
+    name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
+    resolution = Options(spread=spread, keys=address_keys, grace=timedelta(seconds=grace))
+    settings = Settings(mode=mode, namespace=namespace, instance=name, workers=workers, resolution=resolution)
+    process = Process(
+        identity=name, namespace=own_namespace, lease=None if no_election else lease, host=host, plain_port=plain_port,
+        health_port=health_port, kubeconfig=cluster.kubeconfig, context=cluster.context,
+    )  # fmt: skip
+    try:
+        asyncio.run(operate(process, settings))
+    except (ConnectionProblem, Failed) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}, ports {plain_port} and {health_port}: {error.strerror or error}") from None
