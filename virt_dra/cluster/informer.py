@@ -287,16 +287,24 @@ class Informer(Generic[O]):
 
 @asynccontextmanager
 async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
-    """Runs informers while the body does; the body begins when all have synced. A listener's fault ends the body."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(informer.run(), name=f"informer {informer.kind.KIND}") for informer in informers]
-        for informer in informers:
-            await informer.synced()
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
+    """Runs informers while the body does; the body begins when all have synced. A listener's fault ends the body, and is raised.
+
+    An exception comes out as it was raised; only several at once come out as a group.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(informer.run(), name=f"informer {informer.kind.KIND}") for informer in informers]
+            for informer in informers:
+                await informer.synced()
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except BaseExceptionGroup as errors:
+        if len(errors.exceptions) == 1:
+            raise errors.exceptions[0] from None
+        raise
 
 
 def key_of(obj: TypedObject) -> Key:
