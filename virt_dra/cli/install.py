@@ -12,6 +12,7 @@ import click
 
 from virt_dra.api.wire import Json
 from virt_dra.api.yaml_writing import write_documents
+from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.install_kustomize import ManifestError, split_image
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, NAMESPACE, STANDALONE, SYSTEM_NAMESPACES, Choices, Key, Overlay, packaged, planned
 from virt_dra.cli.options import parse_namespace
@@ -69,8 +70,7 @@ def parse_our_namespace(ctx: click.Context, param: click.Parameter, value: str |
 @click.option("--dry-run", is_flag=True, help="Print the objects that would be applied, in their order, and do nothing.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Until the Deployments run.")
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0, 3600), default=300.0, show_default=True, help="For all waiting.")
-@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="[default: $KUBECONFIG, else ~/.kube/config, else the pod's account]")
-@click.option("--context", "context_name", metavar="NAME", help="Of the kubeconfig.  [default: its current one]")
+@cluster_options
 @click.option("-o", "--output", type=click.Choice(["text", "yaml", "json"]), help="[default: text; with --dry-run yaml]")
 def command(
     overlay: str,
@@ -81,8 +81,7 @@ def command(
     dry_run: bool,
     wait: bool,
     timeout: float,
-    kubeconfig: str | None,
-    context_name: str | None,
+    cluster: ClusterChoice,
     output: str | None,
 ) -> None:
     """Install or upgrade virt-dra: definitions, rights, operator and webhook.
@@ -102,7 +101,7 @@ def command(
         return
     chosen = output or "text"
     try:
-        ready = asyncio.run(_install(objects, choices, wait, timeout, kubeconfig, context_name, chosen))
+        ready = asyncio.run(_install(objects, choices, wait, timeout, cluster, chosen))
     except ApiError as error:
         refuse([f"{error}; what was applied before stays, and the same command can be run again"], chosen)
     if not ready:
@@ -116,13 +115,10 @@ def written(objects: Sequence[Json], output: str) -> str:
     return write_documents(objects)
 
 
-async def _install(
-    objects: Sequence[Json], choices: Choices, wait: bool, timeout: float, kubeconfig: str | None, context: str | None, output: str
-) -> bool:
+async def _install(objects: Sequence[Json], choices: Choices, wait: bool, timeout: float, choice: ClusterChoice, output: str) -> bool:
     """Whether everything runs, or needn't."""
     from virt_dra.cli.install_apply import Deadline, NotReady, Report, install, wait_for_deployments
     from virt_dra.cli.install_survey import refusals, survey
-    from virt_dra.cluster.kube import ConnectionProblem, connect
 
     def tell(sentence: str) -> None:
         click.echo(sentence, err=output != "text")
@@ -130,7 +126,7 @@ async def _install(
     report = Report(tell)
     waiting: Sequence[str] = ()
     try:
-        async with connect(kubeconfig, context) as cluster:
+        async with choice.connected() as cluster:
             seen = await survey(cluster, objects)
             if refused := refusals(seen, choices):
                 refuse(refused, output)
@@ -142,8 +138,8 @@ async def _install(
                     await wait_for_deployments(cluster, deployments, deadline, tell)
             except NotReady as error:
                 waiting = error.waiting
-    except ConnectionProblem as error:
-        refuse([str(error)], output)
+    except click.ClickException as error:
+        refuse([error.message], output)
     _conclude(choices, report, waiting, waited=wait, output=output)
     return not waiting
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from virt_dra.api.integration_paths import PART_OF, PART_OF_LABEL
 from virt_dra.api.wire import Json
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, is_ours
-from virt_dra.cluster.kube_raw import Propagation
 from virt_dra.cluster.port import NotFound
+
+if TYPE_CHECKING:
+    from virt_dra.cluster.kube_raw import Propagation
 
 OURS: Final = f"{PART_OF_LABEL}={PART_OF}"
 CRD: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")

@@ -13,6 +13,7 @@ import click
 from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
+from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.install import parse_our_namespace
 from virt_dra.cli.install_plan import Key
 from virt_dra.cli.output import print_document, refuse
@@ -45,8 +46,7 @@ Exit codes: 0 removed, or nothing was there; 1 not all was gone when the time wa
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0, 3600), default=300.0, show_default=True, help="For all waiting.")
-@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="[default: $KUBECONFIG, else ~/.kube/config, else the pod's account]")
-@click.option("--context", "context_name", metavar="NAME", help="Of the kubeconfig.  [default: its current one]")
+@cluster_options
 @click.option("-o", "--output", type=click.Choice(["text", "yaml", "json"]), default="text", show_default=True)
 def command(
     namespace: str | None,
@@ -54,8 +54,7 @@ def command(
     yes: bool,
     dry_run: bool,
     timeout: float,
-    kubeconfig: str | None,
-    context_name: str | None,
+    cluster: ClusterChoice,
     output: str,
 ) -> None:
     """Remove virt-dra from a cluster: its webhooks first, so that nothing is held up, then all else in the opposite order of installing.
@@ -65,7 +64,7 @@ def command(
     if not (yes or dry_run) and output != "text":
         raise click.UsageError("-o yaml and json go with --yes or --dry-run")
     try:
-        gone = asyncio.run(_uninstall(namespace, delete_vms, yes, dry_run, timeout, kubeconfig, context_name, output))
+        gone = asyncio.run(_uninstall(namespace, delete_vms, yes, dry_run, timeout, cluster, output))
     except ApiError as error:
         refuse([f"{error}; what was removed before is gone, and the same command can be run again"], output)
     if not gone:
@@ -78,12 +77,10 @@ async def _uninstall(
     yes: bool,
     dry_run: bool,
     timeout: float,
-    kubeconfig: str | None,
-    context: str | None,
+    choice: ClusterChoice,
     output: str,
 ) -> bool:
     from virt_dra.cli.install_apply import Deadline, NotReady, Report
-    from virt_dra.cluster.kube import ConnectionProblem, connect
 
     def tell(sentence: str) -> None:
         click.echo(sentence, err=output != "text")
@@ -91,7 +88,7 @@ async def _uninstall(
     waiting: Sequence[str] = ()
     report = Report(tell)
     try:
-        async with connect(kubeconfig, context) as cluster:
+        async with choice.connected() as cluster:
             plan = await _gathered(cluster, namespace, delete_vms, output)
             if not plan.keys and not plan.annotated:
                 _conclude(plan, report, waiting, output, "there is nothing of virt-dra on this cluster")
@@ -107,8 +104,8 @@ async def _uninstall(
                 await _removed(cluster, plan, report, Deadline(timeout, time.monotonic))
             except NotReady as error:
                 waiting = error.waiting
-    except ConnectionProblem as error:
-        refuse([str(error)], output)
+    except click.ClickException as error:
+        refuse([error.message], output)
     _conclude(plan, report, waiting, output, "virt-dra is removed" if not waiting else "")
     return not waiting
 

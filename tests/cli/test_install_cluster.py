@@ -1,0 +1,386 @@
+"""``virt-dra install`` and ``uninstall`` of both overlays on a real API server: apply, apply again, upgrade, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from tests.cluster.control_plane import ControlPlane, RequestError, require
+from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS
+from virt_dra.api.yaml_writing import write_documents
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Overlay, planned
+from virt_dra.cli.main import cli
+from virt_dra.cluster.kube import KubeCluster
+
+Json = dict[str, Any]
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MERGE = "application/merge-patch+json"
+OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """Of our own: what is installed concerns a whole cluster."""
+    require("kube-controller-manager")
+    with ControlPlane() as running:
+        running.start_controllers("namespace-controller", "garbage-collector-controller")
+        yield running
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane) -> Iterator[ControlPlane]:
+    """Without virt-dra and KubeVirt, before and after."""
+    yield plane
+    result = run(plane, "uninstall", "--yes", "--delete-vms", "--timeout", "60")
+    assert result.exit_code == 0, result.stderr
+    for crd in KUBEVIRT_CRDS:
+        path = f"{CRDS}/{crd['metadata']['name']}"
+        if exists(plane, path):
+            plane.request("DELETE", path)
+        until(partial(_gone, plane, path))
+
+
+def _gone(plane: ControlPlane, path: str) -> bool:
+    return not exists(plane, path)
+
+
+def exists(plane: ControlPlane, path: str) -> bool:
+    try:
+        plane.request("GET", path)
+    except RequestError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+def items(plane: ControlPlane, path: str) -> list[Json]:
+    """While a definition is being taken up, the server asks to try again."""
+    found: list[Json] = []
+
+    def listed() -> bool:
+        try:
+            found[:] = plane.request("GET", path)["items"]
+        except RequestError as error:
+            if error.status != 429:
+                raise
+            return False
+        return True
+
+    until(listed)
+    return found
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.fixture(params=OVERLAYS)
+def overlay(request: pytest.FixtureRequest, cluster: ControlPlane) -> Overlay:
+    """On a cluster on which it may be installed."""
+    wanted: Overlay = request.param
+    if wanted == BESIDE_KUBEVIRT:
+        install_kubevirt(cluster)
+    return wanted
+
+
+def install_kubevirt(plane: ControlPlane) -> None:
+    for crd in KUBEVIRT_CRDS:
+        plane.request("POST", CRDS, crd)
+    wanted = {crd["spec"]["names"]["plural"] for crd in KUBEVIRT_CRDS}
+    until(lambda: wanted <= {each["name"] for each in resources(plane, "/apis/kubevirt.io/v1")})
+
+
+def resources(plane: ControlPlane, base: str) -> list[Json]:
+    try:
+        found: list[Json] = plane.request("GET", base)["resources"]
+    except json.JSONDecodeError:  # "404 page not found", until the group is served
+        return []
+    return found
+
+
+def run(plane: ControlPlane, *arguments: str) -> Result:
+    command, *options = arguments
+    return CliRunner().invoke(cli, [command, "--kubeconfig", str(plane.kubeconfig), *options])
+
+
+def results(output: str) -> dict[str, list[str]]:
+    """What was done -> to which objects."""
+    found: dict[str, list[str]] = {}
+    for obj in json.loads(output)["objects"]:
+        found.setdefault(obj["result"], []).append(f"{obj['kind']} {obj['name']}")
+    return found
+
+
+def printed(*arguments: str) -> list[Json]:
+    return list(yaml.safe_load_all(CliRunner().invoke(cli, ["install", "--dry-run", *arguments]).stdout))
+
+
+def path_of(plane: ControlPlane, obj: Json) -> str:
+    version = obj["apiVersion"]
+    base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    plural = next(
+        each["name"] for each in plane.request("GET", base)["resources"] if each["kind"] == obj["kind"] and "/" not in each["name"]
+    )
+    namespace = obj["metadata"].get("namespace", "")
+    return (
+        f"{base}/namespaces/{namespace}/{plural}/{obj['metadata']['name']}" if namespace else f"{base}/{plural}/{obj['metadata']['name']}"
+    )
+
+
+def difference(wanted: object, there: object, path: str = "") -> list[str]:
+    """Where ``there`` lacks what is wanted; it may have more."""
+    if isinstance(wanted, dict) and isinstance(there, dict):
+        return [text for key, value in wanted.items() for text in difference(value, there.get(key), f"{path}.{key}")]
+    if isinstance(wanted, list) and isinstance(there, list) and len(wanted) == len(there):
+        return [text for index, value in enumerate(wanted) for text in difference(value, there[index], f"{path}[{index}]")]
+    return [] if wanted == there else [f"{path}: {wanted!r} became {there!r}"]
+
+
+def everything(plane: ControlPlane) -> set[str]:
+    """All objects of the cluster, of every kind that it serves, but for what a cluster itself makes and forgets."""
+    found: set[str] = set()
+    bases = ["/api/v1"] + [f"/apis/{group['preferredVersion']['groupVersion']}" for group in plane.request("GET", "/apis")["groups"]]
+    for base in bases:
+        for resource in resources(plane, base):
+            if "list" in resource["verbs"] and resource["name"] not in ("apiservices", "componentstatuses", "events", "leases"):
+                for item in items(plane, f"{base}/{resource['name']}"):
+                    found.add(f"{resource['name']} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}")
+    return found
+
+
+def test_what_is_printed_is_applied_byte_by_byte_and_applied_again_changes_nothing(
+    cluster: ControlPlane, overlay: Overlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Json] = []
+    apply = KubeCluster.apply
+
+    async def recording(self: KubeCluster, raw: Json, **options: Any) -> Json:
+        sent.append(raw)
+        return await apply(self, raw, **options)
+
+    monkeypatch.setattr(KubeCluster, "apply", recording)
+    arguments = ("--overlay", overlay, "--namespace", "devices", "--image", "registry.example.com/virt-dra:2")
+    first = run(cluster, "install", *arguments, "--no-wait", "-o", "json")
+    assert first.exit_code == 0, first.stderr
+    assert write_documents(sent) == CliRunner().invoke(cli, ["install", "--dry-run", *arguments]).stdout
+    objects = printed(*arguments)
+    assert results(first.stdout) == {"created": [f"{obj['kind']} {obj['metadata']['name']}" for obj in objects]}
+    for obj in objects:
+        assert difference(obj, cluster.request("GET", path_of(cluster, obj))) == [], path_of(cluster, obj)
+    again = run(cluster, "install", *arguments, "--no-wait", "-o", "json")
+    assert results(again.stdout).keys() == {"unchanged"}
+
+
+def test_an_upgrade_changes_what_changed_removes_what_is_gone_and_keeps_what_others_wrote(
+    cluster: ControlPlane, overlay: Overlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(choices: Any, read: Any) -> tuple[Json, ...]:
+        """A version that had another argument, one port more, and two objects that are gone."""
+        made = [json.loads(json.dumps(obj)) for obj in planned(choices, read)]
+        for obj in made:
+            if obj["kind"] == "Deployment":
+                container = obj["spec"]["template"]["spec"]["containers"][0]
+                container["image"] = "virt-dra:0.0.9"
+                container["args"].append("--old")
+                container["ports"].append({"name": "old", "containerPort": 9999})
+        labels = {"app.kubernetes.io/part-of": "virt-dra"}
+        extra = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": choices.namespace, "labels": labels}},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "old", "labels": labels}},
+        ]
+        return (*made, *extra)
+
+    monkeypatch.setattr("virt_dra.cli.install.planned", older)
+    assert run(cluster, "install", "--overlay", overlay, "--no-wait").exit_code == 0
+    monkeypatch.setattr("virt_dra.cli.install.planned", planned)
+    configuration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"
+    bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
+    patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
+    cluster.request("PATCH", configuration, patch, "application/json-patch+json")
+    cluster.request("PATCH", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls", {"data": {"tls.key": "a2V5"}}, MERGE)
+
+    upgraded = run(cluster, "install", "--overlay", overlay, "--no-wait", "-o", "json")
+    done = results(upgraded.stdout)
+    assert done["changed"] == ["Deployment virt-dra-operator", "Deployment virt-dra-webhook"]
+    assert done["removed"] == ["ConfigMap old", "ClusterRole old"]
+    assert "created" not in done
+    for obj in printed("--overlay", overlay):
+        there = cluster.request("GET", path_of(cluster, obj))
+        assert difference(obj, there) == []
+        if obj["kind"] == "Deployment":
+            assert there["spec"]["template"]["spec"]["containers"][0]["ports"] == [
+                {**port, "protocol": "TCP"} for port in obj["spec"]["template"]["spec"]["containers"][0]["ports"]
+            ]
+    assert cluster.request("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls")["data"] == {"tls.key": "a2V5"}
+    assert cluster.request("GET", configuration)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
+
+
+def test_removal_leaves_nothing_behind(cluster: ControlPlane, overlay: Overlay) -> None:
+    namespace = cluster.create_namespace()
+    before = everything(cluster)
+    assert run(cluster, "install", "--overlay", overlay, "--no-wait").exit_code == 0
+    vmi = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "a"}, "spec": {"domain": {}}}
+    vmi["metadata"] = {"name": "a", "annotations": {"virt-dra.io/device-status": "{}", "mine": "stays"}}
+    vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
+    # Nobody serves the webhook here; that must not keep anyone from anything once it is gone.
+    for kind in ("validating", "mutating"):
+        with contextlib.suppress(RequestError):
+            cluster.request("DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/virt-dra")
+    uid = cluster.request("POST", vmis, vmi)["metadata"]["uid"]
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "a", "uid": uid, "controller": True}
+    devices = {
+        "apiVersion": "virt-dra.io/v1alpha1",
+        "kind": "VirtualMachineInstanceDevices",
+        "metadata": {"name": "a", "ownerReferences": [owner]},
+    }
+    cluster.request("POST", f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices", devices)
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "virt-dra-operator"}}
+    cluster.request("POST", "/apis/coordination.k8s.io/v1/namespaces/virt-dra/leases", lease)
+
+    removed = run(cluster, "uninstall", "--yes", "--timeout", "60")
+    assert removed.exit_code == 0, removed.stderr
+    left = cluster.request("GET", f"{vmis}/a")["metadata"]["annotations"]
+    assert left == {"mine": "stays"}
+    kept = {f"customresourcedefinitions /{name}" for name in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")}
+    expected = {f"virtualmachineinstances {namespace}/a"} | (kept if overlay == STANDALONE else set())
+    assert everything(cluster) ^ before == expected
+
+    if overlay == STANDALONE:
+        everything_gone = run(cluster, "uninstall", "--yes", "--delete-vms", "--timeout", "60")
+        assert everything_gone.exit_code == 0, everything_gone.stderr
+        assert everything(cluster) == before
+    nothing = run(cluster, "uninstall", "--yes")
+    assert (nothing.exit_code, nothing.stdout) == (0, "there is nothing of virt-dra on this cluster\n")
+
+
+def test_a_dry_run_of_a_removal_and_a_no_remove_nothing(cluster: ControlPlane) -> None:
+    assert run(cluster, "install", "--overlay", "standalone", "--no-wait").exit_code == 0
+    before = everything(cluster)
+    plan = run(cluster, "uninstall", "--dry-run", "--delete-vms")
+    assert plan.exit_code == 0
+    assert "to be removed: CustomResourceDefinition virtualmachines.kubevirt.io\n" in plan.stdout
+    refused = CliRunner().invoke(cli, ["uninstall", "--kubeconfig", str(cluster.kubeconfig)], input="n\n")
+    assert refused.exit_code == 1
+    assert (
+        "kept, with all that is stored under it: CustomResourceDefinition virtualmachines.kubevirt.io (see --delete-vms)\n"
+        in refused.stdout
+    )
+    assert everything(cluster) == before
+
+
+def test_a_namespace_that_is_somebody_elses_is_used_and_stays(cluster: ControlPlane) -> None:
+    namespace = cluster.create_namespace("shared-", {"owner": "me"})
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}}
+    cluster.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", config)
+    before = everything(cluster)
+    first = run(cluster, "install", "--overlay", "standalone", "--namespace", namespace, "--no-wait", "-o", "json")
+    assert results(first.stdout)["kept"] == [f"Namespace {namespace}"]
+    assert run(cluster, "uninstall", "--yes", "--delete-vms", "--timeout", "60").exit_code == 0
+    assert everything(cluster) == before
+    assert cluster.request("GET", f"/api/v1/namespaces/{namespace}")["metadata"]["labels"]["owner"] == "me"
+
+
+def test_refused_is_refused_before_anything_is_written(cluster: ControlPlane) -> None:
+    before = everything(cluster)
+    beside = run(cluster, "install")
+    assert (beside.exit_code, beside.stdout) == (2, "")
+    assert beside.stderr.startswith("error: KubeVirt is not on this cluster")
+    install_kubevirt(cluster)
+    with_kubevirt = everything(cluster)
+    assert run(cluster, "install", "--overlay", "standalone").exit_code == 2
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "virt-dra-view"}}
+    cluster.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+    foreign = run(cluster, "install", "-o", "json")
+    assert json.loads(foreign.stdout)["problems"] == [
+        "ClusterRole virt-dra-view is there and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): "
+        "rename or remove it"
+    ]
+    cluster.request("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/virt-dra-view")
+    assert everything(cluster) == with_kubevirt
+    assert before < with_kubevirt
+
+
+def test_who_has_no_right_to_install_is_told_so(cluster: ControlPlane) -> None:
+    kubeconfig = cluster.kubeconfig_of_user("nobody")
+    result = CliRunner().invoke(cli, ["install", "--kubeconfig", str(kubeconfig)])
+    assert result.exit_code == 2
+    assert 'User "nobody" cannot list resource "deployments"' in result.stderr
+    assert "Traceback" not in result.output
+
+
+def _status_of_deployments(plane: ControlPlane, ready: Sequence[str], stop: threading.Event) -> None:
+    """Stands in for the deployment controller and the kubelets."""
+    base = "/apis/apps/v1/namespaces/virt-dra/deployments"
+    while not stop.wait(0.05):
+        for name in ready:
+            with contextlib.suppress(RequestError):
+                generation = plane.request("GET", f"{base}/{name}")["metadata"]["generation"]
+                status = {"observedGeneration": generation, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}
+                plane.request("PATCH", f"{base}/{name}/status", {"status": status}, MERGE)
+
+
+@pytest.mark.parametrize(
+    ("ready", "code", "stdout", "stderr"),
+    [
+        (
+            ("virt-dra-operator", "virt-dra-webhook"),
+            0,
+            "virt-dra (standalone) is installed in the namespace virt-dra and runs\n",
+            "",
+        ),
+        (
+            ("virt-dra-operator",),
+            1,
+            "",
+            "error: Deployment virt-dra/virt-dra-webhook: 0 of 2 replicas are available\n"
+            "error: Pod virt-dra/virt-dra-webhook-1, container webhook: ImagePullBackOff: no such image\n"
+            "error: applied, but it doesn't run yet; virt-dra doctor says more\n",
+        ),
+    ],
+)
+def test_it_waits_until_the_deployments_run(cluster: ControlPlane, ready: tuple[str, ...], code: int, stdout: str, stderr: str) -> None:
+    assert run(cluster, "install", "--overlay", "standalone", "--no-wait").exit_code == 0
+    container = {"name": "webhook", "image": "virt-dra:0.1.0"}
+    secure = {
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "virt-dra-webhook-1", "labels": {"app.kubernetes.io/part-of": "virt-dra"}},
+        "spec": {"containers": [{**container, **secure}]},
+    }
+    pods = "/api/v1/namespaces/virt-dra/pods"
+    cluster.request("POST", pods, pod)
+    waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "ready": False, "restartCount": 0}
+    statuses = [{**container, **waiting, "imageID": ""}]
+    cluster.request("PATCH", f"{pods}/virt-dra-webhook-1/status", {"status": {"containerStatuses": statuses}}, MERGE)
+    stop = threading.Event()
+    stand_in = threading.Thread(target=_status_of_deployments, args=(cluster, ready, stop))
+    stand_in.start()
+    try:
+        result = run(cluster, "install", "--overlay", "standalone", "--timeout", "30" if code == 0 else "2")
+    finally:
+        stop.set()
+        stand_in.join()
+        cluster.request("DELETE", f"{pods}/virt-dra-webhook-1?gracePeriodSeconds=0")
+    assert (result.exit_code, result.stderr) == (code, stderr), result.output
+    assert result.stdout.endswith(stdout)
