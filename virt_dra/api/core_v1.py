@@ -130,6 +130,7 @@ class PodSpec(Wire):
     automount_service_account_token: Bool | None = None
     readiness_gates: List[PodReadinessGate] = ()
     hostname: Str | None = None
+    termination_grace_period_seconds: Int | None = None
     security_context: Json | None = None
 
 

@@ -62,10 +62,10 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     """``pending``: the condition Allocatable, if it was found out now (:mod:`pending`)."""
     published = device_publication.plan(inputs, pending)
     filled = metadata_shim.plan(inputs)
-    return Plan(filled.actions, published.actions, published.events, filled.problems, _look_again(inputs))
+    return Plan(filled.actions, published.actions, published.events, filled.problems, look_again(inputs))
 
 
-def _look_again(inputs: Inputs) -> datetime | None:
+def look_again(inputs: Inputs) -> datetime | None:
     """When the grace period for the first unpublished device ends (K-5.9)."""
     moments = (overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key))
     return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)

@@ -35,8 +35,17 @@ class Sources(Protocol):
         """The objects that publish an address of :func:`addresses_of`."""
 
 
+class InstanceSources(Protocol):
+    """What is asked about the VMI of a VM."""
+
+    def vmi(self, key: str) -> VirtualMachineInstance | None: ...
+
+    def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
+        """The names of pods that haven't finished and are of a VMI of that name (``namespace/name``) with another UID."""
+
+
 class ListedSources:
-    """Implements :class:`Sources` over lists: for tests, the embedded cluster, and a single look at a cluster."""
+    """Implements :class:`Sources` and :class:`InstanceSources` over lists: for tests, the embedded cluster, and a single look at a cluster."""
 
     def __init__(
         self,
@@ -53,7 +62,8 @@ class ListedSources:
         self._rules = tuple(rules)
         self._devices = {each.key: each for each in devices}
         self._pods: dict[str, list[Pod]] = defaultdict(list)
-        for pod in pods:
+        self._all_pods = tuple(pods)
+        for pod in self._all_pods:
             for uid in instance_uids(pod):
                 self._pods[uid].append(pod)
 
@@ -94,6 +104,20 @@ class ListedSources:
 
     def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
         return tuple(each for each in self._devices.values() if address in addresses_of(each))
+
+    def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
+        return leftovers((pod for pod in self._all_pods if key in instance_keys(pod)), uid)
+
+
+def leftovers(pods: Iterable[Pod], uid: str) -> tuple[str, ...]:
+    """The names of pods, of VMIs of one name, that haven't finished and are of another UID."""
+    return tuple(sorted(pod.name for pod in pods if pod.status.phase not in ("Succeeded", "Failed") and uid not in owner_uids(pod)))
+
+
+def instance_keys(pod: Pod) -> tuple[str, ...]:
+    """``namespace/name`` of the VMI that the pod's controlling owner names, whatever its UID."""
+    owner = pod.metadata.controller_owner
+    return (f"{pod.namespace}/{owner.name}",) if owner is not None and owner.kind == VirtualMachineInstance.KIND else ()
 
 
 def instance_uids(pod: Pod) -> tuple[str, ...]:

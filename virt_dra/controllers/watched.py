@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.published_devices import Pool, pool_of
-from virt_dra.controllers.sources import addresses_of, claim_keys, instance_uids, pools_of
+from virt_dra.controllers.sources import addresses_of, claim_keys, instance_keys, instance_uids, leftovers, pools_of
 
 O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
 
@@ -23,6 +23,8 @@ UID = "uid"
 """Of VMIs: their UID."""
 INSTANCE = "instance"
 """Of pods: the UIDs of VMIs that they may be of."""
+INSTANCE_NAME = "instance-name"
+"""Of pods: the key of the VMI that owns them by name."""
 CLAIM = "claim"
 """Of pods: the keys of claims that they name."""
 POOL = "pool"
@@ -35,7 +37,7 @@ ADDRESS = "address"
 Index = Callable[[Any], Iterable[Hashable]]
 INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
     VirtualMachineInstance: {UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else ()},
-    Pod: {INSTANCE: instance_uids, CLAIM: claim_keys},
+    Pod: {INSTANCE: instance_uids, INSTANCE_NAME: instance_keys, CLAIM: claim_keys},
     ResourceClaim: {POOL: pools_of, DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)}},
     ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
     DeviceTaintRule: {},
@@ -55,7 +57,7 @@ class Store(Protocol[O_co]):
 
 
 class WatchedSources:
-    """Implements :class:`virt_dra.controllers.sources.Sources` over stores, and says whom a change concerns."""
+    """Implements ``sources.Sources`` and ``InstanceSources`` over stores, and says whom a change concerns."""
 
     def __init__(
         self,
@@ -110,6 +112,9 @@ class WatchedSources:
     def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
         return self._devices.by_index(ADDRESS, address)
 
+    def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
+        return leftovers(self._pods.by_index(INSTANCE_NAME, key), uid)
+
     # --- changes ---
 
     def concerned(self, old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
@@ -148,11 +153,16 @@ class WatchedSources:
         return {key for claim in claims for pod in self._pods.by_index(CLAIM, claim) for key in self._of_pod(pod)}
 
     def _of_slice(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """Only VMIs whose claims have devices of the pool. A slice may change its pool's generation, or, made anew, its pool."""
-        pools = {(obj.spec.driver, obj.spec.pool.name) for obj in (old, new) if isinstance(obj, ResourceSlice)}
+        """Only VMIs whose claims have devices of the pool; and only those of changed devices, where the pool stays as it was."""
+        slices = [obj for obj in (old, new) if isinstance(obj, ResourceSlice)]
+        pools = {(obj.spec.driver, obj.spec.pool.name) for obj in slices}
         for pool in pools:
             self._pools.pop(pool, None)
-        return self._using({claim.key for pool in pools for claim in self._claims.by_index(POOL, pool)})
+        claims = {claim.key: claim for pool in pools for claim in self._claims.by_index(POOL, pool)}
+        devices = _changed_devices(slices)
+        if devices is not None:
+            claims = {key: claim for key, claim in claims.items() if _has_device(claim, pools, devices)}
+        return self._using(claims)
 
     def _of_rule(self, rule: DeviceTaintRule) -> set[str]:
         selector = rule.spec.device_selector
@@ -169,6 +179,38 @@ class WatchedSources:
 
     def _sharing(self, devices: VirtualMachineInstanceDevices) -> set[str]:
         return {other.key for address in addresses_of(devices) for other in self._devices.by_index(ADDRESS, address)}
+
+
+def concerned_vms(old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
+    """The keys of the VMs that a change may concern: of a VM, of the VMI of its name, or of such a VMI's pod."""
+    found: set[str] = set()
+    for obj in (old, new):
+        if isinstance(obj, VirtualMachine | VirtualMachineInstance):
+            found.add(obj.key)
+        elif isinstance(obj, Pod):
+            found |= set(instance_keys(obj))
+    return frozenset(found)
+
+
+def _changed_devices(slices: Iterable[ResourceSlice]) -> frozenset[str] | None:
+    """The names of devices that differ between two versions of a slice; None where that doesn't say all."""
+    versions = tuple(slices)
+    if len(versions) != 2:
+        return None
+    old, new = (version.spec for version in versions)
+    if (old.driver, old.pool, old.node_name) != (new.driver, new.pool, new.node_name):
+        return None
+    before = {device.name: device for device in old.devices}
+    after = {device.name: device for device in new.devices}
+    if len(before) != len(old.devices) or len(after) != len(new.devices):
+        return None
+    return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _has_device(claim: ResourceClaim, pools: Iterable[tuple[str, str]], devices: frozenset[str]) -> bool:
+    allocation, of = claim.status.allocation, set(pools)
+    results = allocation.devices.results if allocation is not None else ()
+    return any((result.driver, result.pool) in of and result.device in devices for result in results)
 
 
 def _selected(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:

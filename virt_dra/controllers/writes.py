@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.wire import Json
 from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooLarge, Writer
 from virt_dra.controllers.events import Event, shortened
 
@@ -65,7 +66,34 @@ class PatchAnnotations:
         return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid, annotations, version)
 
 
-Write = Create | Update | UpdateStatus | Delete | PatchAnnotations
+@dataclass(frozen=True)
+class PatchStatus:
+    """Change what differs between two versions of an object's status, if the object is as it was read. Whoever reads only parts of an
+    object (an informer that trims) may write this and not the whole."""
+
+    obj: TypedObject
+    changes: Json
+
+    @classmethod
+    def between(cls, old: TypedObject, new: TypedObject) -> Self:
+        return cls(old, difference(old.to_wire().get("status", {}), new.to_wire().get("status", {})))
+
+
+Write = Create | Update | UpdateStatus | Delete | PatchAnnotations | PatchStatus
+
+
+def difference(old: Json, new: Json) -> Json:
+    """The merge patch (RFC 7396) that makes ``new`` of ``old``; empty if they are equal."""
+    patch: Json = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            inner = difference(before, value)
+            if inner:
+                patch[key] = inner
+        elif key not in old or before != value:
+            patch[key] = value
+    return patch
 
 
 @dataclass(frozen=True)
@@ -122,13 +150,17 @@ async def _write_one(writer: Writer, action: Write) -> None:
             if version:
                 metadata["resourceVersion"] = version
             await writer.patch(kind, name, namespace, merge={"metadata": metadata})
+        case PatchStatus(obj, changes):
+            seen = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
+            subresource: Literal["", "status"] = "status" if obj.HAS_STATUS else ""
+            await writer.patch(type(obj), obj.name, obj.namespace, merge={"metadata": seen, "status": changes}, subresource=subresource)
 
 
 def _named(action: Write) -> str:
     match action:
         case Create(obj):
             return f"creating {obj.KIND} {obj.key or obj.metadata.generate_name}"
-        case Update(obj) | UpdateStatus(obj):
+        case Update(obj) | UpdateStatus(obj) | PatchStatus(obj):
             return f"updating {obj.KIND} {obj.key}"
         case Delete(kind, name, namespace):
             return f"deleting {kind.KIND} {namespace}/{name}"
