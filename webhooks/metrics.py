@@ -17,7 +17,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.reviews = Counter(
             "virt_dra_webhook_reviews",
-            "Reviews answered with a verdict, by webhook (vmi, vm), operation, and whether the object was allowed.",
+            "Reviews answered with a verdict, by webhook (vmi, vm, launcher-pod), operation, and whether the object was allowed.",
             ("webhook", "operation", "allowed"),
             registry=self.registry,
         )
@@ -50,6 +50,15 @@ class Metrics:
             "virt_dra_webhook_certificate_reloads",
             "Certificates taken into service (result=loaded), and those that could not be (result=failed).",
             ("result",),
+            registry=self.registry,
+        )
+        self.cached = Gauge(
+            "virt_dra_webhook_cached_objects", "Objects known of a live cluster, by kind.", ("kind",), registry=self.registry
+        )
+        self.cache_age = Gauge(
+            "virt_dra_webhook_cache_age_seconds",
+            "Time since the API server last said anything about a kind; more than a few minutes means that it isn't heard any more.",
+            ("kind",),
             registry=self.registry,
         )
 

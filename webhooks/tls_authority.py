@@ -116,7 +116,8 @@ def bootstrap(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundl
 def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
     """The bundle as it should be now; the same object where nothing is due.
 
-    * An authority is replaced when two thirds of its life are over; the old one stays trusted until it expires.
+    * An authority is replaced when two thirds of its life are over; the old one stays trusted until it expires, and signs what is due in
+      the same moment.
     * The serving certificate is replaced when two thirds of its life are over, when the names differ, or when nobody in
       :attr:`Bundle.trusted` signed it.
     * A bundle whose authority has expired is made anew.
@@ -127,7 +128,8 @@ def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySo
     if now >= bundle.authority.renew_at():
         renewal = replace(renewal, authority=_authority(now, keys), predecessors=renewal.trusted)
     if _serving_is_due(renewal, dns_names, now):
-        renewal = replace(renewal, serving=_serving(renewal.authority, dns_names, now, keys))
+        # By the authority that was there before: nobody trusts one that is made in this moment.
+        renewal = replace(renewal, serving=_serving(bundle.authority, dns_names, now, keys))
     return bundle if renewal == bundle else renewal
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -70,20 +70,51 @@ class AuthorityFolder:
             self._put(renewal)
 
     def _put(self, bundle: Bundle) -> None:
-        before = self.current.readlink().name if self.current.is_symlink() else ""
-        state = Path(tempfile.mkdtemp(prefix=_STATE, dir=self.folder))  # for its owner only
-        for name, content in bundle.to_files().items():
-            (state / name).write_bytes(content)
-        link = state / _CURRENT
-        link.symlink_to(state.name)
-        link.replace(self.current)
-        # Who is reading the previous state may finish; older ones, and those of a killed writer, go.
-        for old in self.folder.glob(f"{_STATE}*"):
-            if old.name not in (before, state.name):
-                shutil.rmtree(old)
+        _put(self.folder, bundle.to_files())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with (self.folder / ".lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+@dataclass(frozen=True)
+class SuppliedFolder:
+    """A source of certificates that get here by :meth:`put`, from a Secret that replicas share; the authority's key never does."""
+
+    folder: Path
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / _CURRENT / CERTIFICATE
+
+    @property
+    def key(self) -> Path:
+        return self.folder / _CURRENT / KEY
+
+    def refresh(self) -> None:
+        """Nothing: see :meth:`put`."""
+
+    def put(self, bundle: Bundle) -> None:
+        """Serve by another bundle from the next look on. Raises :class:`CertificateError`."""
+        try:
+            _put(self.folder, {name: content for name, content in bundle.to_files().items() if name in (CERTIFICATE, KEY)})
+        except OSError as error:
+            raise CertificateError(f"{error.filename or self.folder}: {error.strerror or error}") from None
+
+
+def _put(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Replace all files by others. Raises OSError."""
+    current = folder / _CURRENT
+    before = current.readlink().name if current.is_symlink() else ""
+    state = Path(tempfile.mkdtemp(prefix=_STATE, dir=folder))  # for its owner only
+    for name, content in files.items():
+        (state / name).write_bytes(content)
+    link = state / _CURRENT
+    link.symlink_to(state.name)
+    link.replace(current)
+    # Who is reading the previous state may finish; older ones, and those of a killed writer, go.
+    for old in folder.glob(f"{_STATE}*"):
+        if old.name not in (before, state.name):
+            shutil.rmtree(old)

@@ -134,7 +134,7 @@ def test_it_is_stopped_in_the_middle_of_a_request(tmp_path: Path) -> None:
         ([], "Error: give either --tls-dir or --self-signed\n"),
         (["--tls-dir", "a", "--self-signed", "b"], "Error: give either --tls-dir or --self-signed\n"),
         (["--self-signed", "b"], "Error: --self-signed needs --service or --dns-name\n"),
-        (["--tls-dir", "a", "--dns-name", "b"], "Error: --dns-name and --service go with --self-signed\n"),
+        (["--tls-dir", "a", "--dns-name", "b"], "Error: --dns-name and --service go with an authority of our own, not with --tls-dir\n"),
         (["--service", "a"], "Error: Invalid value for '--service': 'a': write SERVICE.NAMESPACE, e.g. virt-dra-webhook.virt-dra\n"),
         (
             ["--kubevirt", "new"],
@@ -142,6 +142,15 @@ def test_it_is_stopped_in_the_middle_of_a_request(tmp_path: Path) -> None:
         ),
         (["--tls-dir", "a"], "error: a/tls.crt: no such file\n"),
         (["--self-signed", "b", "--dns-name", "a b"], "error: b: 'a b' is neither a DNS name nor an IP address\n"),
+        (["--live", "-f", "a.yaml"], "Error: give either --live or -f\n"),
+        (
+            ["--context", "here"],
+            "Error: --kubeconfig, --context, --self-signed-secret, --namespace and --webhook-configuration go with --live\n",
+        ),
+        (
+            ["--live", "--tls-dir", "a", "--self-signed-secret", "b"],
+            "Error: --self-signed-secret, --namespace and --webhook-configuration go neither with --tls-dir nor with --self-signed\n",
+        ),
         (["-f", "none.yaml", "--tls-dir", "a"], "error: none.yaml: no such file or folder\n"),
     ],
 )

@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from virt_dra.cli.output import BAD_INPUT
+
 if TYPE_CHECKING:
     from virt_dra.cluster.kube import KubeCluster
 
 R = TypeVar("R")
 
 NEEDS = "a live cluster is asked through the kubernetes package; install it with: pip install 'virt-dra[cluster]'"
+
+
+class NoCluster(click.ClickException):
+    """There is no way to a cluster, or the library for it is missing; the text says what to do. Ends a command as bad usage does."""
+
+    exit_code = BAD_INPUT
 
 
 @dataclass(frozen=True)
@@ -32,18 +40,18 @@ class ClusterChoice:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[KubeCluster]:
-        """The cluster, which has answered once. Raises ClickException with advice where there is none, or where a library is missing."""
+        """The cluster, which has answered once. Raises :class:`NoCluster`."""
         try:
             from virt_dra.cluster.kube import ConnectionProblem, connect
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in ("kubernetes", "aiohttp"):
                 raise
-            raise click.ClickException(NEEDS) from None
+            raise NoCluster(NEEDS) from None
         try:
             async with connect(self.kubeconfig, self.context) as cluster:
                 yield cluster
         except ConnectionProblem as error:
-            raise click.ClickException(str(error)) from None
+            raise NoCluster(str(error)) from None
 
 
 def cluster_options(command: Callable[..., R]) -> Callable[..., R]:

@@ -8,8 +8,8 @@ match; so they are taken over together, a little later and a few at a time, with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -96,10 +96,13 @@ class LiveWorld:
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
         """Follows while the body runs, which begins at once: :meth:`knowledge` is None until every kind has been read."""
-        async with AsyncExitStack() as stack:
-            tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._settle())]
-            stack.push_async_callback(_end, tasks)
-            yield
+        async with asyncio.TaskGroup() as group:  # a fault of either ends the body
+            tasks = [group.create_task(self._follow()), group.create_task(self._settle())]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
 
     async def _follow(self) -> None:
         async with running(*self.informers):
@@ -193,14 +196,6 @@ class LiveWorld:
             self._kubevirts[new.namespace, new.name] = new
         first = self._kubevirts[min(self._kubevirts)] if self._kubevirts else None
         self._set(configuration=Configuration.of(first, self._settings.version, self._settings.gates))
-
-
-async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def _key(obj: TypedObject) -> Key | str:
