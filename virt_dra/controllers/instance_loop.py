@@ -98,6 +98,7 @@ class InstanceLoop:
         self._in_work: dict[str, float] = {}
         self._allocated_at: OrderedDict[str, float] = OrderedDict()
         self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=now, suffixes=lambda: uuid4().hex[:16])
+        self._kubevirts: set[str] = set()
         self.stopping = False
         for informer in self._informers:
             informer.on_change(self._changed)
@@ -121,9 +122,8 @@ class InstanceLoop:
         """Once all stores are complete, looks at every VMI, and then at those that a change concerns; until cancelled or stopped."""
         for informer in self._informers:
             await informer.synced()
-        queue = self._queue = WorkQueue(observer=self._observer)
-        for vmi in sorted(self._vmis.store.values(), key=lambda vmi: vmi.key):
-            queue.add(vmi.key)
+        queue = self._queue = WorkQueue[str](observer=self._observer)
+        self._add_all()
         beside = {asyncio.create_task(self._events.run(), name="events"), asyncio.create_task(self._explainer.run(), name="explainer")}
         try:
             await queue.run(self._look_at, workers=self._settings.workers)
@@ -164,9 +164,22 @@ class InstanceLoop:
         return {informer.kind.KIND: informer.age for informer in self._informers}
 
     def kubevirt_changed(self, kubevirt: KubeVirt, *, there: bool) -> None:
-        """A KubeVirt object came, changed or went."""
+        """A KubeVirt object came, changed or went. Standalone nothing is written while there is one: its VMs have an owner."""
+        was = bool(self._kubevirts)
+        (self._kubevirts.add if there else self._kubevirts.discard)(kubevirt.key)
+        if self._settings.mode != STANDALONE or was == bool(self._kubevirts):
+            return
+        if self._kubevirts:
+            log.error("KubeVirt %s is there: standalone mode does nothing as long as it is; use beside-kubevirt", kubevirt.key)
+        else:
+            log.info("no KubeVirt is there any more: standalone mode goes on")
+            self._add_all()
 
     # --- reconciling ---
+
+    def _add_all(self) -> None:
+        for vmi in sorted(self._vmis.store.values(), key=lambda vmi: vmi.key):
+            self._again(vmi.key, 0.0)
 
     def _again(self, key: str, seconds: float) -> None:
         if self._queue is None:
@@ -200,6 +213,8 @@ class InstanceLoop:
         return again
 
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
+        if self._settings.mode == STANDALONE and self._kubevirts:
+            return "unchanged", None
         now, options = self._now(), self._settings.resolution
         done = await beside_kubevirt.reconcile(self._sources, self._cluster, key, now, options, self._explainer.told)
         for problem in done.problems:
