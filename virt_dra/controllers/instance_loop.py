@@ -30,7 +30,7 @@ from virt_dra.controllers import beside_kubevirt
 from virt_dra.controllers.device_resolution import DEFAULTS, Options
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.explaining import Explainer, Stores
-from virt_dra.controllers.trimming import Trimming
+from virt_dra.controllers.trimming import trimmed
 from virt_dra.controllers.watched import INDEXES, WatchedSources
 
 log = logging.getLogger(__name__)
@@ -76,8 +76,6 @@ class InstanceLoop:
 
     def __init__(self, cluster: Cluster, settings: Settings, now: Callable[[], datetime], observer: LoopObserver) -> None:
         self._cluster, self._settings, self._now, self._observer = cluster, settings, now, observer
-        # Standalone a VMI is written as a whole.
-        self._trimming = Trimming(frozenset({VirtualMachineInstance}) if settings.mode == STANDALONE else frozenset())
         self._vmis = self._informer(VirtualMachineInstance, optional=True)
         self._pods = self._informer(Pod, labels=LAUNCHERS)
         self._claims = self._informer(ResourceClaim)
@@ -107,7 +105,7 @@ class InstanceLoop:
     def _informer(self, kind: type[Any], *, labels: str = "", everywhere: bool = False, optional: bool = False) -> Informer[Any]:
         return Informer(
             self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels, indexes=INDEXES.get(kind),
-            transform=self._trimming, optional=optional, observer=self._observer,
+            transform=None if self._settings.mode == STANDALONE else trimmed, optional=optional, observer=self._observer,
         )  # fmt: skip
 
     # --- running ---
