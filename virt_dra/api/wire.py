@@ -71,7 +71,11 @@ class Wire(BaseModel):
             return cls._read(raw)
         except ValidationError as error:
             # Looked for only now, so that reading the usual object costs nothing.
-            nulls = [(problem["loc"], problem["type"]) for problem in error.errors(include_url=False) if problem["input"] is None]
+            nulls = [
+                (problem["loc"], problem["type"])
+                for problem in error.errors(include_url=False)
+                if problem["loc"] and problem["input"] is None
+            ]
             first = error
         try:
             if nulls:

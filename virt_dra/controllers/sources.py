@@ -45,7 +45,7 @@ class InstanceSources(Protocol):
 
 
 class ListedSources:
-    """Implements :class:`Sources` and :class:`InstanceSources` over lists: for tests, the embedded cluster, and a single look at a cluster."""
+    """Implements :class:`Sources` and :class:`InstanceSources` over lists: for tests, the embedded cluster, and a single look."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """VirtualMachine to VirtualMachineInstance where there is no KubeVirt: run strategies, restarts with back-off, the VM's status (0012).
 
-One VM, the VMI of its name and what pods of that name still run go in, writes come out (:func:`plan` is pure). What has to be remembered between two
-VMIs (failures in a row) stands in the VM's status, as KubeVirt keeps it there.
+One VM, the VMI of its name and what pods of that name still run go in, writes come out (:func:`plan` is pure). What has to be
+remembered between two VMIs (failures in a row) stands in the VM's status, as KubeVirt keeps it there.
 """
 
 from __future__ import annotations
