@@ -1,9 +1,12 @@
-"""Objects that are made by the thousand."""
+"""The base of the wire types: what reads null, and objects that are made by the thousand."""
 
 from __future__ import annotations
 
+import pytest
+
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
-from virt_dra.api.wire import Stamp
+from virt_dra.api.wire import Stamp, WireError
 
 
 def test_what_is_stamped_is_what_the_constructor_makes() -> None:
