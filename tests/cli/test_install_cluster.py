@@ -36,10 +36,8 @@ def plane() -> Iterator[ControlPlane]:
         yield running
 
 
-@pytest.fixture
-def cluster(plane: ControlPlane) -> Iterator[ControlPlane]:
-    """Without virt-dra and KubeVirt, before and after."""
-    yield plane
+def clean(plane: ControlPlane) -> None:
+    """Neither virt-dra nor KubeVirt."""
     result = run(plane, "uninstall", "--yes", "--delete-vms", "--timeout", "60")
     assert result.exit_code == 0, result.stderr
     for crd in KUBEVIRT_CRDS:
@@ -47,6 +45,29 @@ def cluster(plane: ControlPlane) -> Iterator[ControlPlane]:
         if exists(plane, path):
             plane.request("DELETE", path)
         until(partial(_gone, plane, path))
+
+
+@pytest.fixture(scope="class", params=OVERLAYS)
+def overlay(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[Overlay]:
+    """On a cluster on which it may be installed."""
+    wanted: Overlay = request.param
+    if wanted == BESIDE_KUBEVIRT:
+        install_kubevirt(plane)
+    yield wanted
+    clean(plane)
+
+
+@pytest.fixture(scope="class")
+def before(plane: ControlPlane, overlay: Overlay) -> tuple[str, set[str]]:
+    """A namespace, and all objects that there were before anything was installed."""
+    return plane.create_namespace(), everything(plane)
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane) -> Iterator[ControlPlane]:
+    """Without virt-dra and KubeVirt, before and after."""
+    yield plane
+    clean(plane)
 
 
 def _gone(plane: ControlPlane, path: str) -> bool:
@@ -85,15 +106,6 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-@pytest.fixture(params=OVERLAYS)
-def overlay(request: pytest.FixtureRequest, cluster: ControlPlane) -> Overlay:
-    """On a cluster on which it may be installed."""
-    wanted: Overlay = request.param
-    if wanted == BESIDE_KUBEVIRT:
-        install_kubevirt(cluster)
-    return wanted
 
 
 def install_kubevirt(plane: ControlPlane) -> None:
@@ -161,126 +173,6 @@ def everything(plane: ControlPlane) -> set[str]:
     return found
 
 
-def test_what_is_printed_is_applied_byte_by_byte_and_applied_again_changes_nothing(
-    cluster: ControlPlane, overlay: Overlay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[Json] = []
-    apply = KubeCluster.apply
-
-    async def recording(self: KubeCluster, raw: Json, **options: Any) -> Json:
-        sent.append(raw)
-        return await apply(self, raw, **options)
-
-    monkeypatch.setattr(KubeCluster, "apply", recording)
-    arguments = ("--overlay", overlay, "--namespace", "devices", "--image", "registry.example.com/virt-dra:2")
-    first = run(cluster, "install", *arguments, "--no-wait", "-o", "json")
-    assert first.exit_code == 0, first.stderr
-    assert write_documents(sent) == CliRunner().invoke(cli, ["install", "--dry-run", *arguments]).stdout
-    objects = printed(*arguments)
-    assert results(first.stdout) == {"created": [f"{obj['kind']} {obj['metadata']['name']}" for obj in objects]}
-    for obj in objects:
-        assert difference(obj, cluster.request("GET", path_of(cluster, obj))) == [], path_of(cluster, obj)
-    again = run(cluster, "install", *arguments, "--no-wait", "-o", "json")
-    assert results(again.stdout).keys() == {"unchanged"}
-
-
-def test_an_upgrade_changes_what_changed_removes_what_is_gone_and_keeps_what_others_wrote(
-    cluster: ControlPlane, overlay: Overlay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def older(choices: Any, read: Any) -> tuple[Json, ...]:
-        """A version that had another argument, one port more, and two objects that are gone."""
-        made = [json.loads(json.dumps(obj)) for obj in planned(choices, read)]
-        for obj in made:
-            if obj["kind"] == "Deployment":
-                container = obj["spec"]["template"]["spec"]["containers"][0]
-                container["image"] = "virt-dra:0.0.9"
-                container["args"].append("--old")
-                container["ports"].append({"name": "old", "containerPort": 9999})
-        labels = {"app.kubernetes.io/part-of": "virt-dra"}
-        extra = [
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": choices.namespace, "labels": labels}},
-            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "old", "labels": labels}},
-        ]
-        return (*made, *extra)
-
-    monkeypatch.setattr("virt_dra.cli.install.planned", older)
-    assert run(cluster, "install", "--overlay", overlay, "--no-wait").exit_code == 0
-    monkeypatch.setattr("virt_dra.cli.install.planned", planned)
-    configuration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"
-    bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
-    patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
-    cluster.request("PATCH", configuration, patch, "application/json-patch+json")
-    cluster.request("PATCH", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls", {"data": {"tls.key": "a2V5"}}, MERGE)
-
-    upgraded = run(cluster, "install", "--overlay", overlay, "--no-wait", "-o", "json")
-    done = results(upgraded.stdout)
-    assert done["changed"] == ["Deployment virt-dra-operator", "Deployment virt-dra-webhook"]
-    assert done["removed"] == ["ConfigMap old", "ClusterRole old"]
-    assert "created" not in done
-    for obj in printed("--overlay", overlay):
-        there = cluster.request("GET", path_of(cluster, obj))
-        assert difference(obj, there) == []
-        if obj["kind"] == "Deployment":
-            assert there["spec"]["template"]["spec"]["containers"][0]["ports"] == [
-                {**port, "protocol": "TCP"} for port in obj["spec"]["template"]["spec"]["containers"][0]["ports"]
-            ]
-    assert cluster.request("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls")["data"] == {"tls.key": "a2V5"}
-    assert cluster.request("GET", configuration)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
-
-
-def test_removal_leaves_nothing_behind(cluster: ControlPlane, overlay: Overlay) -> None:
-    namespace = cluster.create_namespace()
-    before = everything(cluster)
-    assert run(cluster, "install", "--overlay", overlay, "--no-wait").exit_code == 0
-    vmi = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "a"}, "spec": {"domain": {}}}
-    vmi["metadata"] = {"name": "a", "annotations": {"virt-dra.io/device-status": "{}", "mine": "stays"}}
-    vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
-    # Nobody serves the webhook here; that must not keep anyone from anything once it is gone.
-    for kind in ("validating", "mutating"):
-        with contextlib.suppress(RequestError):
-            cluster.request("DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/virt-dra")
-    uid = cluster.request("POST", vmis, vmi)["metadata"]["uid"]
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "a", "uid": uid, "controller": True}
-    devices = {
-        "apiVersion": "virt-dra.io/v1alpha1",
-        "kind": "VirtualMachineInstanceDevices",
-        "metadata": {"name": "a", "ownerReferences": [owner]},
-    }
-    cluster.request("POST", f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices", devices)
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "virt-dra-operator"}}
-    cluster.request("POST", "/apis/coordination.k8s.io/v1/namespaces/virt-dra/leases", lease)
-
-    removed = run(cluster, "uninstall", "--yes", "--timeout", "60")
-    assert removed.exit_code == 0, removed.stderr
-    left = cluster.request("GET", f"{vmis}/a")["metadata"]["annotations"]
-    assert left == {"mine": "stays"}
-    kept = {f"customresourcedefinitions /{name}" for name in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")}
-    expected = {f"virtualmachineinstances {namespace}/a"} | (kept if overlay == STANDALONE else set())
-    assert everything(cluster) ^ before == expected
-
-    if overlay == STANDALONE:
-        everything_gone = run(cluster, "uninstall", "--yes", "--delete-vms", "--timeout", "60")
-        assert everything_gone.exit_code == 0, everything_gone.stderr
-        assert everything(cluster) == before
-    nothing = run(cluster, "uninstall", "--yes")
-    assert (nothing.exit_code, nothing.stdout) == (0, "there is nothing of virt-dra on this cluster\n")
-
-
-def test_a_dry_run_of_a_removal_and_a_no_remove_nothing(cluster: ControlPlane) -> None:
-    assert run(cluster, "install", "--overlay", "standalone", "--no-wait").exit_code == 0
-    before = everything(cluster)
-    plan = run(cluster, "uninstall", "--dry-run", "--delete-vms")
-    assert plan.exit_code == 0
-    assert "to be removed: CustomResourceDefinition virtualmachines.kubevirt.io\n" in plan.stdout
-    refused = CliRunner().invoke(cli, ["uninstall", "--kubeconfig", str(cluster.kubeconfig)], input="n\n")
-    assert refused.exit_code == 1
-    assert (
-        "kept, with all that is stored under it: CustomResourceDefinition virtualmachines.kubevirt.io (see --delete-vms)\n"
-        in refused.stdout
-    )
-    assert everything(cluster) == before
-
-
 def test_a_namespace_that_is_somebody_elses_is_used_and_stays(cluster: ControlPlane) -> None:
     namespace = cluster.create_namespace("shared-", {"owner": "me"})
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}}
@@ -321,6 +213,110 @@ def test_who_has_no_right_to_install_is_told_so(cluster: ControlPlane) -> None:
     assert "Traceback" not in result.output
 
 
+class TestLife:
+    """Of each overlay on one cluster, in this order: installed, upgraded, removed."""
+
+    def test_what_is_printed_is_applied_byte_by_byte_and_applied_again_changes_nothing(
+        self, plane: ControlPlane, overlay: Overlay, before: object, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sent: list[Json] = []
+        apply = KubeCluster.apply
+
+        async def recording(self: KubeCluster, raw: Json, **options: Any) -> Json:
+            sent.append(raw)
+            return await apply(self, raw, **options)
+
+        monkeypatch.setattr(KubeCluster, "apply", recording)
+        arguments = ("--overlay", overlay, "--image", "registry.example.com/virt-dra:2")
+        first = run(plane, "install", *arguments, "--no-wait", "-o", "json")
+        assert first.exit_code == 0, first.stderr
+        assert write_documents(sent) == CliRunner().invoke(cli, ["install", "--dry-run", *arguments]).stdout
+        objects = printed(*arguments)
+        assert results(first.stdout) == {"created": [f"{obj['kind']} {obj['metadata']['name']}" for obj in objects]}
+        for obj in objects:
+            assert difference(obj, plane.request("GET", path_of(plane, obj))) == [], path_of(plane, obj)
+        again = run(plane, "install", *arguments, "--no-wait", "-o", "json")
+        assert results(again.stdout).keys() == {"unchanged"}
+
+    def test_an_upgrade_changes_what_changed_removes_what_is_gone_and_keeps_what_others_wrote(
+        self, plane: ControlPlane, overlay: Overlay, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def older(choices: Any, read: Any) -> tuple[Json, ...]:
+            """A version that had another argument, one port more, and two objects that are gone."""
+            made = [json.loads(json.dumps(obj)) for obj in planned(choices, read)]
+            for obj in made:
+                if obj["kind"] == "Deployment":
+                    container = obj["spec"]["template"]["spec"]["containers"][0]
+                    container["image"] = "virt-dra:0.0.9"
+                    container["args"].append("--old")
+                    container["ports"].append({"name": "old", "containerPort": 9999})
+            labels = {"app.kubernetes.io/part-of": "virt-dra"}
+            extra = [
+                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": choices.namespace, "labels": labels}},
+                {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "old", "labels": labels}},
+            ]
+            return (*made, *extra)
+
+        monkeypatch.setattr("virt_dra.cli.install.planned", older)
+        assert run(plane, "install", "--overlay", overlay, "--no-wait").exit_code == 0
+        monkeypatch.setattr("virt_dra.cli.install.planned", planned)
+        configuration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"
+        bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
+        patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
+        plane.request("PATCH", configuration, patch, "application/json-patch+json")
+        plane.request("PATCH", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls", {"data": {"tls.key": "a2V5"}}, MERGE)
+
+        upgraded = run(plane, "install", "--overlay", overlay, "--no-wait", "-o", "json")
+        done = results(upgraded.stdout)
+        assert done["changed"] == ["Deployment virt-dra-operator", "Deployment virt-dra-webhook"]
+        assert done["removed"] == ["ConfigMap old", "ClusterRole old"]
+        assert "created" not in done
+        for obj in printed("--overlay", overlay):
+            there = plane.request("GET", path_of(plane, obj))
+            assert difference(obj, there) == []
+            if obj["kind"] == "Deployment":
+                assert there["spec"]["template"]["spec"]["containers"][0]["ports"] == [
+                    {**port, "protocol": "TCP"} for port in obj["spec"]["template"]["spec"]["containers"][0]["ports"]
+                ]
+        assert plane.request("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls")["data"] == {"tls.key": "a2V5"}
+        assert plane.request("GET", configuration)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
+
+    def test_removal_leaves_nothing_behind(self, plane: ControlPlane, overlay: Overlay, before: tuple[str, set[str]]) -> None:
+        namespace, there = before
+        vmi = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "a"}, "spec": {"domain": {}}}
+        vmi["metadata"] = {"name": "a", "annotations": {"virt-dra.io/device-status": "{}", "mine": "stays"}}
+        vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
+        # Nobody serves the webhook here; that must not keep anyone from anything once it is gone.
+        for kind in ("validating", "mutating"):
+            with contextlib.suppress(RequestError):
+                plane.request("DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/virt-dra")
+        uid = plane.request("POST", vmis, vmi)["metadata"]["uid"]
+        owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "a", "uid": uid, "controller": True}
+        devices = {
+            "apiVersion": "virt-dra.io/v1alpha1",
+            "kind": "VirtualMachineInstanceDevices",
+            "metadata": {"name": "a", "ownerReferences": [owner]},
+        }
+        plane.request("POST", f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices", devices)
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "virt-dra-operator"}}
+        plane.request("POST", "/apis/coordination.k8s.io/v1/namespaces/virt-dra/leases", lease)
+
+        removed = run(plane, "uninstall", "--yes", "--timeout", "60")
+        assert removed.exit_code == 0, removed.stderr
+        left = plane.request("GET", f"{vmis}/a")["metadata"]["annotations"]
+        assert left == {"mine": "stays"}
+        kept = {f"customresourcedefinitions /{name}" for name in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")}
+        expected = {f"virtualmachineinstances {namespace}/a"} | (kept if overlay == STANDALONE else set())
+        assert everything(plane) ^ there == expected
+
+        if overlay == STANDALONE:
+            everything_gone = run(plane, "uninstall", "--yes", "--delete-vms", "--timeout", "60")
+            assert everything_gone.exit_code == 0, everything_gone.stderr
+            assert everything(plane) == there
+        nothing = run(plane, "uninstall", "--yes")
+        assert (nothing.exit_code, nothing.stdout) == (0, "there is nothing of virt-dra on this cluster\n")
+
+
 def _status_of_deployments(plane: ControlPlane, ready: Sequence[str], stop: threading.Event) -> None:
     """Stands in for the deployment controller and the kubelets."""
     base = "/apis/apps/v1/namespaces/virt-dra/deployments"
@@ -332,55 +328,78 @@ def _status_of_deployments(plane: ControlPlane, ready: Sequence[str], stop: thre
                 plane.request("PATCH", f"{base}/{name}/status", {"status": status}, MERGE)
 
 
-@pytest.mark.parametrize(
-    ("ready", "code", "stdout", "stderr"),
-    [
-        (
-            ("virt-dra-operator", "virt-dra-webhook"),
-            0,
-            "virt-dra (standalone) is installed in the namespace virt-dra and runs\n",
-            "",
-        ),
-        (
-            ("virt-dra-operator",),
-            1,
-            "",
-            "error: Deployment virt-dra/virt-dra-webhook: 0 of 2 replicas are available\n"
-            "error: Pod virt-dra/virt-dra-webhook-1, container webhook: ImagePullBackOff: no such image\n"
-            "error: applied, but it doesn't run yet; virt-dra doctor says more\n",
-        ),
-    ],
-)
-def test_it_waits_until_the_deployments_run(cluster: ControlPlane, ready: tuple[str, ...], code: int, stdout: str, stderr: str) -> None:
-    assert run(cluster, "install", "--overlay", "standalone", "--no-wait").exit_code == 0
-    container = {"name": "webhook", "image": "virt-dra:0.1.0"}
-    secure = {
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "runAsNonRoot": True,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
+@pytest.fixture(scope="class")
+def installed(plane: ControlPlane) -> Iterator[ControlPlane]:
+    """With the overlay standalone."""
+    assert run(plane, "install", "--overlay", "standalone", "--no-wait").exit_code == 0
+    yield plane
+    clean(plane)
+
+
+class TestInstalled:
+    def test_a_dry_run_of_a_removal_and_a_no_remove_nothing(self, installed: ControlPlane) -> None:
+        before = everything(installed)
+        plan = run(installed, "uninstall", "--dry-run", "--delete-vms")
+        assert plan.exit_code == 0
+        assert "to be removed: CustomResourceDefinition virtualmachines.kubevirt.io\n" in plan.stdout
+        refused = CliRunner().invoke(cli, ["uninstall", "--kubeconfig", str(installed.kubeconfig)], input="n\n")
+        assert refused.exit_code == 1
+        assert (
+            "kept, with all that is stored under it: CustomResourceDefinition virtualmachines.kubevirt.io (see --delete-vms)\n"
+            in refused.stdout
+        )
+        assert everything(installed) == before
+
+    @pytest.mark.parametrize(
+        ("ready", "code", "stdout", "stderr"),
+        [
+            (
+                ("virt-dra-operator", "virt-dra-webhook"),
+                0,
+                "virt-dra (standalone) is installed in the namespace virt-dra and runs\n",
+                "",
+            ),
+            (
+                ("virt-dra-operator",),
+                1,
+                "",
+                "error: Deployment virt-dra/virt-dra-webhook: 0 of 2 replicas are available\n"
+                "error: Pod virt-dra/virt-dra-webhook-1, container webhook: ImagePullBackOff: no such image\n"
+                "error: applied, but it doesn't run yet; virt-dra doctor says more\n",
+            ),
+        ],
+    )
+    def test_it_waits_until_the_deployments_run(
+        self, installed: ControlPlane, ready: tuple[str, ...], code: int, stdout: str, stderr: str
+    ) -> None:
+        container = {"name": "webhook", "image": "virt-dra:0.1.0"}
+        secure = {
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "runAsNonRoot": True,
+                "capabilities": {"drop": ["ALL"]},
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }
         }
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "virt-dra-webhook-1", "labels": {"app.kubernetes.io/part-of": "virt-dra"}},
-        "spec": {"containers": [{**container, **secure}]},
-    }
-    pods = "/api/v1/namespaces/virt-dra/pods"
-    cluster.request("POST", pods, pod)
-    waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "ready": False, "restartCount": 0}
-    statuses = [{**container, **waiting, "imageID": ""}]
-    cluster.request("PATCH", f"{pods}/virt-dra-webhook-1/status", {"status": {"containerStatuses": statuses}}, MERGE)
-    stop = threading.Event()
-    stand_in = threading.Thread(target=_status_of_deployments, args=(cluster, ready, stop))
-    stand_in.start()
-    try:
-        result = run(cluster, "install", "--overlay", "standalone", "--timeout", "30" if code == 0 else "2")
-    finally:
-        stop.set()
-        stand_in.join()
-        cluster.request("DELETE", f"{pods}/virt-dra-webhook-1?gracePeriodSeconds=0")
-    assert (result.exit_code, result.stderr) == (code, stderr), result.output
-    assert result.stdout.endswith(stdout)
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "virt-dra-webhook-1", "labels": {"app.kubernetes.io/part-of": "virt-dra"}},
+            "spec": {"containers": [{**container, **secure}]},
+        }
+        pods = "/api/v1/namespaces/virt-dra/pods"
+        installed.request("POST", pods, pod)
+        waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "ready": False, "restartCount": 0}
+        statuses = [{**container, **waiting, "imageID": ""}]
+        installed.request("PATCH", f"{pods}/virt-dra-webhook-1/status", {"status": {"containerStatuses": statuses}}, MERGE)
+        stop = threading.Event()
+        stand_in = threading.Thread(target=_status_of_deployments, args=(installed, ready, stop))
+        stand_in.start()
+        try:
+            result = run(installed, "install", "--overlay", "standalone", "--timeout", "30" if code == 0 else "2")
+        finally:
+            stop.set()
+            stand_in.join()
+            installed.request("DELETE", f"{pods}/virt-dra-webhook-1?gracePeriodSeconds=0")
+        assert (result.exit_code, result.stderr) == (code, stderr), result.output
+        assert result.stdout.endswith(stdout)

@@ -166,14 +166,18 @@ async def _removed(cluster: Objects, plan: Removal, report: Report, deadline: De
     # Only now, because a running operator would write it again.
     for key in plan.annotated:
         await _without_annotation(cluster, key)
-    for key in (*plan.keys[workload_ends:], Key("Lease", plan.namespace, LEASE)):
-        await remove(cluster, key, report)
+    # A namespace comes after the definitions: it is emptied kind by kind, and a kind that is just vanishing holds that up.
+    rest = (*plan.keys[workload_ends:], Key("Lease", plan.namespace, LEASE))
+    for kind_is_namespace in (False, True):
+        for key in rest:
+            if (key.kind == "Namespace") is kind_is_namespace:
+                await remove(cluster, key, report)
 
-    async def there() -> list[str]:
-        objects = [(key, await found(cluster, API_VERSIONS[key.kind], key.kind, key.name, key.namespace)) for key in plan.keys]
-        return [f"{key} is being removed" for key, obj in objects if obj is not None]
+        async def there() -> list[str]:
+            objects = [(key, await found(cluster, API_VERSIONS[key.kind], key.kind, key.name, key.namespace)) for _, key in report.done]
+            return [f"{key} is being removed" for key, obj in objects if obj is not None]
 
-    await deadline.until(there, report.tell)
+        await deadline.until(there, report.tell)
 
 
 async def _without_annotation(cluster: Objects, key: Key) -> None:
