@@ -12,14 +12,18 @@ from typing import Any, Literal, TypeVar
 from tests.cluster.agents.worlds import eventually
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.event_recorder import EVENT
 from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.controllers import standalone
 from virt_dra.controllers.instance_loop import InstanceLoop, Settings
+from virt_dra.controllers.standalone_pod import StandaloneOptions
 
+STANDALONE = standalone.Settings(Gates.of(NEWEST), StandaloneOptions("launcher"))
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 RESULT: Json = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
@@ -259,7 +263,7 @@ def test_standalone_does_nothing_beside_a_kubevirt() -> None:
         await cluster.create(gpu_slice())
         await allocate(cluster, pod)
         observer = Recorded()
-        loop = InstanceLoop(cluster, Settings(mode="standalone"), lambda: NOW, observer)
+        loop = InstanceLoop(cluster, Settings(standalone=STANDALONE), lambda: NOW, observer)
         kubevirt = read(KubeVirt, "kubevirt", "kubevirt")
         loop.kubevirt_changed(kubevirt, there=True)
         tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias
 
 import click
 
-from virt_dra.api.attribute_keys import DriverKeys, InvalidKeys, read_keys
-from virt_dra.api.documents import DocumentError, Problem, Source, Sourced, read_documents
+from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.api.documents import Problem, Source, Sourced
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.lint_report import Judged, Report
 from virt_dra.cli.lint_sarif import sarif
-from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace
+from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.files import read_inputs
 from webhooks.lint import BY_ID, CHECKS, Settings, World, lint, visible
@@ -65,20 +64,6 @@ def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return frozenset(BY_ID) if EVERY in ids else ids
 
 
-def parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:
-    if value is None:
-        return ()
-    try:
-        documents = read_documents(Path(value).read_bytes(), value)
-        if len(documents) != 1:
-            raise click.BadParameter(f"{value}: must hold one list of objects {{driver, pci: [keys], mdev: [keys]}}")
-        return read_keys(documents[0].raw, value)
-    except OSError as error:
-        raise click.BadParameter(f"{value}: {error.strerror or error}") from None
-    except (DocumentError, InvalidKeys) as error:
-        raise click.BadParameter(str(error)) from None
-
-
 def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
@@ -100,12 +85,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option(
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
 )
-@click.option(
-    "--address-keys",
-    metavar="FILE",
-    callback=parse_keys,
-    help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
-)
+@address_keys_option
 @click.option("--complete", is_flag=True, help="The files hold the whole cluster: a DeviceClass or ResourceSlice they lack isn't there.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all findings there are, and exit.")
 def command(

@@ -9,19 +9,25 @@ import socket
 import sys
 import uuid
 from datetime import timedelta
-from typing import Final, get_args
+from importlib.metadata import version
+from typing import Final, Literal, get_args
 
 import click
 
 from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, NEWEST, Gates
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
-from virt_dra.cli.lint import parse_keys
-from virt_dra.cli.options import parse_namespace
+from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, parse_namespace
+from virt_dra.controllers import standalone
 from virt_dra.controllers.device_resolution import Options
-from virt_dra.controllers.instance_loop import BESIDE_KUBEVIRT, Mode, Settings
+from virt_dra.controllers.instance_loop import Settings
+from virt_dra.controllers.standalone_pod import StandaloneOptions
 from webhooks.server_log import json_logging
 
 _NEEDS: Final = "the operator needs kopf, the kubernetes package and prometheus-client; install them with: pip install 'virt-dra[operator]'"
+Mode = Literal["beside-kubevirt", "standalone"]
+_OWN_GATES: Final = dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA), True)
+"""Standalone all devices are served unless --gates says otherwise."""
 _LIBRARIES: Final = ("kopf", "kubernetes", "aiohttp", "prometheus_client")
 
 EPILOG = """\b
@@ -40,7 +46,7 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 
 
 @click.command(name="operator", epilog=EPILOG)
-@click.option("--mode", type=click.Choice(get_args(Mode)), default=BESIDE_KUBEVIRT, show_default=True,
+@click.option("--mode", type=click.Choice(get_args(Mode)), default="beside-kubevirt", show_default=True,
               help="Beside a KubeVirt that runs the VMs, or standalone, where launcher pods are ours.")  # fmt: skip
 @cluster_options
 @click.option("-n", "--namespace", callback=_all_namespaces, help="Only VMs of this namespace.  [default: all]")
@@ -53,15 +59,20 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option("--spread", is_flag=True, help="Device entries of one claim and request take its devices in order (K-5.8).")
 @click.option("--grace", type=click.FloatRange(0), default=120.0, show_default=True,
               help="Seconds after its allocation from which a device that isn't published is an error.")  # fmt: skip
-@click.option("--address-keys", metavar="FILE", callback=parse_keys,
-              help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.")  # fmt: skip
+@kubevirt_gates_option
+@click.option("--launcher-image", envvar="VIRT_DRA_LAUNCHER_IMAGE", default=f"virt-dra-launcher:{version('virt-dra')}", show_default=True,
+              help="Standalone: the image of launcher pods.")  # fmt: skip
+@click.option("--launcher-argument", "launcher_arguments", metavar="TEXT", multiple=True,
+              help="Standalone: an argument of virt-dra-launcher; may be repeated.")  # fmt: skip
+@address_keys_option
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address of the ports.")
 @click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For /metrics and /readyz.")
 @click.option("--health-port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="For /healthz.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 def command(
     mode: Mode, cluster: ClusterChoice, namespace: str, own_namespace: str, lease: str, no_election: bool, identity: str | None,
-    workers: int, spread: bool, grace: float, address_keys: tuple[DriverKeys, ...], host: str, plain_port: int, health_port: int,
+    workers: int, spread: bool, grace: float, gates: dict[str, bool], launcher_image: str, launcher_arguments: tuple[str, ...],
+    address_keys: tuple[DriverKeys, ...], host: str, plain_port: int, health_port: int,
     log_level: str,
 ) -> None:  # fmt: skip
     """Follow the VirtualMachineInstances of a cluster.
@@ -81,7 +92,11 @@ def command(
     name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
     resolution = Options(spread=spread, keys=address_keys, grace=timedelta(seconds=grace))
-    settings = Settings(mode=mode, namespace=namespace, instance=name, workers=workers, resolution=resolution)
+    own = None
+    if mode == "standalone":
+        pods = StandaloneOptions(launcher_image, launcher_arguments)
+        own = standalone.Settings(Gates.of(NEWEST, {**_OWN_GATES, **gates}), pods, resolution)
+    settings = Settings(namespace=namespace, instance=name, workers=workers, resolution=resolution, standalone=own)
     process = Process(
         identity=name, namespace=own_namespace, lease=None if no_election else lease, host=host, plain_port=plain_port,
         health_port=health_port, kubeconfig=cluster.kubeconfig, context=cluster.context,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from virt_dra.api import names
+from virt_dra.api.attribute_keys import DriverKeys, InvalidKeys, read_keys
+from virt_dra.api.documents import DocumentError, read_documents
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,4 +66,26 @@ kubevirt_gates_option = click.option(
     multiple=True,
     callback=_parse_gates,
     help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
+)
+
+
+def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:
+    if value is None:
+        return ()
+    try:
+        documents = read_documents(Path(value).read_bytes(), value)
+        if len(documents) != 1:
+            raise click.BadParameter(f"{value}: must hold one list of objects {{driver, pci: [keys], mdev: [keys]}}")
+        return read_keys(documents[0].raw, value)
+    except OSError as error:
+        raise click.BadParameter(f"{value}: {error.strerror or error}") from None
+    except (DocumentError, InvalidKeys) as error:
+        raise click.BadParameter(str(error)) from None
+
+
+address_keys_option = click.option(
+    "--address-keys",
+    metavar="FILE",
+    callback=_parse_keys,
+    help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
 )

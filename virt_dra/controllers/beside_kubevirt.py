@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Self
 
 from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
@@ -45,6 +46,18 @@ class Reconciled:
     again: bool = False
     look_again: datetime | None = None
     written: int = 0
+
+    def and_(self, other: Self) -> Self:
+        """Both, done one after the other."""
+        moments = [moment for moment in (self.look_again, other.look_again) if moment is not None]
+        return replace(
+            self,
+            events=(*self.events, *other.events),
+            problems=(*self.problems, *other.problems),
+            again=self.again or other.again,
+            look_again=min(moments, default=None),
+            written=self.written + other.written,
+        )
 
 
 NOTHING = Reconciled()

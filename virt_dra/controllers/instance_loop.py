@@ -11,13 +11,13 @@ import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 from uuid import uuid4
 
 from virt_dra.api.core_v1 import Node, ObjectReference, Pod
-from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.scheme import KINDS
@@ -26,18 +26,15 @@ from virt_dra.cluster.event_recorder import EventRecorder
 from virt_dra.cluster.informer import Informer, InformerObserver
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.work_queue import QueueObserver, WorkQueue
-from virt_dra.controllers import beside_kubevirt
+from virt_dra.controllers import beside_kubevirt, standalone, vm_lifecycle
+from virt_dra.controllers.beside_kubevirt import Reconciled
 from virt_dra.controllers.device_resolution import DEFAULTS, Options
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.explaining import Explainer, Stores
 from virt_dra.controllers.trimming import trimmed
-from virt_dra.controllers.watched import INDEXES, WatchedSources
+from virt_dra.controllers.watched import INDEXES, WatchedSources, concerned_vms
 
 log = logging.getLogger(__name__)
-
-BESIDE_KUBEVIRT: Final = "beside-kubevirt"
-STANDALONE: Final = "standalone"
-Mode = Literal["beside-kubevirt", "standalone"]
 
 LAUNCHERS: Final = "kubevirt.io=virt-launcher"
 """Of all pods, only these are followed."""
@@ -62,13 +59,14 @@ class LoopObserver(InformerObserver, QueueObserver, Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """``namespace``: of VMIs, "" for all. ``instance``: which replica this is, for Events."""
+    """``namespace``: of VMIs, "" for all. ``instance``: which replica this is, for Events. ``standalone``: there is no KubeVirt, and
+    this is how its part is played."""
 
-    mode: Mode = BESIDE_KUBEVIRT
     namespace: str = ""
     instance: str = COMPONENT
     workers: int = 16
-    resolution: Options = field(default_factory=lambda: DEFAULTS)
+    resolution: Options = DEFAULTS
+    standalone: standalone.Settings | None = None
 
 
 class InstanceLoop:
@@ -81,9 +79,11 @@ class InstanceLoop:
         self._claims = self._informer(ResourceClaim)
         self._slices = self._informer(ResourceSlice, everywhere=True)
         self._rules = self._informer(DeviceTaintRule, everywhere=True, optional=True)
-        self._devices = self._informer(VirtualMachineInstanceDevices)
+        self._devices = self._informer(VirtualMachineInstanceDevices, optional=settings.standalone is not None)
+        self._vms = self._informer(VirtualMachine)
         self._informers: tuple[Informer[Any], ...] = (
             self._vmis, self._pods, self._claims, self._slices, self._rules, self._devices,
+            *((self._vms,) if settings.standalone is not None else ()),
         )  # fmt: skip
         self._sources = WatchedSources(
             self._vmis.store, self._pods.store, self._claims.store, self._slices.store, self._rules.store, self._devices.store
@@ -105,7 +105,7 @@ class InstanceLoop:
     def _informer(self, kind: type[Any], *, labels: str = "", everywhere: bool = False, optional: bool = False) -> Informer[Any]:
         return Informer(
             self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels, indexes=INDEXES.get(kind),
-            transform=None if self._settings.mode == STANDALONE else trimmed, optional=optional, observer=self._observer,
+            transform=None if self._settings.standalone else trimmed, optional=optional, observer=self._observer,
         )  # fmt: skip
 
     # --- running ---
@@ -165,7 +165,7 @@ class InstanceLoop:
         """A KubeVirt object came, changed or went. Standalone nothing is written while there is one: its VMs have an owner."""
         was = bool(self._kubevirts)
         (self._kubevirts.add if there else self._kubevirts.discard)(kubevirt.key)
-        if self._settings.mode != STANDALONE or was == bool(self._kubevirts):
+        if self._settings.standalone is None or was == bool(self._kubevirts):
             return
         if self._kubevirts:
             log.error("KubeVirt %s is there: standalone mode does nothing as long as it is; use beside-kubevirt", kubevirt.key)
@@ -176,8 +176,8 @@ class InstanceLoop:
     # --- reconciling ---
 
     def _add_all(self) -> None:
-        for vmi in sorted(self._vmis.store.values(), key=lambda vmi: vmi.key):
-            self._again(vmi.key, 0.0)
+        for key in sorted({obj.key for obj in (*self._vmis.store.values(), *self._vms.store.values())}):
+            self._again(key, 0.0)
 
     def _again(self, key: str, seconds: float) -> None:
         if self._queue is None:
@@ -189,6 +189,8 @@ class InstanceLoop:
 
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
         keys = self._sources.concerned(old, new)
+        if self._settings.standalone is not None:
+            keys |= concerned_vms(old, new)
         if self._queue is None:
             return
         if isinstance(new, ResourceClaim) and new.status.allocation is not None and _unallocated(old):
@@ -211,10 +213,13 @@ class InstanceLoop:
         return again
 
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
-        if self._settings.mode == STANDALONE and self._kubevirts:
+        if self._settings.standalone is not None and self._kubevirts:
             return "unchanged", None
-        now, options = self._now(), self._settings.resolution
-        done = await beside_kubevirt.reconcile(self._sources, self._cluster, key, now, options, self._explainer.told)
+        now, options, own = self._now(), self._settings.resolution, self._settings.standalone
+        if own is None:
+            done = await beside_kubevirt.reconcile(self._sources, self._cluster, key, now, options, self._explainer.told)
+        else:
+            done = await self._reconcile_standalone(key, now, own)
         for problem in done.problems:
             log.info(
                 "not filled in", extra={"fields": {"vmi": key, "reason": problem.reason, "about": problem.subject, "why": problem.message}}
@@ -230,6 +235,15 @@ class InstanceLoop:
             self._measure(key)
         again = max((done.look_again - now).total_seconds(), 0.0) if done.look_again is not None else None
         return ("written" if done.written else "unchanged"), again
+
+    async def _reconcile_standalone(self, key: str, now: datetime, settings: standalone.Settings) -> Reconciled:
+        """The VM of that name, if there is one, and then its VMI."""
+        namespace, _, name = key.rpartition("/")
+        vm = self._vms.store.get(name, namespace)
+        done = await standalone.reconcile(self._sources, self._cluster, key, now, settings, self._explainer.told)
+        if vm is None:
+            return done
+        return done.and_(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now))
 
     def _measure(self, key: str) -> None:
         """How long a published address took, if nothing of it is missing. What was written may not have come back yet."""

@@ -16,8 +16,9 @@ from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import Condition
 from virt_dra.api.standalone import POD_DEVICE_STATUS_ANNOTATION
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
+from virt_dra.api.wire import WireError
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers.beside_kubevirt import Reconciled, look_again
+from virt_dra.controllers.beside_kubevirt import NOTHING, Explain, Reconciled, look_again
 from virt_dra.controllers.conditions import without
 from virt_dra.controllers.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.device_publication import Inputs as Devices
@@ -151,6 +152,15 @@ def _with_pending(vmi: VirtualMachineInstance, pod: Pod | None, pending: Conditi
     return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
 
 
+def _told_so_far(vmi: VirtualMachineInstance) -> Condition | None:
+    """The condition Allocatable as it stands; None too if it isn't one that we wrote."""
+    condition = next((each for each in vmi.status.conditions if each.get("type") == ALLOCATABLE), None)
+    try:
+        return Condition.from_wire(condition) if condition is not None else None
+    except WireError:
+        return None
+
+
 def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Event, ...]:
     """Because of a change of the status, and only then."""
     events: list[Event] = []
@@ -178,14 +188,14 @@ def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Eve
 
 
 async def reconcile(
-    sources: Sources, cluster: Cluster, key: str, now: datetime, settings: Settings, pending: Condition | None = None
+    sources: Sources, cluster: Cluster, key: str, now: datetime, settings: Settings, explain: Explain | None = None
 ) -> Reconciled:
     """Gather, plan, apply for the VMI ``namespace/name``. Raises :class:`ApiError` for what may work later without any change."""
     inputs = gather(sources, key, now, settings)
     if inputs is None:
-        return Reconciled()
-    planned = plan(inputs, pending)
+        return NOTHING
     vmi = inputs.vmi
+    planned = plan(inputs, explain(inputs.devices, _told_so_far(vmi)) if explain is not None else None)
     if planned.check_gone:
         # Our copies of two kinds are never of one moment; a VMI isn't given up because of that.
         there = await cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
