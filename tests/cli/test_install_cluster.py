@@ -353,12 +353,7 @@ class TestInstalled:
     @pytest.mark.parametrize(
         ("ready", "code", "stdout", "stderr"),
         [
-            (
-                ("virt-dra-operator", "virt-dra-webhook"),
-                0,
-                "virt-dra (standalone) is installed in the namespace virt-dra and runs\n",
-                "",
-            ),
+            # In this order: what has rolled out stays so.
             (
                 ("virt-dra-operator",),
                 1,
@@ -366,6 +361,12 @@ class TestInstalled:
                 "error: Deployment virt-dra/virt-dra-webhook: 0 of 2 replicas are available\n"
                 "error: Pod virt-dra/virt-dra-webhook-1, container webhook: ImagePullBackOff: no such image\n"
                 "error: applied, but it doesn't run yet; virt-dra doctor says more\n",
+            ),
+            (
+                ("virt-dra-operator", "virt-dra-webhook"),
+                0,
+                "virt-dra (standalone) is installed in the namespace virt-dra and runs\n",
+                "",
             ),
         ],
     )
