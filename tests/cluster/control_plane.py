@@ -16,7 +16,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -317,19 +317,32 @@ class ControlPlane:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def request(self, method: str, path: str, body: object = None, content: str = "application/json", *, accept: str = "") -> Json:
-        """One request of the admin. Raises :class:`RequestError`; OSError or HTTPException where nobody answers. For any thread."""
+        """One request of the admin, made again while the server says that it can't be served yet (429).
+
+        Raises :class:`RequestError`; OSError or HTTPException where nobody answers. For any thread.
+        """
         text = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": content, "Accept": accept or "application/json"}
+        end = time.monotonic() + _START_SECONDS
+        while True:
+            status, told = self._asked(method, path, text, headers)
+            if status != 429 or time.monotonic() > end:
+                break
+            time.sleep(_POLL_SECONDS)
+        if status >= 400:
+            raise RequestError(status, _message(told))
+        answer: Json = json.loads(told or b"{}")
+        return answer
+
+    def _asked(self, method: str, path: str, text: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         with self._requesting:
             try:
-                self._connection.request(method, path, text, {"Content-Type": content, "Accept": accept or "application/json"})
+                self._connection.request(method, path, text, dict(headers))
                 response = self._connection.getresponse()
-                answer: Json = json.loads(response.read() or b"{}")
+                return response.status, response.read()
             except (OSError, http.client.HTTPException):
                 self._connection.close()
                 raise
-        if response.status >= 400:
-            raise RequestError(response.status, answer.get("message", ""))
-        return answer
 
     def create_namespace(self, prefix: str = "test-", labels: Mapping[str, str] | None = None) -> str:
         """A new namespace with its ServiceAccount ``default``; answers its name."""
@@ -364,6 +377,34 @@ class ControlPlane:
         self.request("POST", "/api/v1/nodes", node)
         self.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, "application/merge-patch+json")
         return name
+
+    def wait_until_established(self, definition: str) -> None:
+        """Until the kind of a CustomResourceDefinition is served. Raises :class:`ControlPlaneError`."""
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}"
+        plural, _, group = definition.partition(".")
+        found = self.request("GET", path)
+        served = f"/apis/{group}/{found['spec']['versions'][0]['name']}/{plural}"
+        self._wait(lambda: self._answers(served), f"{definition} isn't served")
+
+    def wait_until_gone(self, path: str) -> None:
+        """Until a path answers 404. Raises :class:`ControlPlaneError`."""
+        self._wait(lambda: not self._answers(path), f"{path} is still there")
+
+    def _answers(self, path: str) -> bool:
+        try:
+            self.request("GET", path)
+        except RequestError as error:
+            if error.status not in (404, 503):  # 503: a kind is on its way
+                raise
+            return False
+        return True
+
+    def _wait(self, condition: Callable[[], bool], problem: str) -> None:
+        end = time.monotonic() + _START_SECONDS
+        while not condition():
+            if time.monotonic() > end:
+                raise ControlPlaneError(f"{problem} after {_START_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
 
     def _create(self, path: str, body: Json) -> None:
         with _tolerating(409):
@@ -443,6 +484,14 @@ class ControlPlane:
                 last = str(error)
             time.sleep(_POLL_SECONDS)
         raise ControlPlaneError(f"{name} isn't ready after {_START_SECONDS:.0f} s ({last}):\n{self._tail(name)}")
+
+
+def _message(answer: bytes) -> str:
+    """A Status says it; an unknown path is told in plain text."""
+    try:
+        return str(json.loads(answer).get("message", ""))
+    except ValueError:
+        return answer.decode(errors="replace").strip()
 
 
 @contextlib.contextmanager

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from tests.cluster.agents.background import background
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from virt_dra.cluster.informer import Informer, running
+from virt_dra.cluster.informer import Informer
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers import claims, scheduler
 
@@ -31,9 +32,5 @@ async def embedded_loops(cluster: Cluster) -> AsyncIterator[None]:
             await claims.reconcile(cluster)
             await scheduler.apply(cluster, scheduler.plan(await scheduler.gather(cluster)), datetime.now(UTC))
 
-    async with running(*informers), asyncio.TaskGroup() as group:
-        loop = group.create_task(follow(), name="claims and scheduling")
-        try:
-            yield
-        finally:
-            loop.cancel()
+    async with background(follow(), *(informer.run() for informer in informers)):
+        yield

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.agents import pod_status
+from tests.cluster.agents.background import background
 from tests.cluster.agents.containers import MountClash, Program, RunningContainer, write_mounted_file, write_volume
 from tests.cluster.agents.downward import UnsupportedField, environment, volume_files
 from tests.cluster.agents.driver import Driver, Prepared, PrepareError
@@ -138,12 +139,8 @@ class Kubelet:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Runs while the body does; then containers stop, their pods stay as they are."""
-        task = asyncio.create_task(self.run(), name="kubelet")
-        try:
+        async with background(self.run()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def run(self) -> None:
         """For ever; ends by cancellation, after which it may be run again: containers that ran do so on."""

@@ -1,0 +1,118 @@
+"""What KubeVirt's webhooks let in and what they change (K-2, K-9.2 to K-9.5). Pure functions; :mod:`.kubevirt_webhooks` serves them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import V1_9_0, Gates
+from virt_dra.api.wire import Json
+from webhooks.verdict import NOT_SUPPORTED, Cause, Verdict
+from webhooks.vmi import review
+
+FINALIZER: Final = "kubevirt.io/foregroundDeleteVirtualMachine"
+TOPOLOGY_ANNOTATION: Final = "kubevirt.io/pci-topology-version"
+TOPOLOGY: Final = "v3"
+RUNTIME_USER: Final = 107
+RESERVED_LABELS: Final = (
+    "kubevirt.io/created-by",
+    "kubevirt.io/migrationJobUID",
+    "kubevirt.io/nodeName",
+    "kubevirt.io/migrationTargetNodeName",
+    "kubevirt.io/schedulable",
+    "kubevirt.io/install-strategy",
+)
+ACCOUNTS: Final = ("kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller")
+"""Whose writes are KubeVirt's own. The operator's account isn't among them (K-9.2)."""
+
+Operation = Literal["CREATE", "UPDATE"]
+
+
+@dataclass(frozen=True)
+class KubeVirtAdmission:
+    """One KubeVirt: its version and gates, and the namespace of its accounts."""
+
+    gates: Gates
+    namespace: str = "kubevirt"
+
+    def account(self, name: str = "kubevirt-controller") -> str:
+        """The full name of a ServiceAccount of KubeVirt's."""
+        return f"system:serviceaccount:{self.namespace}:{name}"
+
+    def is_kubevirt(self, user: str) -> bool:
+        return user in {self.account(name) for name in ACCOUNTS}
+
+    def mutated(self, operation: Operation, user: str, obj: Json, old: Json | None, now: str) -> Json:
+        """A VMI as the mutating webhook leaves it."""
+        changed = copy.deepcopy(obj)
+        if operation == "CREATE":
+            self._complete(changed, now)
+        elif old is not None and not self.is_kubevirt(user):
+            changed.pop("status", None)
+            if "status" in old:
+                changed["status"] = copy.deepcopy(old["status"])
+        return changed
+
+    def _complete(self, vmi: Json, now: str) -> None:
+        """K-9.5: a creator's status survives, but for the phase."""
+        vmi["status"] = {
+            **(vmi.get("status") or {}),
+            "phase": "Pending",
+            "phaseTransitionTimestamps": [{"phase": "Pending", "phaseTransitionTimestamp": now}],
+            "runtimeUser": RUNTIME_USER,
+        }
+        metadata = vmi.setdefault("metadata", {})
+        finalizers = metadata.get("finalizers") or []
+        if FINALIZER not in finalizers:
+            metadata["finalizers"] = [*finalizers, FINALIZER]
+        if self.gates.version >= V1_9_0:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), TOPOLOGY_ANNOTATION: TOPOLOGY}
+
+    def judged(self, operation: Operation, user: str, obj: Json, old: Json | None) -> Verdict:
+        """A VM or VMI (told by its kind) by the validating webhooks."""
+        if obj.get("kind") == VirtualMachine.KIND:
+            return review(VirtualMachine.from_wire(obj), self.gates)
+        if operation == "CREATE":
+            ours = self.is_kubevirt(user)
+            if not ours and any(label in _labels(obj) for label in RESERVED_LABELS):
+                return _refused("creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited", "metadata.labels")
+            return review(VirtualMachineInstance.from_wire(obj), self.gates)
+        return self._judged_update(user, obj, old or {})
+
+    def _judged_update(self, user: str, obj: Json, old: Json) -> Verdict:
+        if self.is_kubevirt(user):
+            return Verdict(allowed=True)
+        # Compared as KubeVirt reads them: an empty list equals none.
+        if VirtualMachineInstance.from_wire(obj).spec.to_wire() != VirtualMachineInstance.from_wire(old).spec.to_wire():
+            return _refused("update of VMI object is restricted")
+        if any(_labels(obj).get(label) != _labels(old).get(label) for label in RESERVED_LABELS):
+            return _refused("modification of the following reserved kubevirt.io/ labels on a VMI object is prohibited", "metadata.labels")
+        return Verdict(allowed=True)
+
+
+def _labels(obj: Json) -> Mapping[str, str]:
+    labels: Mapping[str, str] = (obj.get("metadata") or {}).get("labels") or {}
+    return labels
+
+
+def _refused(message: str, field: str = "") -> Verdict:
+    return Verdict(allowed=False, causes=(Cause(NOT_SUPPORTED, message, field),))
+
+
+def patch_between(before: Json, after: Json) -> tuple[Json, ...]:
+    """Operations (RFC 6902) for what :meth:`KubeVirtAdmission.mutated` changes: status, finalizers, annotations."""
+    operations: list[Json] = []
+    for holder, members in ((("metadata",), ("finalizers", "annotations")), ((), ("status",))):
+        one, other = before, after
+        for step in holder:
+            one, other = one.get(step) or {}, other.get(step) or {}
+        for member in members:
+            path = "/" + "/".join((*holder, member))
+            if member in other and one.get(member) != other[member]:
+                operations.append({"op": "add", "path": path, "value": other[member]})
+            elif member in one and member not in other:
+                operations.append({"op": "remove", "path": path})
+    return tuple(operations)

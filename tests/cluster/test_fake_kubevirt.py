@@ -1,0 +1,277 @@
+"""The tests' own KubeVirt, on the embedded cluster and on a real API server with webhooks and pruning schemas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.agents.driver import Driver
+from tests.cluster.agents.hardware import Pool, mdev_devices, pci_devices
+from tests.cluster.agents.kubelet import Kubelet
+from tests.cluster.agents.kubevirt import FakeKubeVirt, kubevirt_installed
+from tests.cluster.agents.kubevirt_admission import FINALIZER, KubeVirtAdmission, patch_between
+from tests.cluster.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
+from tests.cluster.agents.worlds import embedded_world, eventually, real_world
+from tests.cluster.control_plane import ControlPlane
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, Gates, KubeVirtVersion
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate
+from virt_dra.api.wire import Json
+from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.port import ApiError, Cluster, Forbidden, Invalid, NotFound
+
+V1_9 = KubeVirtVersion.parse("1.9.0")
+
+
+def gates_of(version: str) -> Gates:
+    return Gates.of(KubeVirtVersion.parse(version), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True))
+
+
+@dataclass
+class Beside:
+    """``cluster``: as somebody beside KubeVirt sees it; ``own``: as KubeVirt does."""
+
+    cluster: Cluster
+    own: Cluster
+    namespace: str
+    kubevirt: FakeKubeVirt
+    driver: Driver
+
+    async def vmi(self, name: str = "vm") -> VirtualMachineInstance:
+        return await self.cluster.get(VirtualMachineInstance, name, self.namespace)
+
+    async def in_phase(self, phase: str, name: str = "vm") -> VirtualMachineInstance:
+        return await eventually(lambda: self.vmi(name), lambda vmi: vmi.status.phase == phase)
+
+
+Start = Callable[[str, Path], AbstractAsyncContextManager[Beside]]
+
+
+@pytest.fixture(params=["memory", "kube"])
+def start(request: pytest.FixtureRequest) -> Start:
+    control_plane: ControlPlane | None = request.getfixturevalue("control_plane") if request.param == "kube" else None
+    return lambda version, folder: beside(control_plane, version, folder)
+
+
+@asynccontextmanager
+async def beside(control_plane: ControlPlane | None, version: str, folder: Path) -> AsyncIterator[Beside]:
+    """KubeVirt runs, and a node has three PCI devices and one mdev of a driver that writes metadata files."""
+    gates = gates_of(version)
+    async with AsyncExitStack() as stack:
+        if control_plane is None:
+            memory, namespace = await stack.enter_async_context(embedded_world())
+            assert isinstance(memory, MemoryCluster)
+            cluster: Cluster = EmbeddedBesideKubeVirt(memory, KubeVirtAdmission(gates))
+            own: Cluster = EmbeddedBesideKubeVirt(memory, KubeVirtAdmission(gates), KubeVirtAdmission(gates).account())
+        else:
+            cluster, namespace = await stack.enter_async_context(real_world(control_plane))
+            own = await stack.enter_async_context(kubevirt_installed(control_plane, gates))
+        node, name = f"node-{namespace}", f"{namespace}.example.com"
+        driver = Driver(cluster, (Pool(name, node, (*pci_devices(3), *mdev_devices(1)), node=node),))
+        kubelet = Kubelet(cluster, (node,), (driver,), folder)
+        await cluster.create(DeviceClass.from_wire(selecting(name, f'device.driver == "{name}" && device.attributes["{name}"].?mdevUUID')))
+        stack.push_async_callback(cluster.delete, DeviceClass, name)
+        await kubelet.register()
+        stack.push_async_callback(kubelet.unregister)
+        await driver.publish()
+        stack.push_async_callback(driver.withdraw)
+        await stack.enter_async_context(kubelet.running())
+        kubevirt = FakeKubeVirt(own, kubelet, gates)
+        await stack.enter_async_context(kubevirt.running())
+        for template, expression in (("pci", "!has"), ("mdev", "has")):
+            selector = {"cel": {"expression": f'{expression}(device.attributes["{name}"].mdevUUID)'}}
+            request = {"name": "gpu", "exactly": {"deviceClassName": name, "selectors": [selector]}}
+            metadata = {"name": template, "namespace": namespace}
+            wire = {"metadata": metadata, "spec": {"spec": {"devices": {"requests": [request]}}}}
+            await cluster.create(ResourceClaimTemplate.from_wire(wire))
+        yield Beside(cluster, own, namespace, kubevirt, driver)
+
+
+def selecting(name: str, expression: str) -> Json:
+    driver = expression.partition(" && ")[0]
+    return {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": driver}}]}}
+
+
+def vmi(namespace: str, name: str = "vm", template: str = "pci", **changes: object) -> Json:
+    gpu = {"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "annotations": {"example.com/kept": "yes"}},
+        "spec": {
+            "domain": {"devices": {"gpus": [gpu]}},
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": template}],
+        },
+        **changes,
+    }
+
+
+def machine(namespace: str, **spec: object) -> VirtualMachine:
+    template = vmi(namespace)
+    del template["metadata"]
+    wire = {"metadata": {"name": "vm", "namespace": namespace}, "spec": {"runStrategy": "Always", "template": template, **spec}}
+    return VirtualMachine.from_wire(wire)
+
+
+@pytest.mark.parametrize(("template", "element"), [("pci", '<address domain="0x0000"'), ("mdev", '<address uuid="')])
+def test_a_vm_gets_its_device_from_the_drivers_metadata_file(start: Start, tmp_path: Path, template: str, element: str) -> None:
+    async def scenario() -> None:
+        async with start("1.9.0", tmp_path) as here:
+            wanted = VirtualMachineInstance.from_wire(vmi(here.namespace, template=template))
+            await here.cluster.create(wanted)
+            running = await here.in_phase("Running")
+            assert running.status.node_name == f"node-{here.namespace}"
+            stamps = [stamp["phase"] for stamp in (running.status.model_extra or {})["phaseTransitionTimestamps"]]
+            assert (stamps[0], stamps[-1]) == ("Pending", "Running")
+            assert element in here.kubevirt.domains[here.namespace, "vm"].domain_xml
+            (pod,) = (await here.cluster.list(Pod, here.namespace)).items
+            assert pod.metadata.annotations["example.com/kept"] == "yes"
+            assert running.status.active_pods == {pod.metadata.uid: f"node-{here.namespace}"}
+            await here.cluster.delete(VirtualMachineInstance, "vm", here.namespace)
+            await eventually(lambda: all_gone(here))
+
+    asyncio.run(scenario())
+
+
+async def all_gone(here: Beside) -> bool:
+    try:
+        await here.vmi()
+    except NotFound:
+        return not (await here.cluster.list(Pod, here.namespace)).items
+    return False
+
+
+def test_1_8_0_does_not_find_what_drivers_write_and_keeps_trying(start: Start, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with start("1.8.0", tmp_path) as here:
+            await here.cluster.create(VirtualMachineInstance.from_wire(vmi(here.namespace)))
+            await here.in_phase("Scheduled")
+            await eventually(lambda: tries(here), lambda count: count > 2)
+            told = [c for c in (await here.vmi()).status.conditions if c["type"] == "Synchronized"]
+            assert [(c["status"], c["reason"]) for c in told] == [("False", "Synchronizing with the Domain failed.")]
+            failure = "failed to create DRA GPU host-devices: GPU gpu1 has no mdevUUID or pciBusID in metadata for claim gpu request gpu"
+            assert told[0]["message"] == f'server error. command SyncVMI failed: "{failure}"'
+
+    asyncio.run(scenario())
+
+
+async def tries(here: Beside) -> int:
+    return here.kubevirt.syncs.get((here.namespace, "vm"), 0)
+
+
+def test_what_outsiders_write(start: Start, tmp_path: Path) -> None:
+    """K-9.2 to K-9.6, K-1.9."""
+
+    async def scenario() -> None:
+        async with start("1.9.0", tmp_path) as here:
+            given = vmi(here.namespace, status={"phase": "Running", "reason": "kept", "deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}})
+            given["spec"]["domain"]["devices"]["gpus"][0]["color"] = "red"
+            given["spec"]["domain"]["clock"] = {"anything": 1}
+            made = await here.cluster.create(VirtualMachineInstance.from_wire(given))
+            assert (made.status.phase, made.status.reason, made.status.device_status) == ("Pending", "kept", None)
+            assert FINALIZER in made.metadata.finalizers
+            assert made.metadata.annotations["kubevirt.io/pci-topology-version"] == "v3"
+            wire = made.to_wire()
+            assert "color" not in wire["spec"]["domain"]["devices"]["gpus"][0]
+            assert wire["spec"]["domain"]["clock"] == {"anything": 1}
+            running = await here.in_phase("Running")
+
+            for status in ({"phase": "Failed"}, {"deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}, "conditions": []}):
+                changed = await patched(here.cluster, here.namespace, {"status": status})
+                assert changed.status == running.status
+            changed = await patched(here.cluster, here.namespace, {"metadata": {"annotations": {"virt-dra.io/device-status": "{}"}}})
+            assert changed.metadata.annotations["virt-dra.io/device-status"] == "{}"
+            for merge, message in (
+                ({"spec": {"hostname": "other"}}, "update of VMI object is restricted"),
+                (
+                    {"metadata": {"labels": {"kubevirt.io/nodeName": "elsewhere"}}},
+                    "modification of the following reserved kubevirt.io/ labels on a VMI object is prohibited",
+                ),
+            ):
+                with pytest.raises(Invalid) as refused:
+                    await patched(here.cluster, here.namespace, merge)
+                name = "virtualmachineinstances-update-validator.kubevirt.io"
+                assert str(refused.value) == f'admission webhook "{name}" denied the request: {message}'
+                assert [cause.reason for cause in refused.value.causes] == ["FieldValueNotSupported"]
+            with pytest.raises(NotFound):
+                await here.cluster.patch(
+                    VirtualMachineInstance, "vm", here.namespace, merge={"status": {"phase": "Failed"}}, subresource="status"
+                )
+            written = await patched(here.own, here.namespace, {"status": {"reason": "KubeVirt's own"}})
+            assert written.status.reason == "KubeVirt's own"
+
+    asyncio.run(scenario())
+
+
+async def patched(cluster: Cluster, namespace: str, merge: Json) -> VirtualMachineInstance:
+    return await cluster.patch(VirtualMachineInstance, "vm", namespace, merge=merge)
+
+
+def test_bad_vms_and_vmis_are_denied_in_kubevirts_words(start: Start, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with start("1.9.0", tmp_path) as here:
+            bad = vmi(here.namespace)
+            del bad["spec"]["resourceClaims"]
+            message = (
+                "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus and "
+                "vmi.spec.domain.devices.hostDevices"
+            )
+            with pytest.raises(Invalid) as refused:
+                await here.cluster.create(VirtualMachineInstance.from_wire(bad))
+            name = "virtualmachineinstances-create-validator.kubevirt.io"
+            assert str(refused.value) == f'admission webhook "{name}" denied the request: {message}'
+            assert [(cause.field, cause.message) for cause in refused.value.causes] == [("spec.resourceClaims", message)]
+            vm = machine(here.namespace)
+            template = vm.spec.template.with_(spec=VirtualMachineInstance.from_wire(bad).spec)
+            with pytest.raises(ApiError) as denied:
+                await here.cluster.create(vm.with_(spec=vm.spec.with_(template=template)))
+            assert str(denied.value) == f'admission webhook "virtualmachine-validator.kubevirt.io" denied the request: {message}'
+            assert not isinstance(denied.value, Forbidden)
+
+    asyncio.run(scenario())
+
+
+def test_a_vm_has_a_vmi_as_long_as_it_is_to_run(start: Start, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with start("1.9.0", tmp_path) as here:
+            await here.cluster.create(machine(here.namespace))
+            first = await here.in_phase("Running")
+            (pod,) = (await here.cluster.list(Pod, here.namespace)).items
+            await here.cluster.delete(Pod, pod.name, pod.namespace)
+            second = await eventually(here.vmi, lambda vmi: vmi.metadata.uid != first.metadata.uid and vmi.status.phase == "Running")
+            assert second.metadata.controller_owner == first.metadata.controller_owner
+            await here.cluster.patch(VirtualMachine, "vm", here.namespace, merge={"spec": {"runStrategy": "Halted"}})
+            await eventually(lambda: all_gone(here))
+
+    asyncio.run(scenario())
+
+
+# --- the pure parts -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "account", ["kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller"]
+)
+def test_kubevirts_own_accounts_write_status(account: str) -> None:
+    admission = KubeVirtAdmission(Gates.of(V1_9))
+    user = f"system:serviceaccount:kubevirt:{account}"
+    new, old = {"status": {"phase": "Running"}}, {"status": {"phase": "Scheduled"}}
+    assert admission.mutated("UPDATE", user, new, old, "") == new
+    for outsider in ("system:serviceaccount:kubevirt:kubevirt-operator", f"system:serviceaccount:other:{account}", "kubernetes-admin"):
+        assert admission.mutated("UPDATE", outsider, new, old, "") == old
+        assert admission.mutated("UPDATE", outsider, new, {}, "") == {}
+
+
+def test_a_patch_is_what_has_changed() -> None:
+    before = {"metadata": {"finalizers": ["a"]}, "status": {"x": 1}}
+    after = {"metadata": {"finalizers": ["a", "b"], "annotations": {"k": "v"}}}
+    assert patch_between(before, after) == (
+        {"op": "add", "path": "/metadata/finalizers", "value": ["a", "b"]},
+        {"op": "add", "path": "/metadata/annotations", "value": {"k": "v"}},
+        {"op": "remove", "path": "/status"},
+    )
+    assert patch_between(after, after) == ()
