@@ -118,7 +118,9 @@ def install_kubevirt(plane: ControlPlane) -> None:
 def resources(plane: ControlPlane, base: str) -> list[Json]:
     try:
         found: list[Json] = plane.request("GET", base)["resources"]
-    except json.JSONDecodeError:  # "404 page not found", until the group is served
+    except RequestError as error:  # "404 page not found", until the group is served
+        if error.status != 404:
+            raise
         return []
     return found
 
