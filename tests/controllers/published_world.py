@@ -1,0 +1,86 @@
+"""The base of the device_status cases on a cluster in memory beside a KubeVirt, and one reconcile of all its VMIs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.controllers.changed_objects import base_of, changed
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.api.wire import Json
+from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.controllers import beside_kubevirt
+from virt_dra.controllers.beside_kubevirt import Reconciled
+from virt_dra.controllers.sources import ListedSources
+
+CASES = Path(__file__).parent / "cases" / "device_status"
+BASE = base_of(CASES)
+NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
+POD = "virt-launcher-fedora-x7k2p"
+CLAIM = "fedora-gpus-abcde"
+
+
+def objects(
+    changes: Mapping[str, object] | None = None,
+) -> tuple[VirtualMachineInstance | Pod | ResourceClaim | ResourceSlice | DeviceTaintRule, ...]:
+    """What the base has, changed."""
+    raw = changed(BASE, dict(changes or {}))
+    return (
+        VirtualMachineInstance.from_wire(raw["vmi"]),
+        *(Pod.from_wire(raw[name]) for name in ("pod", "pod2") if name in raw),
+        *(ResourceClaim.from_wire(each) for each in raw.get("claims", [])),
+        *(ResourceSlice.from_wire(each) for each in raw.get("slices", [])),
+        *(DeviceTaintRule.from_wire(each) for each in raw.get("rules", [])),
+    )
+
+
+@dataclass
+class World:
+    memory: MemoryCluster
+    now: datetime = NOW
+
+    @classmethod
+    def of(cls, changes: Mapping[str, object] | None = None) -> World:
+        memory = MemoryCluster.deterministic(NOW)
+        memory.load(objects(changes))
+        return cls(memory)
+
+    async def reconcile(self, key: str = "lab/fedora") -> Reconciled:
+        return await beside_kubevirt.reconcile(await ListedSources.read(self.memory), self.memory, key, self.now)
+
+    async def told(self, key: str = "lab/fedora") -> list[tuple[str, str, str]]:
+        """Type, reason and message of the events of one reconcile."""
+        return [(event.type, event.reason, event.message) for event in (await self.reconcile(key)).events]
+
+    async def vmi(self, name: str = "fedora") -> VirtualMachineInstance:
+        return await self.memory.get(VirtualMachineInstance, name, "lab")
+
+    async def pod(self, name: str = POD) -> Pod:
+        return await self.memory.get(Pod, name, "lab")
+
+    async def devices(self, name: str = "fedora") -> VirtualMachineInstanceDevices:
+        return await self.memory.get(VirtualMachineInstanceDevices, name, "lab")
+
+    async def status(self, name: str = "fedora") -> Json:
+        status: Json = (await self.devices(name)).to_wire()["status"]
+        return status
+
+    async def conditions(self, name: str = "fedora") -> dict[str, tuple[str, str]]:
+        """Type -> status and reason."""
+        return {each.type: (each.status, each.reason) for each in (await self.devices(name)).status.conditions}
+
+    async def runs(self) -> None:
+        """KubeVirt says that the VMI runs."""
+        vmi = await self.vmi()
+        await self.memory.update(vmi.with_(status=vmi.status.with_(phase="Running", node_name="node-a")))
+
+    async def allocate(self) -> None:
+        """The scheduler allocates and reserves the claim as in the base."""
+        claim = await self.memory.get(ResourceClaim, CLAIM, "lab")
+        await self.memory.update_status(ResourceClaim.from_wire(claim.to_wire() | {"status": BASE["claims"][0]["status"]}))
