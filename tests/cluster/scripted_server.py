@@ -155,12 +155,14 @@ def event_line(type_: str, obj: dict[str, Any]) -> bytes:
 
 
 class CuttingProxy:
-    """A TCP proxy to a server: ``cut`` ends all connections at once, ``refuse`` says whether new ones are let through."""
+    """A TCP proxy to a server: ``cut`` ends all connections at once; while ``refuse`` new ones end at once, while ``hang`` nothing is
+    passed on."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
         self._open: set[asyncio.StreamWriter] = set()
         self.refuse = False
+        self.hang = False
         self.port = 0
         self.connections = 0
 
@@ -176,22 +178,22 @@ class CuttingProxy:
         there, back = await asyncio.open_connection(self._host, self._port)
         self._open |= {writer, back}
         try:
-            await asyncio.gather(_pumped(reader, back), _pumped(there, writer))
+            await asyncio.gather(self._pumped(reader, back), self._pumped(there, writer))
         finally:
             self._open -= {writer, back}
             writer.transport.abort()
             back.transport.abort()
 
-
-async def _pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(2**16):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass  # cut
-    finally:
-        writer.transport.abort()
+    async def _pumped(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(2**16):
+                if not self.hang:
+                    writer.write(data)
+                    await writer.drain()
+        except OSError:
+            pass  # cut
+        finally:
+            writer.transport.abort()
 
 
 @asynccontextmanager

@@ -239,7 +239,7 @@ async def _check(transport: Transport, access: Access) -> None:
     tried = f"tried {transport.server} ({access.source})"
     first = Transport(transport.client, Limits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3), renew=access.renewed)
     try:
-        await first.request(Request("GET", "/version", verb="get", subject="version"))
+        parsed(await first.request(Request("GET", "/version", verb="get", subject="version")))
     except UntrustedServer as error:
         advice = "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
         raise ConnectionProblem("TLS", f"{error}; {tried}: {advice}") from error

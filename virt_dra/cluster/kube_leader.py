@@ -1,18 +1,13 @@
 """One of several processes leads: it holds a Lease and renews it.
 
-The decision (take, renew, wait) is the ``kubernetes`` package's; what its loop would do around it isn't used, since it could leave two
-leaders. In its version 37:
+Not taken: ``kubernetes.aio.leaderelection`` 37. It can't create a Lease at all (it sends ``pretty=True``, which its own client refuses),
+and could leave two leaders: a request that hangs blocks its loop for minutes, one that fails without an HTTP answer ends it, and the work
+goes on either way; the work is cancelled but not waited for; leases of others are timed by the wall clock, which can be set. It gives no
+lease back, counts no transitions, and writes local time as UTC.
 
-* a request that hangs or fails without an HTTP answer is no failed renewal: it blocks for minutes or ends the loop with an exception, and
-  the work goes on. Here every attempt has its time, failures of any kind are failures, and the work is stopped when the lease couldn't be
-  renewed for ``renew_deadline`` seconds *counted from the beginning of the last renewal that succeeded*, which is before anybody else
-  may take it.
-* the work is cancelled but not waited for, its end isn't noticed and its exception is lost.
-* whether a lease of somebody else has run out is told by the wall clock, so that a clock that is set forward takes a lease that is alive.
-  Here a second look, by a clock that can't be set, must agree.
-* times are written in local time but marked as UTC, and one in a million can't be read by the server (no microseconds).
-* a lease isn't given back at the end, so that the next leader waits for it to run out; transitions aren't counted.
-* all candidates try at the same moments.
+Why there are never two: others may take a Lease ``duration`` seconds after they saw its last renewal, by a clock that can't be set; we
+stop ``renew_deadline`` seconds after the *beginning* of the last renewal that succeeded, which is before anybody can have seen it. What
+a process that stands still (suspended, starved) does when it wakes up is bounded by resourceVersions, not by this.
 """
 
 from __future__ import annotations
@@ -20,21 +15,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
-import aiohttp
-from kubernetes.aio.client import ApiException, V1LeaseSpec
-from kubernetes.aio.config import ConfigException
-from kubernetes.aio.leaderelection.electionconfig import Config
-from kubernetes.aio.leaderelection.leaderelection import LeaderElection
-from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
-from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
-
+from virt_dra.api.wire import Json
 from virt_dra.cluster.kube import KubeCluster
-from virt_dra.cluster.port import ApiError
+from virt_dra.cluster.kube_limits import Limits
+from virt_dra.cluster.kube_raw import RawObjects
+from virt_dra.cluster.kube_transport import Transport
+from virt_dra.cluster.port import AlreadyExists, ApiError, Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +38,21 @@ class LeadershipLost(Exception):
 
 @dataclass(frozen=True)
 class LeaseTiming:
-    """In seconds, each smaller than the one before, as kube-scheduler's; ``duration - renew_deadline`` is what the work has to stop."""
+    """In seconds, as kube-scheduler's; ``duration - renew_deadline`` is what the work has to stop. Raises ValueError for what is unsafe."""
 
     duration: int = 15
-    """After so long without a renewal others may take the lease."""
-    renew_deadline: int = 10
+    """After so long without a renewal others may take the lease. Whole seconds, as a Lease has them."""
+    renew_deadline: float = 10
     """After so long without a renewal the leader stops."""
-    retry: int = 2
+    retry: float = 2
     """Between two attempts (up to a fifth more, by chance)."""
+
+    def __post_init__(self) -> None:
+        if not self.duration > self.renew_deadline > 1.2 * self.retry > 0:
+            raise ValueError(
+                f"a lease's duration ({self.duration} s) must be longer than its renew deadline ({self.renew_deadline} s), "
+                f"and that longer than 1.2 times the pause between attempts ({self.retry} s)"
+            )
 
 
 async def lead(
@@ -64,12 +62,12 @@ async def lead(
     """Waits for the lease, then does ``run`` while it is ours. Returns when ``run`` does, and raises what it raises; the lease is then free
     for the next at once, as it is after a cancellation (which cancels ``run`` and waits for its end).
 
-    Raises :class:`LeadershipLost`; ValueError for timing that makes no sense. ``identity`` must be another in every process.
-    ``leading`` is told when we begin and end to lead.
+    Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is told when we begin and end to lead.
+    The lease has its own pace: requests of the work that wait for their turn don't hold up a renewal.
     """
     candidate = _Candidate(cluster, name, namespace, identity, timing)
     renewed = await candidate.acquired()
-    log.info("%s leads by lease %s/%s", identity, namespace, name)
+    log.info("%s leads: it holds the lease %s/%s", identity, namespace, name)
     if leading is not None:
         leading(True)
     work = asyncio.ensure_future(run())
@@ -89,16 +87,38 @@ async def lead(
         work.result()
 
 
+def may_take(spec: Mapping[str, Any], identity: str, unchanged: float, duration: float) -> bool:
+    """Whether a Lease may be taken or renewed, seen unchanged for so many seconds: it is free, ours, or ran out by what its holder
+    promised (``duration`` where it promised nothing)."""
+    holder = spec.get("holderIdentity") or ""
+    promised = spec.get("leaseDurationSeconds")
+    return holder in ("", identity) or unchanged >= (promised if isinstance(promised, int) and promised > 0 else duration)
+
+
+def taken(spec: Mapping[str, Any], identity: str, duration: int, now: datetime) -> Json:
+    """The Lease's spec when we take or renew it at a time. Fields we don't know stay."""
+    ours = spec.get("holderIdentity") == identity
+    return {
+        **spec,
+        "holderIdentity": identity,
+        "leaseDurationSeconds": duration,
+        "renewTime": _micro_time(now),
+        "acquireTime": spec.get("acquireTime") if ours and spec.get("acquireTime") else _micro_time(now),
+        "leaseTransitions": (spec.get("leaseTransitions") or 0) + (0 if ours else 1),
+    }
+
+
 class _Candidate:
     def __init__(self, cluster: KubeCluster, name: str, namespace: str, identity: str, timing: LeaseTiming) -> None:
-        self._cluster, self._identity, self._timing = cluster, identity, timing
-        self._lock = _Lock(cluster, name, namespace, identity, timing)
-        self._election = LeaderElection(
-            Config(
-                lock=self._lock, lease_duration=timing.duration, renew_deadline=timing.renew_deadline, retry_period=timing.retry,
-                onstarted_leading=_nothing, onstopped_leading=_nothing,
-            )
-        )  # fmt: skip
+        used = cluster.transport
+        # Two attempts fit into a deadline, so that one request that hangs doesn't cost the lease.
+        limits = Limits(qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1)
+        self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew))
+        self._name, self._namespace, self._identity, self._timing = name, namespace, identity, timing
+        self._lease: Json | None = None
+        """As last read or written."""
+        self._seen_version = ""
+        self._seen_at = 0.0
 
     async def acquired(self) -> float:
         """When (by the loop's clock) the attempt began that took the lease."""
@@ -119,106 +139,67 @@ class _Candidate:
             began = loop.time()
             if began < deadline and await self._attempt(deadline):
                 renewed = began
-            elif (holder := self._lock.holder) not in ("", self._identity):
-                raise LeadershipLost(f"{holder} has taken the lease {self._lock.name}")
+            elif self._holder() not in ("", self._identity):
+                raise LeadershipLost(f"{self._holder()} has taken the lease {self._namespace}/{self._name}")
             elif loop.time() >= deadline:
-                raise LeadershipLost(f"the lease {self._lock.name} could not be renewed for {self._timing.renew_deadline} s")
+                why = f"could not be renewed for {self._timing.renew_deadline:g} s"
+                raise LeadershipLost(f"the lease {self._namespace}/{self._name} {why}")
 
     async def release(self) -> None:
-        """Failures are only told: the lease runs out by itself."""
+        """If it is still ours. Failures are only told: the lease runs out by itself."""
+        if self._lease is None or self._holder() != self._identity:
+            return
+        free = {**self._lease["spec"], "holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _micro_time(datetime.now(UTC))}
         try:
             async with asyncio.timeout(self._timing.retry):
-                lease = await self._cluster.get_raw(LEASE, "Lease", self._lock.name, self._lock.namespace)
-                if lease["spec"].get("holderIdentity") != self._identity:
-                    return
-                free = {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _micro_time(datetime.now(UTC))}
-                based = {"resourceVersion": lease["metadata"]["resourceVersion"]}
-                await self._cluster.patch_raw(
-                    LEASE, "Lease", self._lock.name, self._lock.namespace, merge={"metadata": based, "spec": free}
-                )
+                await self._objects.update_raw({**self._lease, "spec": free})
         except (ApiError, TimeoutError) as error:
-            log.warning("the lease %s/%s could not be given back: %s", self._lock.namespace, self._lock.name, error)
+            log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, error)
 
     async def _attempt(self, deadline: float) -> bool:
-        """One attempt to take or renew; a failure of any kind is False."""
-        loop = asyncio.get_running_loop()
+        """One attempt to take or renew, which ends at the deadline; a failure of any kind is False."""
         try:
-            # Two attempts fit into a deadline, so that one request that hangs doesn't cost the lease.
-            async with asyncio.timeout_at(min(deadline, loop.time() + self._timing.renew_deadline / 2)):
-                return await self._election.try_acquire_or_renew()
-        except TimeoutError:
-            log.warning("an attempt to renew the lease %s took too long", self._lock.name)
+            async with asyncio.timeout_at(deadline):
+                try:
+                    return await self._taken()
+                except (Conflict, NotFound):  # somebody wrote or removed it since we last saw it
+                    self._lease = None
+                    return await self._taken()
+        except (ApiError, TimeoutError) as error:
+            log.warning("the lease %s/%s could not be taken or renewed: %s", self._namespace, self._name, error or "no answer in time")
             return False
+
+    async def _taken(self) -> bool:
+        if self._lease is None or self._holder() != self._identity:
+            try:
+                self._lease = await self._objects.get_raw(LEASE, "Lease", self._name, self._namespace)
+            except NotFound:
+                return await self._created()
+        now = asyncio.get_running_loop().time()
+        version = self._lease["metadata"]["resourceVersion"]
+        if version != self._seen_version:
+            self._seen_version, self._seen_at = version, now
+        spec = self._lease.get("spec") or {}
+        if not may_take(spec, self._identity, now - self._seen_at, self._timing.duration):
+            return False
+        new = taken(spec, self._identity, self._timing.duration, datetime.now(UTC))
+        self._lease = await self._objects.update_raw({**self._lease, "spec": new})
+        return True
+
+    async def _created(self) -> bool:
+        spec = {**taken({}, self._identity, self._timing.duration, datetime.now(UTC)), "leaseTransitions": 0}
+        meta = {"name": self._name, "namespace": self._namespace}
+        try:
+            self._lease = await self._objects.create_raw({"apiVersion": LEASE, "kind": "Lease", "metadata": meta, "spec": spec})
+        except AlreadyExists:
+            return False
+        return True
+
+    def _holder(self) -> str:
+        return str(((self._lease or {}).get("spec") or {}).get("holderIdentity") or "")
 
     def _pause(self) -> float:
         return self._timing.retry * (1 + 0.2 * random.random())
-
-
-class _Lock(LeaseLock):
-    """The package's, with failures told as it understands them, and its times mended."""
-
-    def __init__(self, cluster: KubeCluster, name: str, namespace: str, identity: str, timing: LeaseTiming) -> None:
-        super().__init__(name, namespace, identity, cluster.transport.client)
-        self._duration = timing.duration
-        self._seen: Any = None
-        self._seen_at = 0.0
-        self.holder = ""
-        """As last read."""
-
-    async def get(self, name: str, namespace: str) -> tuple[bool, LeaderElectionRecord] | tuple[bool, Exception] | tuple[bool, None]:
-        try:
-            lease = await self.api_instance.read_namespaced_lease(name, namespace)
-        except ApiException as error:
-            return False, error
-        except (aiohttp.ClientError, OSError, ConfigException) as error:
-            return False, ApiException(status=0, reason=str(error) or type(error).__name__)
-        self.lease_reference = lease
-        spec = lease.spec or V1LeaseSpec()
-        seen = (spec.holder_identity, spec.renew_time, spec.acquire_time)
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, asyncio.get_running_loop().time()
-        self.holder = spec.holder_identity or ""
-        return True, self.election_record(lease)
-
-    async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
-        try:
-            return await super().create(name, namespace, election_record)
-        except (aiohttp.ClientError, OSError, ConfigException) as error:
-            log.warning("the lease %s/%s could not be created: %s", namespace, name, error)
-            return False
-
-    async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
-        alive = asyncio.get_running_loop().time() - self._seen_at < self._duration
-        if self.lease_reference is None or (self.holder not in ("", self.identity) and alive):
-            return False
-        self.lease_reference.spec = self.update_lease(updated_record, self.lease_reference.spec)
-        try:
-            await self.api_instance.replace_namespaced_lease(name=name, namespace=namespace, body=self.lease_reference)
-        except ApiException as error:
-            if error.status != 409:  # somebody else was faster, as happens
-                log.warning("the lease %s/%s could not be updated: %s", namespace, name, error.reason)
-            return False
-        except (aiohttp.ClientError, OSError, ConfigException) as error:
-            log.warning("the lease %s/%s could not be updated: %s", namespace, name, error)
-            return False
-        self.holder = self.identity
-        return True
-
-    def update_lease(self, leader_election_record: LeaderElectionRecord, current_spec: V1LeaseSpec | None = None) -> V1LeaseSpec:
-        spec: Any = current_spec or V1LeaseSpec()  # any, since times are texts here: the package would leave out microseconds of 0
-        renewal = spec.holder_identity == self.identity and spec.acquire_time is not None
-        now = datetime.now(UTC)
-        spec.acquire_time = _micro_time(spec.acquire_time if renewal else now)
-        spec.renew_time = _micro_time(now)
-        spec.holder_identity = self.identity
-        spec.lease_duration_seconds = self._duration
-        if not renewal:
-            spec.lease_transitions = (spec.lease_transitions or 0) + (0 if current_spec is None else 1)
-        return cast("V1LeaseSpec", spec)
-
-
-async def _nothing() -> None:
-    """What the package's own loop would run, which we don't."""
 
 
 def _micro_time(moment: datetime) -> str:

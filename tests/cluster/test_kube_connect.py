@@ -1,0 +1,237 @@
+"""Finding the way to a cluster: which configuration is used, and what is said when there is no way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.scripted_server import VERSION, json_answer, scripted_server, status, text_answer, write_kubeconfig
+from virt_dra.api.core_v1 import Namespace
+from virt_dra.cluster.kube import ConnectionProblem, connect
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No configuration of the machine's."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+async def problem(kubeconfig: Path | None = None, context: str | None = None) -> tuple[str, str]:
+    """Reason and message."""
+    with pytest.raises(ConnectionProblem) as caught:
+        async with connect(None if kubeconfig is None else str(kubeconfig), context):
+            pass
+    return caught.value.reason, str(caught.value)
+
+
+def test_no_configuration() -> None:
+    assert asyncio.run(problem()) == (
+        "NoConfiguration",
+        "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config is there, and this is no pod with a service account. "
+        "Give --kubeconfig FILE or set KUBECONFIG",
+    )
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = tmp_path / "missing"
+    assert asyncio.run(problem(missing)) == ("NoConfiguration", f"kubeconfig {missing} does not exist: check the path")
+    monkeypatch.setenv("KUBECONFIG", str(missing))
+    advice = "$KUBECONFIG names it: check the path, or unset it"
+    assert asyncio.run(problem()) == ("NoConfiguration", f"kubeconfig {missing} does not exist: {advice}")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", "it isn't a kubeconfig"),
+        ("[]", "it isn't a kubeconfig"),
+        ("7", "it isn't a kubeconfig"),
+        ("a: b: c", "mapping values are not allowed here"),
+        ("{}", "Expected key current-context"),
+        ("{current-context: a, contexts: [], clusters: [], users: []}", "Expected"),
+        ("{current-context: a, contexts: [{name: a, context: {cluster: b}}], clusters: []}", "Expected"),
+        ("{current-context: a, contexts: [{name: a, context: 7}], clusters: []}", "it isn't a kubeconfig"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, wanted: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    reason, message = asyncio.run(problem(path))
+    assert reason == "BadConfiguration"
+    assert message.startswith(f"kubeconfig {path} can't be used: ")
+    assert wanted in message
+
+
+def test_a_context_that_is_not_there(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {})
+    assert asyncio.run(problem(path, "other")) == (
+        "BadConfiguration",
+        f'kubeconfig {path} can\'t be used: it has no context "other"; kubectl config get-contexts shows those it has',
+    )
+
+
+def test_certificates_that_are_none(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path, "https://127.0.0.1:1", {}, {"certificate-authority-data": "bm9uZQ=="})
+    reason, message = asyncio.run(problem(path))
+    assert reason == "BadConfiguration"
+    assert message.startswith(f'the certificates of kubeconfig {path}, context "test" can\'t be used: ')
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {})
+    reason, message = asyncio.run(problem(path))
+    assert reason == "Unreachable"
+    assert message.startswith("http://127.0.0.1:1 can't be reached: Cannot connect to host 127.0.0.1:1 ")
+    assert message.endswith(
+        f'tried http://127.0.0.1:1 (kubeconfig {path}, context "test"): '
+        "check that the server runs and that its address and port are right, and the network and proxy on the way"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "beginning"),
+    [
+        (status(401, "Unauthorized", "Unauthorized"), "Unauthorized", "the server refused our credentials: Unauthorized; tried "),
+        (status(403, "Forbidden", "no entry"), "Forbidden", "the server knows us but refuses us: no entry; tried "),
+        (text_answer("<html>not here</html>", 404), "Unreachable", "the server answered 404: <html>not here</html>; tried "),
+        (text_answer("<html>hello</html>"), "Unreachable", "the server answered what is no JSON: "),
+    ],
+)
+def test_a_server_that_refuses_us(tmp_path: Path, answer: Any, reason: str, beginning: str) -> None:
+    async def test() -> None:
+        async with scripted_server() as server:
+            server.answers("GET", "/version", answer)
+            found = await problem(write_kubeconfig(tmp_path, server.url, {"token": "t"}))
+            assert found[0] == reason
+            assert found[1].startswith(beginning)
+
+    asyncio.run(test())
+
+
+def test_a_server_that_is_not_trusted(control_plane: ControlPlane, tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path, control_plane.server, {"token": "t"})
+    reason, message = asyncio.run(problem(path))
+    assert reason == "TLS"
+    assert message.endswith("check certificate-authority in the kubeconfig, and that the server's name is in its certificate")
+
+
+def test_a_token_nobody_knows_and_a_user_without_rights(control_plane: ControlPlane, tmp_path: Path) -> None:
+    text = Path(control_plane.kubeconfig_of_user("nobody")).read_text()
+    path = tmp_path / "config"
+    path.write_text(text)
+
+    async def powerless() -> bool:
+        async with connect(str(path)) as cluster:
+            review = await cluster.may("list", "pods")
+            return review.allowed
+
+    assert asyncio.run(powerless()) is False
+    asyncio.run(_refused_token(control_plane, tmp_path))
+
+
+async def _refused_token(plane: ControlPlane, folder: Path) -> None:
+    path = write_kubeconfig(folder, plane.server, {"token": "unknown"}, {"insecure-skip-tls-verify": True})
+    assert (await problem(path))[0] == "Unauthorized"
+
+
+def test_kubeconfig_of_the_environment_then_of_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with scripted_server() as first, scripted_server() as second:
+            monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path, first.url, {})))
+            home = tmp_path / "home" / ".kube"
+            home.mkdir(parents=True)
+            write_kubeconfig(home, second.url, {}).rename(home / "config")
+            async with connect() as cluster:
+                assert cluster.transport.server == first.url
+            monkeypatch.delenv("KUBECONFIG")
+            async with connect() as cluster:
+                assert cluster.transport.server == second.url
+
+    asyncio.run(test())
+
+
+def test_the_service_account_of_a_pod_and_its_token_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over real TLS, as in a pod; the files are where the test says, since nobody may write to a pod's place here."""
+    from kubernetes.aio.config import incluster_config
+
+    from tests.cluster.credentials import Credentials
+
+    credentials = Credentials(tmp_path / "pki")
+    token = tmp_path / "token"
+    token.write_text("one")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(credentials.certificate, credentials.key)
+    asked: list[str] = []
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.headers["Authorization"])
+        return web.json_response(VERSION)
+
+    async def test() -> None:
+        runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        try:
+            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(runner.addresses[0][1]))
+            for name in ("virt_dra.cluster.kube_config", "kubernetes.aio.config.incluster_config"):
+                monkeypatch.setattr(sys.modules[name], "SERVICE_TOKEN_FILENAME", str(token))
+            monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(credentials.authority))
+            async with connect() as cluster:
+                await cluster.server_version()
+                token.write_text("two")
+                hook: Any = cluster.transport.client.configuration.refresh_api_key_hook
+                loader = next(cell.cell_contents for cell in hook.__closure__)
+                loader.token_expires_at = loader.token_expires_at.min  # a minute later
+                await cluster.server_version()
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(test())
+    assert [text.lower() for text in asked] == ["bearer one", "bearer one", "bearer two"]
+
+
+def test_credentials_of_a_program(tmp_path: Path) -> None:
+    program = tmp_path / "login"
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "from-a-program"}}
+    program.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps(credential))})\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}}
+
+    async def test() -> None:
+        async with scripted_server() as server:
+            async with connect(str(write_kubeconfig(tmp_path, server.url, user))):
+                pass
+            assert [request.headers["Authorization"] for request in server.asked] == ["Bearer from-a-program"]
+
+    asyncio.run(test())
+
+
+def test_a_client_certificate_and_reading_with_it(control_plane: ControlPlane) -> None:
+    async def test() -> list[str]:
+        async with connect(str(control_plane.kubeconfig)) as cluster:
+            return [obj.name for obj in (await cluster.list(Namespace)).items]
+
+    assert "default" in asyncio.run(test())
+
+
+def test_the_server_is_asked_once_when_it_answers(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with scripted_server() as server:
+            server.answers("GET", "/version", status(503, "ServiceUnavailable", "starting"), json_answer(VERSION))
+            async with connect(str(write_kubeconfig(tmp_path, server.url, {}))):
+                assert len(server.asked) == 2
+
+    asyncio.run(test())

@@ -1,0 +1,190 @@
+"""Leader election on a real control plane: one leads, the next takes over, and never do two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.scripted_server import cutting_proxy
+from virt_dra.cluster.kube import KubeCluster, connect
+from virt_dra.cluster.kube_leader import LEASE, LeadershipLost, LeaseTiming, lead, may_take, taken
+from virt_dra.cluster.kube_limits import Limits
+
+TIMING = LeaseTiming(duration=4, renew_deadline=3, retry=1)
+
+
+class Leading:
+    """Who leads; fails when two do."""
+
+    def __init__(self) -> None:
+        self.now: set[str] = set()
+        self.order: list[str] = []
+        self._changed = asyncio.Event()
+
+    def work(self, name: str, seconds: float = 60, slow_end: float = 0.0) -> Callable[[], asyncio.Future[None]]:
+        async def run() -> None:
+            assert not self.now, f"{name} leads beside {self.now}"
+            self.now.add(name)
+            self.order.append(name)
+            self._changed.set()
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                await asyncio.sleep(slow_end)
+                self.now.discard(name)
+
+        return lambda: asyncio.ensure_future(run())
+
+    async def until(self, name: str, patience: float = 20) -> None:
+        async with asyncio.timeout(patience):
+            while name not in self.now:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@asynccontextmanager
+async def client(plane: ControlPlane) -> AsyncIterator[KubeCluster]:
+    async with connect(str(plane.kubeconfig), limits=Limits(qps=0)) as cluster:
+        yield cluster
+
+
+async def spec_of(cluster: KubeCluster, namespace: str) -> dict[str, object]:
+    spec: dict[str, object] = (await cluster.get_raw(LEASE, "Lease", "op", namespace))["spec"]
+    return spec
+
+
+def test_work_that_ends_gives_the_lease_back(control_plane: ControlPlane, namespace: str) -> None:
+    async def test() -> None:
+        leading = Leading()
+        told: list[bool] = []
+        async with client(control_plane) as cluster:
+            await lead(cluster, "op", namespace, "a", leading.work("a", 0.01), timing=TIMING, leading=told.append)
+            spec = await spec_of(cluster, namespace)
+            assert (spec.get("holderIdentity"), spec["leaseDurationSeconds"], told) == (None, 1, [True, False])
+
+    asyncio.run(test())
+
+
+def test_a_leader_that_stops_is_followed_at_once(control_plane: ControlPlane, namespace: str) -> None:
+    async def test() -> None:
+        leading = Leading()
+        async with client(control_plane) as cluster:
+            first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a", slow_end=0.2), timing=TIMING))
+            await leading.until("a")
+            second = asyncio.create_task(lead(cluster, "op", namespace, "b", leading.work("b"), timing=TIMING))
+            await asyncio.sleep(1.5)
+            assert leading.order == ["a"]
+            spec = await spec_of(cluster, namespace)
+            assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec.get("leaseTransitions", 0)) == ("a", 4, 0)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            await leading.until("b", patience=2)  # less than the lease's duration
+            assert (await spec_of(cluster, namespace))["leaseTransitions"] == 1
+            second.cancel()
+            await asyncio.wait({second})
+
+    asyncio.run(test())
+
+
+def test_the_works_exception_comes_out_and_the_lease_is_free(control_plane: ControlPlane, namespace: str) -> None:
+    async def failing() -> None:
+        raise ZeroDivisionError
+
+    async def test() -> None:
+        async with client(control_plane) as cluster:
+            with pytest.raises(ZeroDivisionError):
+                await lead(cluster, "op", namespace, "a", failing, timing=TIMING)
+            assert (await spec_of(cluster, namespace)).get("holderIdentity") is None
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("how", ["cut", "hung"])
+def test_a_leader_that_cannot_renew_stops_before_the_next_begins(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path, how: str
+) -> None:
+    """``hung``: its connections stay open, but nothing comes back."""
+
+    async def test() -> None:
+        leading = Leading()
+        async with client(control_plane) as near, cutting_proxy("127.0.0.1", control_plane.port) as proxy:
+            path = tmp_path / "kubeconfig"
+            path.write_text(Path(control_plane.kubeconfig).read_text().replace(f":{control_plane.port}", f":{proxy.port}"))
+            async with connect(str(path), limits=Limits(qps=0)) as far:
+                first = asyncio.create_task(lead(far, "op", namespace, "a", leading.work("a"), timing=TIMING))
+                await leading.until("a")
+                second = asyncio.create_task(lead(near, "op", namespace, "b", leading.work("b"), timing=TIMING))
+                if how == "cut":
+                    proxy.refuse = True
+                    proxy.cut()
+                else:
+                    proxy.hang = True
+                with pytest.raises(LeadershipLost, match=rf"^the lease {namespace}/op could not be renewed for 3 s$"):
+                    await first
+                assert leading.now == set()
+                await leading.until("b")
+                assert leading.order == ["a", "b"]
+                second.cancel()
+                await asyncio.wait({second})
+
+    asyncio.run(test())
+
+
+def test_a_leader_whose_lease_was_taken_stops(control_plane: ControlPlane, namespace: str) -> None:
+    async def test() -> None:
+        leading = Leading()
+        async with client(control_plane) as cluster:
+            first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a"), timing=TIMING))
+            await leading.until("a")
+            await cluster.patch_raw(LEASE, "Lease", "op", namespace, merge={"spec": {"holderIdentity": "thief"}})
+            with pytest.raises(LeadershipLost, match=rf"^thief has taken the lease {namespace}/op$"):
+                await first
+            assert leading.now == set()
+            assert (await spec_of(cluster, namespace))["holderIdentity"] == "thief"
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("timing", [(3, 3, 1), (3, 2, 2), (3, 2, 0)])
+def test_timing_that_makes_no_sense_is_refused(timing: tuple[int, float, float]) -> None:
+    with pytest.raises(ValueError, match="must be longer than its renew deadline"):
+        LeaseTiming(*timing)
+
+
+@pytest.mark.parametrize(
+    ("spec", "unchanged", "wanted"),
+    [
+        ({}, 0, True),
+        ({"holderIdentity": ""}, 0, True),
+        ({"holderIdentity": "me", "leaseDurationSeconds": 15}, 0, True),
+        ({"holderIdentity": "you", "leaseDurationSeconds": 15}, 14.9, False),
+        ({"holderIdentity": "you", "leaseDurationSeconds": 15}, 15, True),
+        ({"holderIdentity": "you", "leaseDurationSeconds": 1}, 1, True),
+        ({"holderIdentity": "you"}, 3.9, False),
+        ({"holderIdentity": "you"}, 4, True),
+    ],
+)
+def test_a_lease_is_taken_when_it_is_free_or_ran_out(spec: dict[str, object], unchanged: float, wanted: bool) -> None:
+    assert may_take(spec, "me", unchanged, 4) is wanted
+
+
+def test_renewing_keeps_what_taking_wrote() -> None:
+    first = taken({"strategy": "kept"}, "me", 15, datetime(2026, 1, 1, tzinfo=UTC))
+    assert first == {
+        "strategy": "kept",
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-01-01T00:00:00.000000Z",
+        "renewTime": "2026-01-01T00:00:00.000000Z",
+        "leaseTransitions": 1,
+    }
+    later = datetime(2026, 1, 1, 0, 0, 2, 5, tzinfo=UTC)
+    assert taken(first, "me", 15, later) == {**first, "renewTime": "2026-01-01T00:00:02.000005Z"}
+    assert taken(first, "you", 15, later)["leaseTransitions"] == 2
