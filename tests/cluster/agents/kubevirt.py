@@ -298,14 +298,17 @@ def _remove(control_plane: ControlPlane) -> None:
     """Webhooks first, which nobody serves any more; then the kinds, and with them their objects, whatever their finalizers."""
     for path, name in zip(_WEBHOOKS, (MUTATING, VALIDATING), strict=True):
         _tolerating(404, control_plane, "DELETE", f"{path}/{name}")
-    for plural in ("virtualmachines", "virtualmachineinstances", "kubevirts"):
-        path = f"{_CRDS}/{plural}.kubevirt.io"
-        _tolerating(404, control_plane, "DELETE", path)
+    plurals = ("virtualmachines", "virtualmachineinstances", "kubevirts")
+    for plural in plurals:  # before their kinds, which would look for them only now and then
         for item in (_tolerating(404, control_plane, "GET", f"/apis/kubevirt.io/v1/{plural}") or {}).get("items", ()):
             metadata = item["metadata"]
             one = f"/apis/kubevirt.io/v1/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
             _tolerating(404, control_plane, "PATCH", one, {"metadata": {"finalizers": None}}, _MERGE)
-        control_plane.wait_until_gone(path)
+            _tolerating(404, control_plane, "DELETE", one)
+    for plural in plurals:
+        _tolerating(404, control_plane, "DELETE", f"{_CRDS}/{plural}.kubevirt.io")
+    for plural in plurals:
+        control_plane.wait_until_gone(f"{_CRDS}/{plural}.kubevirt.io")
 
 
 def _tolerating(status: int, control_plane: ControlPlane, *request: object) -> Json | None:
