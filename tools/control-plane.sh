@@ -46,8 +46,9 @@ if [ -n "$(missing)" ]; then
   advice="the tests on a real control plane will be skipped; to run them:"
   if ! command -v go >/dev/null; then
     echo "setup: no $(missing)and no Go to build them: $advice install Go >= 1.21 (https://go.dev/dl), or name their folder in KUBEBUILDER_ASSETS" >&2
+  elif ! mkdir -p "$bin" 2>/dev/null; then
+    echo "setup: $bin can't be made: $advice set XDG_CACHE_HOME to a folder of yours" >&2
   else
-    mkdir -p "$bin"
     # One builder at a time: a second one would only take the first one's cores. It finds the programs there when its turn comes.
     if command -v flock >/dev/null; then exec 9>"$cache/lock" && flock 9; fi
     if ! build "$(missing)"; then

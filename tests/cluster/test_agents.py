@@ -6,21 +6,20 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.agents.containers import MountClash, RunningContainer, write_mounted_file, write_volume
-from tests.cluster.agents.downward import UnsupportedField, environment, field_value
+from tests.cluster.agents.containers import RunningContainer
 from tests.cluster.agents.driver import Driver
-from tests.cluster.agents.hardware import Gadget, Pool, mdev_devices, pci_devices, pools_of_nodes
+from tests.cluster.agents.hardware import Pool, pci_devices, pools_of_nodes
 from tests.cluster.agents.kubelet import Kubelet
 from tests.cluster.agents.worlds import embedded_world, eventually, real_world
-from virt_dra.api.core_v1 import Container, EnvVar, Node, Pod, PodSpec
+from tests.cluster.control_plane import ControlPlane
+from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.device_metadata import BASE
 from virt_dra.api.integration_paths import ADDRESSES_READY_ANNOTATION, WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
-from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster, NotFound
@@ -250,6 +249,61 @@ def test_a_probe_that_looks_for_a_file_decides_readiness(place: Place, tmp_path:
     asyncio.run(scenario())
 
 
+def test_a_kubelet_that_was_away_and_a_slow_driver_come_to_it_in_the_end(place: Place, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with world(place, tmp_path) as here:
+            await here.cluster.create(pod(here.namespace))
+            first, container = await here.running("vm")
+            here.kubelet.present = False
+            here.driver.delay = 0.1
+            await here.cluster.create(pod(here.namespace, "second"))
+            bound = await eventually(lambda: here.pod("second"), lambda found: bool(found.spec.node_name))
+            await asyncio.sleep(0.1)
+            assert here.kubelet.container(bound.metadata.uid) is None
+            here.kubelet.present = True
+            await here.running("second")
+            assert (await here.pod("vm")).status.container_statuses == first.status.container_statuses
+            assert here.kubelet.container(first.metadata.uid) is container
+
+    asyncio.run(scenario())
+
+
+def test_a_changed_annotation_is_in_volumes_after_a_while_and_never_in_a_sub_path(place: Place, tmp_path: Path) -> None:
+    item = {"path": "told", "fieldRef": {"fieldPath": "metadata.annotations['example.com/told']"}}
+
+    async def scenario() -> None:
+        async with world(place, tmp_path) as here:
+            here.kubelet.refresh = 0.4
+            spec = pod(here.namespace).to_wire()["spec"]
+            spec["volumes"] = [{"name": "told", "downwardAPI": {"items": [item]}}]
+            mounts = [{"name": "told", "mountPath": "/told"}, {"name": "told", "mountPath": "/once", "subPath": "told"}]
+            spec["containers"][0]["volumeMounts"] = mounts
+            await here.cluster.create(pod(here.namespace, **spec))
+            _, container = await here.running("vm")
+            before = asyncio.get_running_loop().time()
+            await here.cluster.patch(Pod, "vm", here.namespace, merge={"metadata": {"annotations": {"example.com/told": "new"}}})
+            await eventually(lambda: content(container, "/told/told"), lambda found: found == "new")
+            assert asyncio.get_running_loop().time() - before >= 0.3
+            assert container.text("/once") == ""
+
+    asyncio.run(scenario())
+
+
+def test_pods_are_started_after_a_restart_of_the_api_server(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """By the scheduler, controllers and kubelets that ran before; what ran goes on."""
+
+    async def scenario() -> None:
+        async with world(lambda: real_world(control_plane), tmp_path) as here:
+            await here.cluster.create(pod(here.namespace))
+            first, _ = await here.running("vm")
+            await asyncio.to_thread(control_plane.restart_api_server)
+            await here.cluster.create(pod(here.namespace, "second"))
+            await here.running("second")
+            assert (await here.pod("vm")).status.container_statuses == first.status.container_statuses
+
+    asyncio.run(scenario())
+
+
 def test_a_pool_is_published_over_several_slices_and_changes_by_generations(place: Place) -> None:
     async def scenario() -> None:
         async with place() as (cluster, namespace):
@@ -278,78 +332,6 @@ def test_a_pool_is_published_over_several_slices_and_changes_by_generations(plac
             assert await published() == []
 
     asyncio.run(scenario())
-
-
-# --- the pure parts -----------------------------------------------------------------------------------------------
-
-
-def test_descriptions_of_hardware() -> None:
-    first, *_, last = pci_devices(40, bus=0xFF, key="gpu.example.com/address", model="a100")
-    assert first == Gadget(
-        "gpu-0", {"model": "a100", "gpu.example.com/address": "0000:ff:00.0"},
-        metadata={"model": "a100", "resource.kubernetes.io/pciBusID": "0000:ff:00.0"},
-    )  # fmt: skip
-    assert last.attributes["gpu.example.com/address"] == "0001:00:07.0"
-    uuids = {gadget.attributes["mdevUUID"] for gadget in (*mdev_devices(3), *mdev_devices(3, prefix="other"))}
-    assert len(uuids) == 6
-    with pytest.raises(ValueError, match="per_slice must be 1 to 64, not 128"):
-        Pool("d", "p", (replace(first, taints=(DeviceTaint(key="k", effect="NoSchedule"),)),), per_slice=128)
-    with pytest.raises(ValueError, match="pool p: device names must differ: gpu-0, gpu-0"):
-        Pool("d", "p", (first, first))
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("metadata.name", "vm"),
-        ("metadata.annotations['example.com/A']", "x\ty"),
-        ("metadata.annotations['example.com/missing']", ""),
-        ("metadata.annotations", 'b="1"\nexample.com/A="x\\ty"'),
-        ("metadata.labels['l']", "v"),
-    ],
-)
-def test_fields_read_as_kubelets_read_them(path: str, value: str) -> None:
-    assert field_value(told_pod(), path) == value
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("spec.nodeName", "unsupported fieldPath: spec.nodeName"),
-        ("status.podIP['x']", 'fieldPath "status.podIP" does not support subscript'),
-    ],
-)
-def test_fields_that_volumes_cannot_show(path: str, message: str) -> None:
-    with pytest.raises(UnsupportedField) as refused:
-        field_value(told_pod(), path)
-    assert str(refused.value) == message
-
-
-def told_pod() -> Pod:
-    return Pod(
-        metadata=ObjectMeta(name="vm", namespace="test", annotations={"example.com/A": "x\ty", "b": "1"}, labels={"l": "v"}),
-        spec=PodSpec(node_name="node-1"),
-    )
-
-
-def test_variables_expand_what_is_known_before() -> None:
-    field = {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    given = [("A", "a"), ("B", "$(A)$(C)$$(A)$x"), ("C", "c"), ("E", None)]
-    container = Container(env=(*(EnvVar(name=name, value=value) for name, value in given), EnvVar(name="N", value_from=field)))
-    assert environment(told_pod(), container) == {"A": "a", "B": "a$(C)$(A)$x", "C": "c", "E": "", "N": "node-1"}
-
-
-def test_a_volume_changes_at_once_and_files_that_are_no_longer_named_go(tmp_path: Path) -> None:
-    assert write_volume(tmp_path, {"a": "1", "b/c": "2"})
-    assert not write_volume(tmp_path, {"a": "1", "b/c": "2"})
-    assert write_volume(tmp_path, {"b/c": "3"})
-    shown = sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".."))
-    assert (shown, (tmp_path / "b" / "c").read_text()) == (["b"], "3")
-
-
-def test_a_drivers_file_cannot_be_mounted_into_a_volume(tmp_path: Path) -> None:
-    with pytest.raises(MountClash, match="can't be mounted: /base/claim/gpu is volume shim"):
-        write_mounted_file(tmp_path, "/base/claim/gpu/d-metadata.json", "{}", {"/base/claim/gpu": "shim"})
 
 
 def test_nodes_are_registered_once_and_twice(place: Place, tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ class Kubelet:
     """Call :meth:`register`, then :meth:`run` it in a task (or ``async with kubelet.running()``).
 
     ``programs``: by container name. ``remove``: ends a pod that is being deleted; see :func:`remover`. ``refresh``: after how many seconds
-    a changed annotation is in volumes. ``start_delay``: seconds before a pod is begun. Both may be changed while it runs.
+    a changed annotation is in volumes. ``start_delay``: seconds before a pod is begun. Both may be changed while it runs, and
+    :attr:`present`: False as while its node is cut off, when containers go on and nobody hears of it.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Kubelet:
         self.programs: dict[str, Program] = {WAIT_CONTAINER: wait_for_addresses, **(programs or {})}
         self._remove = remove or remover(cluster)
         self.refresh, self.start_delay, self._probe_period = refresh, start_delay, probe_period
+        self.present = True
         self._clock = clock
         self._ours: dict[str, _Ours] = {}
         self._uids: dict[Key, str] = {}
@@ -163,6 +165,8 @@ class Kubelet:
 
     async def _sync(self, key: Key) -> float | None:
         """Bring one pod a step on. Answers after how many seconds it should be looked at again."""
+        if not self.present:
+            return RETRY_SECONDS
         namespace, name = key
         pod = self._pods.store.get(name, namespace)
         uid = self._uids.get(key)
@@ -170,14 +174,12 @@ class Kubelet:
             self._forget(key, uid)
         if pod is None or pod.spec.node_name not in self.nodes:
             return None
-        if pod.metadata.deletion_timestamp is not None:
-            self._forget(key, pod.metadata.uid)
-            await self._remove(pod)
-            return None
-        if pod.status.phase in ("Succeeded", "Failed"):
-            return None
         try:
-            return await self._advance(key, pod)
+            if pod.metadata.deletion_timestamp is not None:
+                self._forget(key, pod.metadata.uid)
+                await self._remove(pod)
+                return None
+            return None if pod.status.phase in ("Succeeded", "Failed") else await self._advance(key, pod)
         except (Conflict, NotFound):
             return RETRY_SECONDS  # somebody else wrote; the informer will tell
         except ApiError:

@@ -33,7 +33,7 @@ from virt_dra.cluster.kube import connect
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
 from virt_dra.cluster.work_queue import WorkQueue
 from virt_dra.controllers import conditions, launcher_pods
-from virt_dra.controllers.current_pod import CREATED_BY_LABEL, launcher_pods_of
+from virt_dra.controllers.current_pod import launcher_pods_of
 from virt_dra.controllers.virtual_machines import instance_of, wants_instance
 
 NAMESPACE: Final = "kubevirt"
@@ -71,6 +71,8 @@ class FakeKubeVirt:
         self.domains: dict[Key, Conversion] = {}
         self.syncs: dict[Key, int] = {}
         """How often a domain was tried to start."""
+        self._made: set[str] = set()
+        """Uids of VMIs whose pod was made and hasn't been seen yet."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -124,6 +126,8 @@ class FakeKubeVirt:
 
     async def _sync_vmi(self, key: Key, vmi: VirtualMachineInstance) -> float | None:
         pods = launcher_pods_of(vmi, self._pods.store.by_index("vmi", key))
+        if pods:
+            self._made.discard(vmi.metadata.uid)
         if vmi.metadata.deletion_timestamp is not None:
             return await self._end(key, vmi, pods)
         if vmi.status.phase in FINISHED:
@@ -141,16 +145,15 @@ class FakeKubeVirt:
         return RETRY_SECONDS if failed else None
 
     async def _create_pod(self, vmi: VirtualMachineInstance) -> float | None:
-        # The store may not have the pod that was just made.
-        present = await self._cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
-        if present.items:
-            return RETRY_SECONDS
+        if vmi.metadata.uid in self._made:
+            return RETRY_SECONDS  # the store doesn't have it yet
         rendered = launcher_pods.render(vmi, self.gates, self._permitted, self._options)
         if isinstance(rendered, launcher_pods.RenderError):
             await self._write(vmi, None, Phase("Pending", {"Synchronized": ("False", "FailedCreate", rendered.message)}))
             return 5 * RETRY_SECONDS
         try:
             await self._cluster.create(rendered)
+            self._made.add(vmi.metadata.uid)
         except ApiError as error:
             await self._write(vmi, None, Phase("Pending", {"Synchronized": ("False", "FailedCreate", str(error))}))
             return 5 * RETRY_SECONDS
