@@ -168,6 +168,17 @@ def test_requests_say_who_asks(tmp_path: Path) -> None:
     asked(test, tmp_path)
 
 
+def test_what_the_server_warns_of_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
+        server.answers("GET", POD, json_answer(raw("p"), headers={"Warning": '299 - "v1 Pod is old-fashioned"'}))
+        for _ in range(2):
+            await cluster.get(Pod, "p", "n")
+        assert [record.getMessage() for record in caplog.records] == [f"{server.url} warns: v1 Pod is old-fashioned"]
+
+    with caplog.at_level(logging.WARNING):
+        asked(test, tmp_path)
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -207,7 +218,7 @@ def test_refused_credentials_are_read_anew_once(tmp_path: Path) -> None:
             server.answers("GET", POD, refused)
             with pytest.raises(Unauthorized):
                 await cluster.get(Pod, "p", "n")
-            assert len(server.asked) == 3
+            assert len(server.asked) == 4  # what was read is new enough to be tried again
 
     asyncio.run(run())
 

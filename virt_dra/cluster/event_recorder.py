@@ -77,6 +77,7 @@ class EventRecorder:
         self._clock, self._suffixes, self._limits = clock, suffixes, limits
         self._waiting: deque[_Said] = deque(maxlen=limits.waiting)
         self._wake = asyncio.Event()
+        self._closed = False
         self._written: OrderedDict[tuple[object, ...], _Written] = OrderedDict()
         self._tokens: OrderedDict[tuple[str, ...], tuple[float, datetime]] = OrderedDict()
         self.dropped = 0
@@ -90,11 +91,18 @@ class EventRecorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Writes what is recorded, for ever."""
+        """Writes what is recorded, until :meth:`close`."""
         while True:
             await self.flush()
+            if self._closed:
+                return
             self._wake.clear()
             await self._wake.wait()
+
+    def close(self) -> None:
+        """:meth:`run` ends when all that was recorded is written."""
+        self._closed = True
+        self._wake.set()
 
     async def flush(self) -> None:
         """Writes what was recorded so far."""

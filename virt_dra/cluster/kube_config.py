@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,42 +20,53 @@ from kubernetes.aio.config.incluster_config import SERVICE_HOST_ENV_NAME, SERVIC
 from virt_dra.cluster.kube_errors import ConnectionProblem
 from virt_dra.cluster.port import Unauthorized
 
+log = logging.getLogger(__name__)
+
 USER_AGENT = f"virt-dra/{version('virt-dra')}"
 
 _RENEWAL_PAUSE = 10.0
 """Seconds between two readings of refused credentials: an exec plugin may be slow, and a dead account stays dead."""
 
 
-@dataclass
 class Access:
-    """A client, and where it came from. Made by :func:`found_access`."""
+    """A client, and where it came from: ``source`` says it in words (``kubeconfig /x/y, context "z"``)."""
 
-    client: ApiClient
-    source: str
-    """In words: ``kubeconfig /x/y, context "z"``."""
-    path: str = ""
-    context: str | None = None
-    _renewal: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _renewed_at: float | None = None
+    def __init__(self, client: ApiClient, source: str, path: str = "", context: str | None = None) -> None:
+        """``path`` and ``context`` of the kubeconfig, if it is one."""
+        self.client, self.source = client, source
+        self._path, self._context = path, context
+        self._credentials = _credentials(client.configuration)
+        self._renewal = asyncio.Lock()
+        self._renewed_at: float | None = None
+        self._changed = False
+        """Whether the last renewal brought other credentials."""
 
     async def renewed(self) -> bool:
-        """Reads the credentials anew; whether there is reason to try again. For the service account the library does it by the clock."""
-        if not self.path:
+        """Reads the credentials anew; whether there is reason to try again. For the service account the package does it by the clock."""
+        if not self._path:
             return False
         loop = asyncio.get_running_loop()
         async with self._renewal:
-            if self._renewed_at is not None and loop.time() - self._renewed_at < _RENEWAL_PAUSE:
+            if self._renewed_at is None or loop.time() - self._renewed_at >= _RENEWAL_PAUSE:
+                self._renewed_at, self._changed = loop.time(), await self._read_anew()
+            return self._changed  # also to those who were refused together with the first, and waited here
+
+    async def _read_anew(self) -> bool:
+        configuration = _configuration()
+        try:
+            await _load(self._path, self._context, configuration)
+            credentials = await asyncio.to_thread(_credentials, configuration)
+            if credentials == self._credentials:
                 return False
-            self._renewed_at = loop.time()
-            fresh = _configuration()
-            try:
-                await _load(self.path, self.context, fresh)
-            except (ConfigException, OSError, yaml.YAMLError):
-                return False  # the refusal of the old ones says it better
-            old = self.client.configuration
-            changed = dict(old.api_key) != dict(fresh.api_key)
-            old.api_key = fresh.api_key
-            return changed
+            fresh = _client(configuration, self.source)
+        except (ConfigException, OSError, yaml.YAMLError, ConnectionProblem) as error:
+            log.warning("the credentials of %s can't be read anew: %s", self.source, error)
+            return False
+        # The client stays the same for those who hold it. Its connections know the old certificate; watches on them begin anew.
+        stale, self.client.rest_client = self.client.rest_client, fresh.rest_client
+        self.client.configuration, self._credentials = configuration, credentials
+        await stale.close()
+        return True
 
 
 @dataclass(frozen=True)
@@ -76,14 +88,14 @@ async def credentials_of(client: ApiClient) -> Credentials:
         settings = await used.auth_settings()
     except (ConfigException, OSError) as error:
         raise Unauthorized(f"the credentials can't be read: {error}") from error
-    header = str(settings.get("BearerToken", {}).get("value") or "")
+    scheme, _, token = str(settings.get("BearerToken", {}).get("value") or "").partition(" ")
     return Credentials(
         server=str(used.host),
         verify=bool(used.verify_ssl),
         ca_file=used.ssl_ca_cert,
         certificate_file=used.cert_file,
         key_file=used.key_file,
-        token=header.removeprefix("Bearer ") or None,
+        token=token if scheme.lower() == "bearer" else None,  # in a pod the package writes it small
     )
 
 
@@ -151,6 +163,12 @@ def _configuration() -> Configuration:
     # As Go's clients: many clusters' certificates lack what RFC 5280 asks of a CA, and Python 3.13 would refuse them.
     configuration.disable_strict_ssl_verification = True
     return configuration
+
+
+def _credentials(configuration: Configuration) -> tuple[object, ...]:
+    """Tokens and the content of certificates, to be compared."""
+    files = (configuration.cert_file, configuration.key_file, configuration.ssl_ca_cert)
+    return dict(configuration.api_key), *(Path(file).read_bytes() if file else b"" for file in files)
 
 
 def _client(configuration: Configuration, source: str) -> ApiClient:

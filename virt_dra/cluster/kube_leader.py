@@ -6,8 +6,9 @@ goes on either way; the work is cancelled but not waited for; leases of others a
 lease back, counts no transitions, and writes local time as UTC.
 
 Why there are never two: others may take a Lease ``duration`` seconds after they saw its last renewal, by a clock that can't be set; we
-stop ``renew_deadline`` seconds after the *beginning* of the last renewal that succeeded, which is before anybody can have seen it. What
-a process that stands still (suspended, starved) does when it wakes up is bounded by resourceVersions, not by this.
+stop ``renew_deadline`` seconds after the *beginning* of the last renewal that succeeded, which is before anybody can have seen it. A
+process that stood still (suspended, starved) and wakes up later than that sends no write: the transport asks before each. What it had
+sent before is bounded by resourceVersions.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ async def lead(
     for the next at once, as it is after a cancellation (which cancels ``run`` and waits for its end).
 
     Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is told when we begin and end to lead.
-    The lease has its own pace: requests of the work that wait for their turn don't hold up a renewal.
+    The lease has its own pace: requests of the work that wait for their turn don't hold up a renewal. From now on ``cluster`` writes only
+    while the lease is ours (:class:`~virt_dra.cluster.kube_transport.NotWriting`).
     """
     candidate = _Candidate(cluster, name, namespace, identity, timing)
+    cluster.transport.may_write = candidate.holds
     renewed = await candidate.acquired()
     log.info("%s leads: it holds the lease %s/%s", identity, namespace, name)
     if leading is not None:
@@ -119,12 +122,20 @@ class _Candidate:
         """As last read or written."""
         self._seen_version = ""
         self._seen_at = 0.0
+        self._ours_until = 0.0
+        """By the loop's clock."""
+
+    def holds(self) -> bool:
+        """Whether the lease is ours for certain at this moment."""
+        return asyncio.get_running_loop().time() < self._ours_until
 
     async def acquired(self) -> float:
         """When (by the loop's clock) the attempt began that took the lease."""
         while True:
             began = asyncio.get_running_loop().time()
-            if await self._attempt(began + self._timing.renew_deadline):
+            deadline = began + self._timing.renew_deadline
+            if await self._attempt(deadline):
+                self._ours_until = deadline
                 return began
             await asyncio.sleep(self._pause())
 
@@ -139,6 +150,7 @@ class _Candidate:
             began = loop.time()
             if began < deadline and await self._attempt(deadline):
                 renewed = began
+                self._ours_until = began + self._timing.renew_deadline
             elif self._holder() not in ("", self._identity):
                 raise LeadershipLost(f"{self._holder()} has taken the lease {self._namespace}/{self._name}")
             elif loop.time() >= deadline:
@@ -147,6 +159,7 @@ class _Candidate:
 
     async def release(self) -> None:
         """If it is still ours. Failures are only told: the lease runs out by itself."""
+        self._ours_until = 0.0
         if self._lease is None or self._holder() != self._identity:
             return
         free = {**self._lease["spec"], "holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _micro_time(datetime.now(UTC))}

@@ -69,7 +69,7 @@ class RawObjects:
 
     async def apply(self, raw: Mapping[str, Any], *, field_manager: str, force: bool = False, dry_run: bool = False) -> Json:
         """Server-side apply: the object as it then is. Raises :class:`~virt_dra.cluster.port.Conflict` for fields of other managers, whose
-        message names them, unless ``force``."""
+        message names them, unless ``force``; the server refuses fields that it doesn't know."""
         served, namespace, name = await self._identified(raw)
         query = (("fieldManager", field_manager), ("force", "true" if force else "false"), *_dry(dry_run))
         path = item(served.resource, namespace, name)

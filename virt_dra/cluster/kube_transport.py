@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,6 +34,10 @@ T = TypeVar("T")
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 JSON = "application/json"
+
+_WARNINGS_REMEMBERED = 1000
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,21 +81,30 @@ class NotSent(Unavailable):
     """There is no connection, so the request was certainly not carried out."""
 
 
+class NotWriting(Unavailable):
+    """What must not be written (any more) wasn't sent: this process doesn't lead."""
+
+
 class UntrustedServer(Unavailable):
     """TLS failed: the server's certificate isn't trusted, or it doesn't trust ours. Trying again doesn't help."""
 
 
 @dataclass
 class Transport:
-    """Not for several event loops. ``renew`` reads credentials anew when they were refused; it says whether they changed."""
+    """Not for several event loops. ``renew`` reads credentials anew when they were refused; it says whether they changed.
+
+    ``may_write`` is asked before every attempt that isn't a GET: what waited for its turn, or is repeated, may have become another's to do.
+    """
 
     client: ApiClient
     limits: Limits = field(default_factory=Limits)
     observer: KubeObserver = field(default_factory=Unobserved)
     renew: Callable[[], Awaitable[bool]] | None = None
+    may_write: Callable[[], bool] = lambda: True
 
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self.limits.qps, self.limits.burst)
+        self._warned: set[str] = set()
 
     @property
     def server(self) -> str:
@@ -103,6 +117,7 @@ class Transport:
         async def once() -> bytes:
             async with await self._sent(request, timeout) as response:
                 data = await response.read()
+            self._heed_warnings(response)
             if response.status >= 300:
                 raise refusal(response.status, data, response.headers.get("Retry-After", ""))
             return data
@@ -138,6 +153,8 @@ class Transport:
         while True:
             attempt += 1
             await self._turn()
+            if request.method != "GET" and not self.may_write():
+                raise NotWriting(f"this process doesn't lead: {request.verb or request.method} of {request.path} isn't its to do")
             began = loop.time()
             try:
                 result = await self._told(once)
@@ -163,6 +180,13 @@ class Transport:
             return await once()
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise lost(self.server, error) from error
+
+    def _heed_warnings(self, response: aiohttp.ClientResponse) -> None:
+        """What the server warns of (``299 - "v1beta1 is deprecated"``) is logged, each text once."""
+        for header in response.headers.getall("Warning", ()):
+            if header not in self._warned and len(self._warned) < _WARNINGS_REMEMBERED:
+                self._warned.add(header)
+                log.warning("%s warns: %s", self.server, header.removeprefix("299 - ").strip('"'))
 
     async def _turn(self) -> None:
         wait = self._bucket.take(asyncio.get_running_loop().time())
