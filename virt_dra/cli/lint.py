@@ -1,8 +1,10 @@
-"""``virt-dra lint``: what is wrong with VMs and what they name, before anything is created. Reads files; asks no cluster."""
+"""``virt-dra lint``: what is wrong with VMs and what they name: in files before anything is created, or in a live cluster."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Literal, NoReturn, TypeAlias
 
 import click
@@ -12,6 +14,7 @@ from virt_dra.api.documents import Problem, Source, Sourced
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
+from virt_dra.cli.cluster_options import ClusterChoice, NoCluster, cluster_options
 from virt_dra.cli.lint_report import Judged, Report
 from virt_dra.cli.lint_sarif import sarif
 from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
@@ -26,7 +29,10 @@ EVERY = "all"
 HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they name, before anything is created.
 
 FILES are YAML or JSON manifests and folders of them (- is standard input): the VMs, their ResourceClaimTemplates and ResourceClaims, and,
-as far as there are any, the cluster's DeviceClasses, ResourceSlices and its KubeVirt object. Only files are read, no cluster is asked.
+as far as there are any, the cluster's DeviceClasses, ResourceSlices and its KubeVirt object. No cluster is asked.
+
+With --live the VMs of a cluster are checked against what it has: those of --namespace, or of all with -A. FILES may hold further VMs and
+objects then, which count as if they were created already.
 
 Templates and claims must be among the files. DeviceClasses and ResourceSlices come with a cluster: what needs them is checked when the
 files have any (or with --complete); the output says what was not checked.
@@ -40,7 +46,8 @@ A VM silences findings by the annotation virt-dra.io/lint-ignore, a list of ids 
   kubevirt    the version whose rules were applied
   denials, warnings   how many
   notChecked  kinds of which the files have nothing, so that they weren't held against
-  objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page)
+  objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page); of a VM of the cluster
+              file is its resource, namespace and name, and line is 0
 Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log.
 """
 
@@ -51,6 +58,8 @@ Examples:
   kubectl get kubevirts,deviceclasses,resourceslices,resourceclaimtemplates -A -o yaml | virt-dra lint -f vm.yaml -f -
   virt-dra lint -f manifests/ --deny all --ignore direct-claim-pins -o json
   virt-dra lint -f manifests/ -o sarif > lint.sarif             for code scanning
+  virt-dra lint --live -A                                       every VM of the cluster
+  virt-dra lint --live -f vm.yaml -n team-a                     would this one come to life there?
 \b
 Exit codes: 0 no denial, 1 some VM has a denial, 2 bad usage or unreadable input.
 """
@@ -86,6 +95,9 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
 )
 @address_keys_option
+@click.option("--live", is_flag=True, help="Ask a cluster: for its VMs, if no files have any, and for all that they name.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="With --live: the VMs of all namespaces.")
+@cluster_options
 @click.option("--complete", is_flag=True, help="The files hold the whole cluster: a DeviceClass or ResourceSlice they lack isn't there.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all findings there are, and exit.")
 def command(
@@ -99,20 +111,31 @@ def command(
     warn: frozenset[str],
     namespace: str,
     address_keys: tuple[DriverKeys, ...],
+    live: bool,
+    all_namespaces: bool,
+    cluster: ClusterChoice,
     complete: bool,
 ) -> None:
     paths = (*named, *more)
-    if not paths:
-        raise click.UsageError("name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml")
+    if not paths and not live:
+        raise click.UsageError("name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml, or ask a cluster with --live")
+    if not live and (all_namespaces or cluster.given):
+        raise click.UsageError("--all-namespaces, --kubeconfig and --context go with --live")
     loaded = read_inputs(paths)
     if loaded.problems:
         _refuse(loaded.problems, output)
     subjects = _subjects(loaded.objects)
-    if not subjects:
+    if not subjects and paths and not live:
         missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
         _refuse((Problem(Source(", ".join(paths), 0), missing),), output)
     objects = [sourced.object for sourced in loaded.objects]
-    known = KINDS if complete else None
+    if live:
+        there = _gathered(cluster, output)
+        # What the files have is as if it were created already, or changed.
+        objects = list({(type(each), each.namespace or namespace, each.name or id(each)): each for each in (*there, *objects)}.values())
+        if not subjects:
+            subjects = _subjects([Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace])
+    known = KINDS if complete or live else None
     world = World.of(objects, version=kubevirt, gates=gates, namespace=namespace, known=known, address_keys=address_keys)
     settings = Settings(ignore=ignore, deny=deny, warn=warn)
     judged = tuple(Judged(vm, source, vm.namespace or namespace, lint(vm, world, settings, namespace)) for vm, source in subjects)
@@ -124,7 +147,28 @@ def command(
     sys.exit(1 if report.denials else 0)
 
 
-def _subjects(objects: tuple[Sourced[TypedObject], ...]) -> list[tuple[VirtualMachine | VirtualMachineInstance, Source]]:
+def _gathered(cluster: ClusterChoice, output: Format) -> tuple[TypedObject, ...]:
+    """All that the lint looks at, of a cluster; ends the process where it can't be had."""
+    from virt_dra.cli.lint_live import gather
+    from virt_dra.cluster.port import ApiError
+
+    async def ask() -> tuple[TypedObject, ...]:
+        async with cluster.connected() as connected:
+            return await gather(connected)
+
+    try:
+        return asyncio.run(ask())
+    except (ApiError, NoCluster) as error:
+        text = error.message if isinstance(error, NoCluster) else str(error)
+        _refuse((Problem(Source("cluster", 0), text),), output)
+
+
+def _place(obj: TypedObject) -> Source:
+    """Where an object of a cluster is: ``virtualmachines.kubevirt.io/team-a/vm``."""
+    return Source(f"{obj.PLURAL}.{obj.API_VERSION.partition('/')[0]}/{obj.namespace}/{obj.name}", 0)
+
+
+def _subjects(objects: Sequence[Sourced[TypedObject]]) -> list[tuple[VirtualMachine | VirtualMachineInstance, Source]]:
     """The VMs and VMIs to check; a VMI that a VM of the input owns is judged with its VM."""
     vms = {sourced.object.key for sourced in objects if isinstance(sourced.object, VirtualMachine)}
     found: list[tuple[VirtualMachine | VirtualMachineInstance, Source]] = []
