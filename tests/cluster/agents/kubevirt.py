@@ -21,6 +21,7 @@ from tests.cluster.agents.kubelet import Kubelet
 from tests.cluster.agents.kubevirt_admission import FINALIZER, KubeVirtAdmission
 from tests.cluster.agents.kubevirt_crds import definitions
 from tests.cluster.agents.kubevirt_webhooks import MUTATING, VALIDATING, served
+from tests.cluster.agents.worlds import UNLIMITED
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.cluster.credentials import ADMINS
 from virt_dra.api.core_v1 import Pod
@@ -270,7 +271,7 @@ async def kubevirt_installed(
     async with served(admission) as webhooks:
         try:
             await asyncio.to_thread(_install, control_plane, gates, webhooks, kubevirt_object(gates, permitted_host_devices))
-            async with connect(str(kubeconfig)) as cluster:
+            async with connect(str(kubeconfig), limits=UNLIMITED) as cluster:
                 yield cluster
         finally:
             await asyncio.to_thread(_remove, control_plane)

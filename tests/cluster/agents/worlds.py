@@ -13,11 +13,14 @@ from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.cluster.embedded import embedded_cluster
 from virt_dra.cluster.kube import connect
+from virt_dra.cluster.kube_limits import Limits
 from virt_dra.cluster.port import ApiError, Cluster
 
 T = TypeVar("T")
 
 PATIENCE = 30.0
+UNLIMITED = Limits(qps=0)
+"""Agents of many machines are one client here."""
 
 
 @asynccontextmanager
@@ -37,7 +40,7 @@ async def real_world(control_plane: ControlPlane) -> AsyncIterator[tuple[Cluster
     await asyncio.to_thread(control_plane.start_controllers)
     namespace = await asyncio.to_thread(control_plane.create_namespace)
     try:
-        async with connect(str(control_plane.kubeconfig)) as cluster:
+        async with connect(str(control_plane.kubeconfig), limits=UNLIMITED) as cluster:
             yield cluster, namespace
     finally:
         await asyncio.to_thread(control_plane.delete_namespace, namespace)
