@@ -10,6 +10,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 import pytest
@@ -30,6 +31,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
     ResourceSliceSpec,
 )
+from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.port import ApiError, Cluster, NotFound, WatchEvent
 
@@ -40,6 +42,27 @@ E = TypeVar("E", bound=ApiError)
 PATIENCE = 60.0
 """Seconds until something that must happen eventually counts as not happening."""
 RUN_LABEL = "contract.example.com/run"
+WIDGET = unknown_kind("contract.example.com/v1", "Widget")
+"""A custom resource with a status subresource and no schema to speak of."""
+WIDGETS: Mapping[str, object] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.contract.example.com"},
+    "spec": {
+        "group": "contract.example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Widget", "plural": "widgets"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
 CLUSTER_SCOPED: tuple[type[TypedObject], ...] = (DeviceClass, ResourceSlice, DeviceTaintRule, ResourcePoolStatusRequest)
 
 
@@ -57,7 +80,22 @@ async def kube(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     plane: ControlPlane = request.getfixturevalue("control_plane")
     plane.start_controllers()
     async with connect(str(plane.kubeconfig), limits=Limits(qps=0)) as cluster:
+        if plane.server not in _PREPARED:
+            await cluster.apply(WIDGETS, field_manager="contract")
+            await eventually(partial(_served, cluster))
+            _PREPARED.add(plane.server)
         yield cluster
+
+
+async def _served(cluster: Cluster) -> None:
+    try:
+        await cluster.list(WIDGET)
+    except NotFound as error:
+        raise AssertionError(str(error)) from error
+
+
+_PREPARED: set[str] = set()
+"""Servers that serve widgets."""
 
 
 IMPLEMENTATIONS: Mapping[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]] = {"memory": memory, "kube": kube}

@@ -154,6 +154,8 @@ class Informer(Generic[O]):
         self._listeners: list[Tell[O]] = []
         self._synced = asyncio.Event()
         self._version = ""
+        self.not_served = False
+        """Whether the cluster doesn't know the kind, as it said last."""
         self._last_contact: float | None = None
         self._failures = 0
 
@@ -216,6 +218,7 @@ class Informer(Generic[O]):
         listed = await self._cluster.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)
         self._observer.listed(self.kind.KIND, len(listed.items), self._clock() - began)
         self._contact()
+        self.not_served = False
         self._replace(listed.items)
         self._version = listed.resource_version
         self._synced.set()
@@ -273,6 +276,7 @@ class Informer(Generic[O]):
     def _not_served(self) -> None:
         """The cluster doesn't know the kind: it never did, or its definition was removed, and all objects with it."""
         self._version = ""
+        self.not_served = True
         if self._optional or self.has_synced:
             self._replace(())
             self._synced.set()

@@ -329,6 +329,8 @@ def _selectable(resource: Resource) -> tuple[_FieldTable, Callable[[str], str]]:
     """The fields of a resource and how a request for another one is refused; both differ by resource (C-2.4)."""
     own = {(k.API_VERSION, k.KIND): table for k, table in ((Pod, _POD), (Node, _NODE), (Namespace, _NAMESPACES), (ResourceSlice, _SLICE))}
     table = own.get((resource.api_version, resource.kind))
+    if table is None and not resource.native:
+        return _METADATA, lambda path: f"field label not supported: {path}"
     if table is None:
         return _METADATA, lambda path: f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     if resource.kind == ResourceSlice.KIND:
