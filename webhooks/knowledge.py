@@ -7,7 +7,7 @@ to end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,6 +47,10 @@ class Knowledge(Protocol):
     def gates(self) -> Gates:
         """The KubeVirt version at hand with its feature gates."""
 
+    @property
+    def unwarned(self) -> Collection[str]:
+        """Ids of warnings of :func:`webhooks.vmi.review` that nobody wants to see, or that :meth:`preflight` denies for."""
+
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         """What is found in the objects that a VM or VMI names, in its namespace only: causes deny, warnings are shown.
 
@@ -73,6 +77,7 @@ class KubeVirtOnly:
 
     gates: Gates
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
+    unwarned: Collection[str] = frozenset()
 
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         return Verdict(allowed=True)

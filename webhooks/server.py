@@ -31,7 +31,7 @@ from webhooks.knowledge import Knowledge
 from webhooks.metrics import CONTENT_TYPE, Metrics
 from webhooks.review import BadReview, Review, answer, check_content_type, failure, read_review
 from webhooks.server_connections import Connections
-from webhooks.server_log import LOGGER
+from webhooks.server_log import LOGGER, Repeats
 from webhooks.tls import CertificateError, ReloadingTls
 from webhooks.validation import WEBHOOKS, Webhook, judge
 from webhooks.verdict import Verdict
@@ -75,6 +75,7 @@ class WebhookServer:
         self._tls = tls
         self._limits = limits or Limits()
         self._log = logging.getLogger(LOGGER)
+        self._repeats = Repeats(time.monotonic)
         self._draining = False
         self._in_flight = 0
         self._buffered = 0
@@ -296,7 +297,7 @@ class WebhookServer:
 
     def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.failures.labels(str(bad.code)).inc()
-        self._log.warning("request without a verdict", extra={"fields": {"code": bad.code, "reason": str(bad)}})
+        self._write(logging.WARNING, "request without a verdict", {"code": bad.code, "reason": str(bad)}, (bad.code, str(bad)))
         allow = {"Allow": "POST"} if bad.code == HTTPStatus.METHOD_NOT_ALLOWED else {}
         body = _encoded(failure(bad.code, bad.reason, str(bad)))
         return web.Response(body=body, status=bad.code, content_type="application/json", headers=headers or allow)
@@ -315,11 +316,21 @@ class WebhookServer:
             "user": review.user,
             "dryRun": review.dry_run,
             "allowed": verdict.allowed,
+            "operations": len(verdict.patch),
             "reason": verdict.message,
             "warnings": len(verdict.warnings),
             "milliseconds": round(taken * 1000, 3),
         }
-        self._log.log(level, "admitted" if verdict.allowed else "denied", extra={"fields": fields})
+        if verdict.allowed:
+            self._log.log(level, "admitted", extra={"fields": fields})
+        else:
+            self._write(level, "denied", fields, (webhook.name, review.namespace, review.name, review.user, verdict.message))
+
+    def _write(self, level: int, message: str, fields: dict[str, object], key: object) -> None:
+        """A line that clients can provoke."""
+        suppressed = self._repeats.suppressed_before(key)
+        if suppressed is not None:
+            self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})
 
 
 def decide(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:

@@ -94,7 +94,7 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
         return Verdict(allowed=False, causes=tuple(Cause(INVALID, message, path) for path, message in error.problems))
     if review.operation == "UPDATE" and isinstance(subject, VirtualMachine) and subject.metadata.deletion_timestamp is not None:
         return _PASSES
-    verdict = vmi.review(subject, knowledge.gates, old)
+    verdict = vmi.review(subject, knowledge.gates, old, knowledge.unwarned)
     if not verdict.allowed or isinstance(old, VirtualMachineInstance):
         return verdict
     more = knowledge.preflight(subject, old)

@@ -11,7 +11,7 @@ This module reads no cluster: whether a claim, template or request exists is for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import BEFORE_DRA, V1_6_0, V1_8_0, V1_8_3, V1_9_0, Gates, KubeVirtVersion
@@ -74,10 +74,11 @@ def review(
     subject: VirtualMachineInstance | VirtualMachine,
     gates: Gates,
     old: VirtualMachineInstance | VirtualMachine | None = None,
+    unwarned: Collection[str] = (),
 ) -> Verdict:
     """Whether KubeVirt of ``gates.version`` with these gates admits an object; every cause at once, in KubeVirt's order.
 
-    Warnings whose id the object's annotation names are left out (:mod:`webhooks.rules.silence`).
+    Warnings whose id the object's annotation names are left out (:mod:`webhooks.rules.silence`), and those of ``unwarned``.
 
     ``old`` makes it an update. Of a VMI the claims and devices must then be as they were (K-9.3), and nothing else is
     checked: gates switched off meanwhile must not block changes of a running VMI's metadata. A VM's template may change
@@ -95,7 +96,7 @@ def review(
         return _verdict(iter((Cause(REQUIRED, "missing virtual machine template.", "spec.template"),)))
     reviewed = Subject.of(subject, gates)
     causes = (cause for rule in rules_for(gates.version) for cause in rule(reviewed))
-    unwanted = silenced(subject)
+    unwanted = silenced(subject).union(unwarned)
     return _verdict(causes, tuple(str(each) for id, warn in WARNERS.items() if id not in unwanted for each in warn(reviewed)))
 
 

@@ -206,4 +206,4 @@ def _knowledge(
 ) -> Knowledge:
     """Of the objects. Without any, nothing is held against a VM for what it names."""
     world = World.of(objects, version=version, gates=choices)
-    return Preflight(world, settings, launcher) if objects else KubeVirtOnly(world.configuration.gates, launcher)
+    return Preflight(world, settings, launcher) if objects else KubeVirtOnly(world.configuration.gates, launcher, settings.ignore)

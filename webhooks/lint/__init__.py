@@ -85,6 +85,10 @@ class Preflight:
     def gates(self) -> Gates:
         return self.world.configuration.gates
 
+    @property
+    def unwarned(self) -> frozenset[str]:
+        return frozenset(self.settings.ignore).union(self.settings.deny)
+
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         """``old`` makes it an update: a VM whose template stays as it was gets warnings only, so that it can be stopped and labelled."""
         untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template

@@ -28,6 +28,7 @@ _CHECKS: Final = (
     Check("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
     Check("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
     Check("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
+    Check("integration-annotation", DENIAL, "An annotation of virt-dra that can't be used.", own.integration_annotation),
     *(Check(id, *_OF_RULES[id], own.warned(warner)) for id, warner in WARNERS.items()),
     Check("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
     Check("kubevirt-too-old", DENIAL, "This KubeVirt has no devices from claims.", versions.kubevirt_too_old),

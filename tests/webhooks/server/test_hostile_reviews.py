@@ -104,5 +104,5 @@ def test_over_the_network_they_leave_the_server_as_it_was(tmp_path: Path) -> Non
     finally:
         logging.getLogger().removeHandler(handler)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
-    assert sum(line["logger"] == "virt_dra.webhook" for line in lines) >= 400
+    assert sum(line["logger"] == "virt_dra.webhook" for line in lines) >= 150, "the same isn't told again and again"
     assert not [line for line in lines if "error" in line]

@@ -352,6 +352,7 @@ def test_the_log_has_an_object_a_line_whatever_users_write(tmp_path: Path) -> No
         "user": evil,
         "dryRun": False,
         "allowed": False,
+        "operations": 0,
         "reason": "requestName is required for DRA GPU",
         "warnings": 0,
     }

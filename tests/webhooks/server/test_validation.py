@@ -11,6 +11,7 @@ import pytest
 
 from tests.webhooks.server.serving import KNOWLEDGE, SPEC, launcher_pod, review, vm, vmi
 from webhooks.knowledge import KubeVirtOnly, Subject
+from webhooks.lint import Preflight, Settings, World
 from webhooks.review import BadReview, answer, read_review
 from webhooks.validation import WEBHOOKS, judge
 from webhooks.verdict import INVALID, Cause, Verdict
@@ -168,6 +169,29 @@ def test_nothing_is_looked_up_where_it_would_not_matter(obj: object, old: object
     seeing = Seeing(KNOWLEDGE.gates, found=Verdict(allowed=False))
     _seen(seeing, obj, old, path)
     assert seeing.asked == []
+
+
+UNUSED = {"resourceClaims": [*SPEC["resourceClaims"], {"name": "d", "resourceClaimTemplateName": "t"}], "domain": SPEC["domain"]}
+
+
+@pytest.mark.parametrize(("unwarned", "warnings"), [((), 1), (("unused-claim",), 0), (("other",), 1)])
+def test_warnings_of_the_rules_can_be_left_out(unwarned: tuple[str, ...], warnings: int) -> None:
+    verdict = _seen(Seeing(KNOWLEDGE.gates, unwarned=unwarned), vmi(UNUSED))
+    assert (verdict.allowed, len(verdict.warnings)) == (True, warnings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "want"),
+    [
+        (Settings.for_admission(), (True, 1)),
+        (Settings.for_admission(ignore={"unused-claim"}), (True, 0)),
+        (Settings.for_admission(deny={"unused-claim"}), (False, 0)),
+    ],
+)
+def test_warnings_of_the_rules_are_ignored_and_denied_by_their_ids(settings: Settings, want: tuple[bool, int]) -> None:
+    knowledge = Preflight(World.of([], known=()), settings)
+    verdict = judge(WEBHOOKS["/validate-vmi"], read_review(json.dumps(review(vmi(UNUSED))).encode()), knowledge)
+    assert (verdict.allowed, len(verdict.warnings)) == want
 
 
 # --- launcher pods ---

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from difflib import get_close_matches
 
+from virt_dra.api.device_claims import assign, read_device_claims
 from virt_dra.api.go_text import quoted
+from virt_dra.api.integration_paths import BadWish, wished_path
+from virt_dra.api.json_annotations import AnnotationError, joined
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
 from webhooks.lint.finding import PAGES, Found
@@ -79,3 +82,20 @@ def unknown_lint_id(known: Collection[str]) -> Callable[[Linted], Iterator[Found
                     yield Found(field, f"there is no finding {quoted(id[:100])}, so this silences nothing; {meant}")
 
     return find
+
+
+def integration_annotation(linted: Linted) -> Iterator[Found]:
+    """What the pod webhook would refuse the launcher pod for (K-11): better said before there is a VM."""
+    annotations, root = linted.reviewed.annotations, f"{linted.reviewed.metadata}.annotations"
+    try:
+        wished_path(annotations, root)
+    except BadWish as error:
+        field, _, message = str(error).partition(": ")
+        yield Found(field, message)
+    try:
+        claims = read_device_claims(annotations, root)
+        if claims and not linted.reviewed.instancetype:  # its devices aren't known
+            assign(VirtualMachineInstance(spec=linted.reviewed.spec), claims, root=root)
+    except AnnotationError as error:
+        for path, message in error.problems:
+            yield Found(joined(error.field, path), message)

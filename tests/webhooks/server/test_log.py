@@ -1,0 +1,44 @@
+"""Lines that clients provoke: the same once in a while, all together a bounded number, and none lost without being counted."""
+
+from __future__ import annotations
+
+from webhooks.server_log import Repeats
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_same_is_told_once_in_a_while() -> None:
+    clock = Clock()
+    repeats = Repeats(clock, every=60)
+    assert [repeats.suppressed_before("a") for _ in range(3)] == [0, None, None]
+    assert repeats.suppressed_before("b") == 2
+    clock.now += 59
+    assert repeats.suppressed_before("a") is None
+    clock.now += 1
+    assert repeats.suppressed_before("a") == 1
+
+
+def test_a_flood_of_different_lines_is_bounded_and_counted() -> None:
+    clock = Clock()
+    repeats = Repeats(clock, rate=10, burst=50)
+    told = [repeats.suppressed_before(number) for number in range(10_000)]
+    assert (told[:50], told[50:]) == ([0] * 50, [None] * 9950)
+    clock.now += 1
+    again = [repeats.suppressed_before(number) for number in range(20_000, 20_020)]
+    assert again == [9950, *[0] * 9, *[None] * 10]
+
+
+def test_it_remembers_no_more_than_it_must() -> None:
+    clock = Clock()
+    repeats = Repeats(clock, rate=1e9, burst=1e9)
+    for number in range(5000):
+        repeats.suppressed_before(number)
+    assert len(repeats._told) == 1000
+    assert repeats.suppressed_before(0) == 0
+    assert repeats.suppressed_before(4999) is None
