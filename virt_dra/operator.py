@@ -1,51 +1,59 @@
-"""The operator's process, given to kopf: start, stop, signals, credentials, liveness, and the watch of the KubeVirt object.
+"""The operator's process, given to kopf: start, stop, signals, credentials, liveness.
 
 It decides nothing. What is done about VMs is :mod:`virt_dra.controllers.instance_loop`'s, which this module gives a cluster, a clock, an
-election and metrics. Why kopf's handlers aren't used for VMIs, pods, claims and slices: docs/decisions/0012-real-cluster.md.
+election and metrics. Why kopf watches no objects: docs/decisions/0012-real-cluster.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import aiohttp
 import kopf
 from aiohttp import web
 
-from virt_dra.api.kubevirt_v1 import KubeVirt
-from virt_dra.api.wire import WireError
 from virt_dra.cluster.kube import KubeCluster, connect
-from virt_dra.cluster.kube_leader import lead
+from virt_dra.cluster.kube_leader import LeaseTiming, lead
 from virt_dra.cluster.kube_limits import Limits
 from virt_dra.controllers.instance_loop import InstanceLoop, Settings
 from virt_dra.operator_metrics import CONTENT_TYPE, OperatorMetrics
 
 log = logging.getLogger("virt_dra.operator")
 
-STUCK_SECONDS: Final = 300.0
-"""One look at a VMI that takes longer: /healthz fails, so that the process is started anew."""
+STOP_SECONDS: Final = 10.0
+"""What is in work at SIGTERM has so long to be done; then it is left to the next replica."""
+_KILLED_SECONDS: Final = 25.0
+"""After so long kopf ends the process whatever holds it up: less than the pod's terminationGracePeriodSeconds."""
 _LIMITS: Final = Limits(qps=400.0, burst=800)
 """A VM that starts costs four writes; 50 of them a second must not wait for us."""
+_TIMING: Final = LeaseTiming()
+_CHATTY: Final = ("kopf.activities", "kopf._core.engines.activities", "kopf._core.reactor.running", "aiohttp.access")
+"""Loggers that say something about every probe and every step of kopf's life."""
 
 
 @dataclass(frozen=True)
 class Process:
     """How the process runs. ``lease``: of the election, in ``namespace``; None: lead without one.
 
-    ``/metrics`` and ``/readyz`` are answered on ``plain_port``, ``/healthz`` on ``health_port``.
+    ``/metrics`` and ``/readyz`` are answered on ``plain_port``, ``/healthz`` on ``health_port``. ``stuck_seconds``: one look at a VMI that
+    takes longer fails ``/healthz``, so that the process is started anew.
     """
 
     identity: str
     namespace: str = "virt-dra"
     lease: str | None = "virt-dra-operator"
+    timing: LeaseTiming = _TIMING
     host: str = "0.0.0.0"
     plain_port: int = 8080
     health_port: int = 8081
+    stuck_seconds: float = 300.0
     kubeconfig: str | None = None
     context: str | None = None
 
@@ -56,22 +64,40 @@ class Failed(Exception):
 
 async def operate(process: Process, settings: Settings) -> None:
     """Until SIGTERM or SIGINT. Raises :class:`~virt_dra.cluster.kube.ConnectionProblem`, OSError for ports, :class:`Failed`."""
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
     metrics = OperatorMetrics()
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
         loop = InstanceLoop(cluster, settings, lambda: datetime.now(UTC), metrics)
         metrics.count(loop)
         async with _plain_server(process, loop, metrics):
             background = _Background(process, cluster, loop, metrics)
-            await kopf.operator(
-                registry=_registry(process, cluster, loop, background),
-                settings=_kopf_settings(),
-                standalone=True,  # the election is by Lease, not by kopf's peering, which leaves a moment with two leaders
-                clusterwide=True,
-                liveness_endpoint=f"http://{process.host}:{process.health_port}/healthz",
-                stop_flag=background.ended,
-            )
+            try:
+                await kopf.operator(
+                    registry=_registry(process, cluster, loop, background),
+                    settings=_kopf_settings(),
+                    standalone=True,  # the election is by Lease, not by kopf's peering, which leaves a moment with two leaders
+                    clusterwide=True,
+                    liveness_endpoint=f"http://{_bracketed(process.host)}:{process.health_port}/healthz",
+                    stop_flag=background.ended,
+                )
+            except aiohttp.ClientError as error:  # some are OSErrors, which ours are about ports
+                raise Failed(f"the API server can't be asked what it serves: {error}") from error
     if background.failure is not None:
-        raise Failed(str(background.failure) or type(background.failure).__name__) from background.failure
+        raise Failed(_said(background.failure)) from background.failure
+    log.info("stopped", extra={"fields": {"identity": process.identity}})
+
+
+def _said(failure: BaseException) -> str:
+    """An exception's text, of the first where it is a group."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return str(failure) or type(failure).__name__
+
+
+def _bracketed(host: str) -> str:
+    """As an address stands in a URL."""
+    return f"[{host}]" if ":" in host else host
 
 
 class _Background:
@@ -89,8 +115,13 @@ class _Background:
             task.add_done_callback(self._noticed)
 
     async def stop(self) -> None:
-        """Workers finish what they are at; then the Lease is given back."""
-        await self._loop.stop()
+        """Workers finish what they are at, with informers to see what came of it; then the Lease is given back."""
+        log.info("stopping", extra={"fields": {"identity": self._process.identity}})
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._loop.stop()
+        except TimeoutError:
+            log.warning("what is in work isn't done after %.0f s and is left to the next replica", STOP_SECONDS)
         for task in reversed(self._tasks):
             task.cancel()
             await asyncio.wait({task})
@@ -101,11 +132,18 @@ class _Background:
             self._metrics.leading(True)
             await self._loop.work()
             return
-        await lead(self._cluster, process.lease, process.namespace, process.identity, self._loop.work, leading=self._metrics.leading)
+        await lead(
+            self._cluster, process.lease, process.namespace, process.identity, self._loop.work,
+            timing=process.timing, leading=self._metrics.leading,
+        )  # fmt: skip
 
     def _noticed(self, task: asyncio.Task[None]) -> None:
+        """What runs for ever has ended: a fault, which ends the process, unless it was to end."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("%s ended: %s", task.get_name(), _said(error), exc_info=error)
         if not task.cancelled() and not self._loop.stopping:
-            self.failure = self.failure or task.exception() or RuntimeError(f"{task.get_name()} ended")
+            self.failure = self.failure or error or RuntimeError(f"{task.get_name()} ended")
         self.ended.set()
 
 
@@ -139,19 +177,9 @@ def _registry(process: Process, cluster: KubeCluster, loop: InstanceLoop, backgr
     @kopf.on.probe(id="longestReconcileSeconds", registry=registry)
     async def stuck(**_: Any) -> float:
         longest = loop.longest_work()
-        if longest > STUCK_SECONDS:
+        if longest > process.stuck_seconds:
             raise kopf.PermanentError(f"one VMI has been worked on for {longest:.0f} s")
         return round(longest, 1)
-
-    # Its CRD may come later, or go: kopf follows CRDs and watches what is there.
-    @kopf.on.event("kubevirt.io", "v1", "kubevirts", registry=registry)
-    async def kubevirt_changed(type: str | None, body: kopf.Body, **_: Any) -> None:
-        try:
-            kubevirt = KubeVirt.from_wire(dict(body))
-        except WireError as error:
-            log.warning("the KubeVirt object can't be read: %s", error)
-            return
-        loop.kubevirt_changed(kubevirt, there=type != "DELETED")
 
     return registry
 
@@ -159,8 +187,17 @@ def _registry(process: Process, cluster: KubeCluster, loop: InstanceLoop, backgr
 def _kopf_settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False  # events are written by the controllers, with rates and aggregation
-    settings.process.ultimate_exiting_timeout = 25.0  # less than the pod's terminationGracePeriodSeconds
+    settings.scanning.disabled = True  # it watches nothing
+    settings.process.ultimate_exiting_timeout = _KILLED_SECONDS
+    settings.networking.error_backoffs = _ForEver()
     return settings
+
+
+class _ForEver:
+    """Seconds between kopf's attempts to ask the API server what it serves. As a list it would end, and the process with it."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((1, 2, 3, 5, 8), itertools.repeat(13))
 
 
 @asynccontextmanager
@@ -172,7 +209,7 @@ async def _plain_server(process: Process, loop: InstanceLoop, metrics: OperatorM
 
     async def ready(request: web.Request) -> web.Response:
         missing = loop.unsynced()
-        return web.Response(text=f"waiting for {', '.join(missing)}\n", status=503) if missing else web.Response(text="ok\n")
+        return web.Response(text=f"waiting for {'; '.join(missing)}\n", status=503) if missing else web.Response(text="ok\n")
 
     app = web.Application()
     app.add_routes([web.get("/metrics", show_metrics), web.get("/readyz", ready)])

@@ -264,12 +264,14 @@ def test_standalone_does_nothing_beside_a_kubevirt() -> None:
         await allocate(cluster, pod)
         observer = Recorded()
         loop = InstanceLoop(cluster, Settings(standalone=STANDALONE), lambda: NOW, observer)
-        kubevirt = read(KubeVirt, "kubevirt", "kubevirt")
-        loop.kubevirt_changed(kubevirt, there=True)
+        await cluster.create(read(KubeVirt, "kubevirt", "kubevirt"))
         tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
         await eventually(lambda: asyncio.sleep(0, observer.results["unchanged"]))
         assert observer.results.total() == observer.results["unchanged"]
-        assert not cluster.writes.keys() & {"update VirtualMachineInstance", "create VirtualMachineInstanceDevices"}
+        assert not cluster.writes.keys() & {"patch VirtualMachineInstance", "create VirtualMachineInstanceDevices"}
+
+        await cluster.delete(KubeVirt, "kubevirt", "kubevirt")
+        await eventually(lambda: asyncio.sleep(0, cluster.writes["patch VirtualMachineInstance"]))
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

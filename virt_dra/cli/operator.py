@@ -53,6 +53,8 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option("--own-namespace", envvar="POD_NAMESPACE", default="virt-dra", show_default=True, callback=parse_namespace,
               help="Where the Lease is; also $POD_NAMESPACE.")  # fmt: skip
 @click.option("--lease", default="virt-dra-operator", show_default=True, help="Name of the Lease by which one of several replicas leads.")
+@click.option("--lease-seconds", type=click.IntRange(3, 3600), default=15, show_default=True,
+              help="A leader that hasn't renewed the Lease for so long is replaced.")  # fmt: skip
 @click.option("--no-election", is_flag=True, help="Lead without a Lease: no other operator may run.")
 @click.option("--identity", envvar="POD_NAME", help="Of this process in the Lease and in Events.  [default: $POD_NAME, else host and id]")
 @click.option("--workers", type=click.IntRange(1, 256), default=16, show_default=True, help="VMs that are worked on at the same time.")
@@ -70,7 +72,8 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option("--health-port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="For /healthz.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 def command(
-    mode: Mode, cluster: ClusterChoice, namespace: str, own_namespace: str, lease: str, no_election: bool, identity: str | None,
+    mode: Mode, cluster: ClusterChoice, namespace: str, own_namespace: str, lease: str, lease_seconds: int, no_election: bool,
+    identity: str | None,
     workers: int, spread: bool, grace: float, gates: dict[str, bool], launcher_image: str, launcher_arguments: tuple[str, ...],
     address_keys: tuple[DriverKeys, ...], host: str, plain_port: int, health_port: int,
     log_level: str,
@@ -83,6 +86,7 @@ def command(
     """
     try:
         from virt_dra.cluster.kube import ConnectionProblem
+        from virt_dra.cluster.kube_leader import LeaseTiming
         from virt_dra.operator import Failed, Process, operate
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
@@ -97,8 +101,10 @@ def command(
         pods = StandaloneOptions(launcher_image, launcher_arguments)
         own = standalone.Settings(Gates.of(NEWEST, {**_OWN_GATES, **gates}), pods, resolution)
     settings = Settings(namespace=namespace, instance=name, workers=workers, resolution=resolution, standalone=own)
+    # As kube-scheduler's 15, 10 and 2 s: what is between the first two is left to a leader for stopping.
+    timing = LeaseTiming(lease_seconds, lease_seconds * 2 / 3, lease_seconds * 2 / 15)
     process = Process(
-        identity=name, namespace=own_namespace, lease=None if no_election else lease, host=host, plain_port=plain_port,
+        identity=name, namespace=own_namespace, lease=None if no_election else lease, timing=timing, host=host, plain_port=plain_port,
         health_port=health_port, kubeconfig=cluster.kubeconfig, context=cluster.context,
     )  # fmt: skip
     try:

@@ -7,6 +7,7 @@ answer is, ``pending`` decides.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,8 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.controllers.device_publication import Inputs
 from virt_dra.controllers.pending import LIMITS, Limits, View, due, explain, view_of, waits_for_node
 from virt_dra.controllers.watched import Store
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,13 @@ class Explainer:
             self._asked.clear()
             while self._questions:
                 key = next(iter(self._questions))
-                await self._answer(key, self._questions.pop(key))
+                question = self._questions.pop(key)
+                try:
+                    await self._answer(key, question)
+                except Exception:
+                    # The program's fault over one pod must not end the explaining of all others.
+                    log.exception("why %s waits could not be found out", key)
+                    self._again(key, self._limits.every.total_seconds())
             self._view = None
             await self._asked.wait()
 

@@ -45,6 +45,8 @@ Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
 _OUTDATED_SECONDS: Final = 0.05
 """Until a VMI whose plan was made of old objects is looked at again, unless the informers hear of the new ones sooner."""
 _REMEMBERED: Final = 4096
+_MISSING_SECONDS: Final = (3.0, 60.0)
+"""After so long it is said what hasn't been read yet, and then again."""
 
 
 class LoopObserver(InformerObserver, QueueObserver, Protocol):
@@ -96,11 +98,13 @@ class InstanceLoop:
         self._in_work: dict[str, float] = {}
         self._allocated_at: OrderedDict[str, float] = OrderedDict()
         self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=now, suffixes=lambda: uuid4().hex[:16])
-        self._kubevirts: set[str] = set()
+        self._kubevirts = self._informer(KubeVirt, everywhere=True, optional=True)
+        self._kubevirts.on_change(self._kubevirt_changed)
         self.stopping = False
+        self._ended = asyncio.Event()
         for informer in self._informers:
             informer.on_change(self._changed)
-        self._informers += (self._nodes, self._classes)
+        self._informers += (self._nodes, self._classes, *((self._kubevirts,) if settings.standalone is not None else ()))
 
     def _informer(self, kind: type[Any], *, labels: str = "", everywhere: bool = False, optional: bool = False) -> Informer[Any]:
         return Informer(
@@ -115,36 +119,50 @@ class InstanceLoop:
         async with asyncio.TaskGroup() as group:
             for informer in self._informers:
                 group.create_task(informer.run(), name=f"informer {informer.kind.KIND}")
+            group.create_task(self._tell_what_is_missing(), name="missing kinds")
+
+    async def _tell_what_is_missing(self) -> None:
+        pause, again = _MISSING_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            missing = self.unsynced()
+            if not missing:
+                return
+            log.error("nothing can be done yet: waiting for %s", "; ".join(missing))
+            pause = again
 
     async def work(self) -> None:
-        """Once all stores are complete, looks at every VMI, and then at those that a change concerns; until cancelled or stopped."""
+        """Once all stores are complete, looks at every VMI, and then at those that a change concerns; until cancelled or stopped.
+
+        A fault of the program beside the work on VMIs ends it, and is raised (in a group).
+        """
         for informer in self._informers:
             await informer.synced()
         queue = self._queue = WorkQueue[str](observer=self._observer)
         self._add_all()
-        beside = {asyncio.create_task(self._events.run(), name="events"), asyncio.create_task(self._explainer.run(), name="explainer")}
         try:
-            await queue.run(self._look_at, workers=self._settings.workers)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._events.run(), name="events")
+                explaining = group.create_task(self._explainer.run(), name="explainer")
+                await queue.run(self._look_at, workers=self._settings.workers)
+                explaining.cancel()
+                self._events.close()
         finally:
             self._queue = None
-            for task in beside:
-                task.cancel()
-            await asyncio.wait(beside)
+            self._ended.set()
 
     async def stop(self) -> None:
         """No further VMI is begun; returns when those in work are done and what was said of them is written."""
         self.stopping = True
         if self._queue is not None:
             self._queue.close()
-            while self._in_work:
-                await asyncio.sleep(0.01)
-        await self._events.flush()
+            await self._ended.wait()
 
     # --- what others ask ---
 
     def unsynced(self) -> tuple[str, ...]:
-        """The kinds of which no whole list has been read yet."""
-        return tuple(informer.kind.KIND for informer in self._informers if not informer.has_synced)
+        """The kinds of which no whole list has been read yet, and what to do about it."""
+        return tuple(_missing(informer) for informer in self._informers if not informer.has_synced)
 
     def longest_work(self) -> float:
         """Seconds that the longest look at one VMI has taken until now."""
@@ -161,19 +179,15 @@ class InstanceLoop:
     def informer_ages(self) -> dict[str, float]:
         return {informer.kind.KIND: informer.age for informer in self._informers}
 
-    def kubevirt_changed(self, kubevirt: KubeVirt, *, there: bool) -> None:
-        """A KubeVirt object came, changed or went. Standalone nothing is written while there is one: its VMs have an owner."""
-        was = bool(self._kubevirts)
-        (self._kubevirts.add if there else self._kubevirts.discard)(kubevirt.key)
-        if self._settings.standalone is None or was == bool(self._kubevirts):
-            return
-        if self._kubevirts:
-            log.error("KubeVirt %s is there: standalone mode does nothing as long as it is; use beside-kubevirt", kubevirt.key)
-        else:
+    # --- reconciling ---
+
+    def _kubevirt_changed(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
+        """Standalone nothing is written while there is a KubeVirt object: its VMs have an owner."""
+        if new is not None and old is None:
+            log.error("KubeVirt %s is there: standalone mode does nothing as long as it is; use beside-kubevirt", new.key)
+        elif new is None and not self._kubevirts.store:
             log.info("no KubeVirt is there any more: standalone mode goes on")
             self._add_all()
-
-    # --- reconciling ---
 
     def _add_all(self) -> None:
         for key in sorted({obj.key for obj in (*self._vmis.store.values(), *self._vms.store.values())}):
@@ -213,7 +227,7 @@ class InstanceLoop:
         return again
 
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
-        if self._settings.standalone is not None and self._kubevirts:
+        if self._settings.standalone is not None and self._kubevirts.store:
             return "unchanged", None
         now, options, own = self._now(), self._settings.resolution, self._settings.standalone
         if own is None:
@@ -260,6 +274,17 @@ class InstanceLoop:
 
 
 _API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind in KINDS}
+
+
+def _missing(informer: Informer[Any]) -> str:
+    """What keeps an informer from its first list."""
+    kind: str = informer.kind.KIND
+    group_version: str = informer.kind.API_VERSION
+    if not informer.not_served:
+        return kind
+    ours = group_version.startswith(("virt-dra.io/", "kubevirt.io/"))
+    advice = "virt-dra install applies its CustomResourceDefinition" if ours else "is the cluster's version at least 1.34?"
+    return f"{kind} ({group_version}), which the cluster doesn't serve: {advice}"
 
 
 def _unallocated(old: TypedObject | None) -> bool:
