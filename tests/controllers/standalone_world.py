@@ -12,7 +12,7 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.cluster.port import NotFound
+from virt_dra.cluster.port import Cluster, NotFound
 from virt_dra.controllers import claims, scheduler, standalone, vm_lifecycle
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.sources import ListedSources
@@ -74,27 +74,31 @@ class World:
         await world.memory.create(ResourceClaimTemplate.from_wire(template))
         return world
 
-    async def operator(self) -> int:
-        """One look at every VM and VMI. How many writes that took."""
-        written = 0
+    async def operator(self, cluster: Cluster | None = None) -> int:
+        """One look at every VM and VMI, written to ``cluster`` if given. How many writes that took."""
+        written, cluster = 0, cluster or self.memory
         for each in (await self.memory.list(VirtualMachine)).items:
-            done = await vm_lifecycle.reconcile(each, await ListedSources.read(self.memory), self.memory, self.now)
+            done = await vm_lifecycle.reconcile(each, await ListedSources.read(self.memory), cluster, self.now)
             self.events += done.events
             written += done.written
         for vmi in (await self.memory.list(VirtualMachineInstance)).items:
             sources = await ListedSources.read(self.memory)
-            reconciled = await standalone.reconcile(sources, self.memory, vmi.key, self.now, SETTINGS)
+            reconciled = await standalone.reconcile(sources, cluster, vmi.key, self.now, SETTINGS)
             self.events += reconciled.events
             written += reconciled.written
         return written
 
+    async def others(self) -> None:
+        """The claim controller and the scheduler."""
+        await claims.reconcile(self.memory)
+        await scheduler.schedule(self.memory, self.now)
+
     async def settle(self) -> None:
-        """The operator, the claim controller and the scheduler until nobody has anything to do."""
+        """Everybody, until nobody has anything to do."""
         for _ in range(20):
             version = self.memory.resource_version
             await self.operator()
-            await claims.reconcile(self.memory)
-            await scheduler.schedule(self.memory, self.now)
+            await self.others()
             if self.memory.resource_version == version:
                 return
         raise AssertionError("nothing settles")
