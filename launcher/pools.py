@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-PCI_PREFIX = "PCI_RESOURCE"
-MDEV_PREFIX = "MDEV_PCI_RESOURCE"
+from virt_dra.api.integration_paths import MDEV_PREFIX, PCI_PREFIX
+from virt_dra.api.integration_paths import resource_variable as variable_name
+
+__all__ = ["MDEV_PREFIX", "PCI_PREFIX", "USB_PREFIX", "AddressPool", "variable_name"]
+
 USB_PREFIX = "USB_RESOURCE"
-
-
-def variable_name(prefix: str, resource: str) -> str:
-    """``vendor.com/x`` -> ``PCI_RESOURCE_VENDOR_COM_X``; "-" is kept (K-7.2)."""
-    return f"{prefix}_{resource.upper().replace('/', '_').replace('.', '_')}"
 
 
 class AddressPool:

@@ -17,7 +17,7 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.events import shortened
-from virt_dra.controllers.settling import COMPUTE
+from virt_dra.controllers.launcher_pods import COMPUTE
 
 Phase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed"]
 FINISHED: Final = ("Succeeded", "Failed")

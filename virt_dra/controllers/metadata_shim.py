@@ -35,14 +35,12 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.names import byte_length
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
-from virt_dra.controllers.device_publication import Inputs
+from virt_dra.controllers.device_publication import BAD_RECORD, Inputs
 from virt_dra.controllers.device_resolution import Resolved, Subject, Unresolved, resolve
 from virt_dra.controllers.devices_object import frozen_in, owned_by
-from virt_dra.controllers.settling import COMPUTE
+from virt_dra.controllers.launcher_pods import COMPUTE
 from virt_dra.controllers.writes import PatchAnnotations
 
-BAD_RECORD: Final = "BadIntegrationAnnotation"
-"""The pod's annotation can't be read; nothing is filled in."""
 NOT_THE_PODS: Final = "NotThePodsClaim"
 """The record names a claim and request that the pod's container ``compute`` doesn't have."""
 NOT_THE_VMIS: Final = "NotTheVmisDevice"

@@ -12,6 +12,7 @@ from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
 from virt_dra.api.tolerations import tolerates
 from virt_dra.controllers.device_resolution import Outcome, Resolution, Resolved, Subject, Unresolved, Warned, status_of
+from virt_dra.controllers.launcher_pods import COMPUTE
 
 DEVICE_CHANGED: Final = "DeviceChanged"
 """The VMI runs with another address than what would be resolved now."""
@@ -21,8 +22,6 @@ DEVICE_UNHEALTHY: Final = "DeviceUnhealthy"
 """The kubelet heard from the driver that the device is unhealthy (KEP-4680)."""
 BEFELL: Final = (DEVICE_CHANGED, DEVICE_TAINTED, DEVICE_UNHEALTHY)
 """Warnings about what befell a device since it was handed out."""
-
-COMPUTE: Final = "compute"
 
 
 @dataclass(frozen=True)

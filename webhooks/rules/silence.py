@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from virt_dra.api.integration_paths import LINT_IGNORE_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 
-IGNORE_ANNOTATION: Final = "virt-dra.io/lint-ignore"
+IGNORE_ANNOTATION: Final = LINT_IGNORE_ANNOTATION
 
 
 def annotated(subject: VirtualMachineInstance | VirtualMachine) -> Mapping[str, tuple[str, ...]]:
