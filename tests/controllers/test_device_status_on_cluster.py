@@ -14,7 +14,7 @@ from tests.controllers.changed_objects import base_of, changed
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, Listed
@@ -268,3 +268,23 @@ def _refuse(error: ApiError) -> Callable[..., Awaitable[None]]:
         raise error
 
     return refusing
+
+
+def test_a_taint_rule_taints_the_device_of_a_running_vmi() -> None:
+    async def life() -> None:
+        memory = cluster({"vmi.status": {"phase": "Running"}})
+        rule = {
+            "metadata": {"name": "broken"},
+            "spec": {
+                "deviceSelector": {"driver": "gpu.example.com", "device": "d0"},
+                "taint": {"key": "example.com/broken", "effect": "NoExecute"},
+            },
+        }
+        await memory.create(DeviceTaintRule.from_wire(rule))
+        (event,) = await reconcile(memory, NOW)
+        assert (event.reason, event.message) == (
+            "DeviceTainted",
+            "gpus/g0: device d0 has taint example.com/broken=:NoExecute; see its driver",
+        )
+
+    asyncio.run(life())
