@@ -268,6 +268,13 @@ class ControlPlane:
         self._controllers = frozenset()
         self._stop(CONTROLLERS)
 
+    def restart_controllers(self) -> None:
+        """Those that run, from the start: the garbage collector looks for kinds that are new only every 30 s. Nothing where none run."""
+        running = self._controllers
+        self.stop_controllers()
+        if running:
+            self.start_controllers(*running)
+
     def _component_arguments(self, name: str, user: str) -> tuple[str, ...]:
         kubeconfig = str(self._write_kubeconfig(name, self._credentials.user(user)))
         return (

@@ -238,6 +238,10 @@ def test_a_vm_has_a_vmi_as_long_as_it_is_to_run(start: Start, tmp_path: Path) ->
             assert second.metadata.controller_owner == first.metadata.controller_owner
             await here.cluster.patch(VirtualMachine, "vm", here.namespace, merge={"spec": {"runStrategy": "Halted"}})
             await eventually(lambda: all_gone(here))
+            await here.cluster.patch(VirtualMachine, "vm", here.namespace, merge={"spec": {"runStrategy": "Always"}})
+            await here.in_phase("Running")
+            await here.cluster.delete(VirtualMachine, "vm", here.namespace)
+            await eventually(lambda: all_gone(here))
 
     asyncio.run(scenario())
 

@@ -23,7 +23,7 @@ from tests.cluster.agents.containers import MountClash, Program, RunningContaine
 from tests.cluster.agents.downward import UnsupportedField, environment, volume_files
 from tests.cluster.agents.driver import Driver, Prepared, PrepareError
 from virt_dra.api.core_v1 import Container, Node, Pod
-from virt_dra.api.integration_paths import ADDRESSES_READY, WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
+from virt_dra.api.integration_paths import WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
@@ -48,7 +48,7 @@ Remove = Callable[[Pod], Awaitable[None]]
 
 async def wait_for_addresses(container: RunningContainer) -> int:
     """What the init container of the device-plugin path does."""
-    while container.text(f"{WAIT_DIRECTORY}/{WAIT_FILE}") != ADDRESSES_READY:
+    while not container.text(f"{WAIT_DIRECTORY}/{WAIT_FILE}"):
         await asyncio.sleep(0.02)
     return 0
 

@@ -291,6 +291,7 @@ def _install(control_plane: ControlPlane, gates: Gates, webhooks: tuple[Json, Js
         control_plane.request("POST", _CRDS, definition)
     for definition in definitions(gates.version):
         control_plane.wait_until_established(definition["metadata"]["name"])
+    control_plane.restart_controllers()  # so that VMIs go with their VMs soon
     wire = kubevirt.to_wire()
     control_plane.request("POST", _KUBEVIRTS, wire)
     control_plane.request("PATCH", f"{_KUBEVIRTS}/kubevirt/status", {"status": wire["status"]}, _MERGE)
