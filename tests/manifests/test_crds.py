@@ -11,8 +11,10 @@ from virt_dra.api.custom_resources import BESIDE_KUBEVIRT, STANDALONE, Definitio
 from virt_dra.api.yaml_writing import write_yaml
 
 CRDS = Path(__file__).parents[2] / "manifests" / "crds"
-FILES = {f"{definition.kind.PLURAL}.yaml": definition for definition in BESIDE_KUBEVIRT} | {
-    f"standalone/{definition.kind.PLURAL}.yaml": definition for definition in STANDALONE
+FILES = {
+    f"{overlay}/{definition.kind.PLURAL}.yaml": definition
+    for overlay, definitions in (("beside-kubevirt", BESIDE_KUBEVIRT), ("standalone", STANDALONE))
+    for definition in definitions
 }
 
 
