@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.webhooks.server.hostile import Hostile, hostile_reviews
+from tests.webhooks.server.serving import launcher_pod, review
 from tests.webhooks.server.test_hostile_reviews import expected, is_settled
 
 OBJECTS = 10_000
@@ -161,7 +162,7 @@ def _attributes(node: int, number: int) -> dict[str, Any]:
 
 
 def questions() -> Iterator[Question]:
-    """Reviews of VMs and VMIs as they are written, every tenth of which is denied; without end."""
+    """Reviews of VMs and VMIs as they are written, every tenth of which is denied, and of a launcher pod after each ten; without end."""
     made: list[Question] = []
     for number in range(1000):
         template = number * 7 % OBJECTS
@@ -186,9 +187,18 @@ def questions() -> Iterator[Question]:
             "userInfo": {"username": "system:serviceaccount:argocd:argocd", "groups": ["system:serviceaccounts"]},
             "object": {"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": metadata, "spec": wrapped},
         }
-        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-        made.append((f"/validate-{short}", json.dumps(review).encode()))
+        whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+        made.append((f"/validate-{short}", json.dumps(whole).encode()))
+        if number % 10 == 9:
+            made.append(("/mutate-launcher-pod", json.dumps(_launcher(number, template)).encode()))
     yield from cycle(made)
+
+
+def _launcher(number: int, template: int) -> dict[str, Any]:
+    """The review of a launcher pod whose claim is of a driver without metadata files."""
+    pod = launcher_pod([("gpu", "gpu")])
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": f"t-{template}"}]
+    return review(pod, namespace=f"team-{template % NAMESPACES}", name="", uid=f"{number:08x}-0000-4000-8000-000000000001")
 
 
 class _Client:
