@@ -19,13 +19,13 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.cluster.backoff import backoff
-from virt_dra.cluster.port import ApiError, Gone, NotFound, Reader, Watcher, WatchEvent
+from virt_dra.cluster.port import ApiError, Gone, Listed, NotFound, PagedReader, Reader, Watcher, WatchEvent
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
@@ -158,6 +158,7 @@ class Informer(Generic[O]):
         """Whether the cluster doesn't know the kind, as it said last."""
         self._last_contact: float | None = None
         self._failures = 0
+        self._at_once = False
 
     @property
     def has_synced(self) -> bool:
@@ -215,13 +216,38 @@ class Informer(Generic[O]):
 
     async def _list(self) -> None:
         began = self._clock()
-        listed = await self._cluster.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)
-        self._observer.listed(self.kind.KIND, len(listed.items), self._clock() - began)
+        items: list[O] = []
+        version = ""
+        async for page in self._pages():
+            items += map(self._kept, page.items)
+            version = page.resource_version
+        self._observer.listed(self.kind.KIND, len(items), self._clock() - began)
         self._contact()
         self.not_served = False
-        self._replace(listed.items)
-        self._version = listed.resource_version
+        self._replace(items)
+        self._version = version
         self._synced.set()
+
+    async def _pages(self) -> AsyncIterator[Listed[O]]:
+        """The list in parts where the cluster gives parts, so that what ``transform`` leaves out is never there for all objects at once.
+        At once if the state was gone before the last part the time before."""
+        if isinstance(self._cluster, PagedReader) and not self._at_once:
+            try:
+                async for page in self._cluster.pages(self.kind, self._namespace, labels=self._labels, fields=self._fields):
+                    yield page
+            except Gone:
+                self._at_once = True
+                raise
+        else:
+            self._at_once = False
+            yield await self._cluster.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)
+
+    def _kept(self, obj: O) -> O:
+        """What is stored of an object; of a state that is known already, the object that is stored."""
+        known = self.store.get(obj.metadata.name, obj.metadata.namespace)
+        if known is not None and _same_state(known, obj):
+            return known
+        return obj if self._transform is None else self._transform(obj)
 
     async def _follow(self) -> None:
         """Until the watch ends or fails."""
@@ -240,10 +266,10 @@ class Informer(Generic[O]):
         if event.type == "DELETED":
             self._gone(key_of(event.object))
         elif event.type != "BOOKMARK":
-            self._there(event.object)
+            self._there(self._kept(event.object))
         self._version = event.object.metadata.resource_version or self._version
 
-    def _replace(self, items: tuple[O, ...]) -> None:
+    def _replace(self, items: Sequence[O]) -> None:
         there = {key_of(obj) for obj in items}
         for key in self.store.keys():  # noqa: SIM118 - no mapping: its keys are copied, since the loop removes some
             if key not in there:
@@ -256,11 +282,10 @@ class Informer(Generic[O]):
         if old is not None and old.metadata.uid != obj.metadata.uid:
             self._gone(key_of(obj))
             old = None
-        if old is not None and old.metadata.resource_version == obj.metadata.resource_version:
+        if old is not None and _same_state(old, obj):
             return
-        kept = obj if self._transform is None else self._transform(obj)
-        self.store.put(kept)
-        self._tell(old, kept)
+        self.store.put(obj)
+        self._tell(old, obj)
 
     def _gone(self, key: Key) -> None:
         namespace, name = key
@@ -309,6 +334,10 @@ async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
         if len(errors.exceptions) == 1:
             raise errors.exceptions[0] from None
         raise
+
+
+def _same_state(one: TypedObject, other: TypedObject) -> bool:
+    return one.metadata.uid == other.metadata.uid and one.metadata.resource_version == other.metadata.resource_version
 
 
 def key_of(obj: TypedObject) -> Key:

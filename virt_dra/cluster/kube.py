@@ -12,6 +12,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Literal, TypeVar, cast
 
 import aiohttp
@@ -72,23 +73,27 @@ class KubeCluster(RawObjects):
 
     async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
         """By namespace and name, read in pages of one state; all at once if that state is gone before the last page."""
-        resource = resource_of(kind)
         try:
-            return await self._listed(kind, resource, namespace, _selection(labels, fields), self._transport.limits.page)
+            pages = [page async for page in self.pages(kind, namespace, labels=labels, fields=fields)]
         except Gone:
-            return await self._listed(kind, resource, namespace, _selection(labels, fields), 0)
+            pages = [page async for page in self._pages_of(kind, namespace, _selection(labels, fields), 0)]
+        return Listed(tuple(chain.from_iterable(page.items for page in pages)), pages[-1].resource_version)
 
-    async def _listed(
-        self, kind: type[O], resource: Resource, namespace: str, selection: tuple[tuple[str, str], ...], page: int
-    ) -> Listed[O]:
+    def pages(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> AsyncIterator[Listed[O]]:
+        """See :class:`virt_dra.cluster.port.PagedReader`. There is always one page, be it empty."""
+        return self._pages_of(kind, namespace, _selection(labels, fields), self._transport.limits.page)
+
+    async def _pages_of(self, kind: type[O], namespace: str, selection: tuple[tuple[str, str], ...], page: int) -> AsyncIterator[Listed[O]]:
+        """``page`` 0: all at once."""
+        resource = resource_of(kind)
         path = kube_paths.collection(resource, namespace)
-        found: list[O] = []
         token = ""
         while True:
             limit = (("limit", str(page)),) if page else ()
             following = (("continue", token),) if token else ()
             request = Request("GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural)
             answer = parsed(await self._transport.request(request))
+            found: list[O] = []
             for number, raw in enumerate(answer.get("items") or ()):
                 if number % _BREATH == 0:
                     await asyncio.sleep(0)
@@ -96,9 +101,10 @@ class KubeCluster(RawObjects):
                 if obj is not None:
                     found.append(obj)
             meta = answer.get("metadata") or {}
+            yield Listed(tuple(found), str(meta.get("resourceVersion") or ""))
             token = str(meta.get("continue") or "")
             if not token:
-                return Listed(tuple(found), str(meta.get("resourceVersion") or ""))
+                return
 
     # --- Writer ---------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from virt_dra.api.meta import TypedObject
 
@@ -134,6 +134,15 @@ class Reader(Protocol):
 
     async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
         """All objects of a kind, of one namespace if given, filtered by label and field selectors in kubectl's syntax."""
+
+
+@runtime_checkable
+class PagedReader(Protocol):
+    """What a cluster may also offer: a list in parts, so that nobody holds all of it at once."""
+
+    def pages(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> AsyncIterator[Listed[O]]:
+        """As :meth:`Reader.list`, of one state; each part names the version of that state. Raises :class:`Gone` when the state is gone
+        before the last part: begin anew."""
 
 
 class Writer(Protocol):
