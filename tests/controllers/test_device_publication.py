@@ -495,3 +495,25 @@ def test_a_plan_that_is_done_leaves_nothing_to_do(case: Json) -> None:
     again = device_publication.gather(ListedSources([told], pods, claims, slices, (), devices), vmi.key, NOW)
     assert again is not None
     assert device_publication.plan(again) == device_publication.NOTHING
+
+
+@pytest.mark.parametrize(
+    "passing", [{"slices.0.spec.pool.resourceSliceCount": 2}, {"pod": None}], ids=["pool published anew", "no pod for a moment"]
+)
+def test_what_passes_by_itself_is_not_told_of_a_running_vmi(passing: dict[str, Any]) -> None:
+    async def life(world: World) -> None:
+        await world.reconcile()
+        await world.runs()
+        before = await world.status()
+        changed_objects = {type(obj): obj for obj in objects(passing)}
+        if "pod" in passing:
+            await world.memory.delete(Pod, POD, "lab")
+            world.memory.load([ResourceClaim.from_wire(BASE["claims"][0])])
+        else:
+            announced = changed_objects[ResourceSlice]
+            assert isinstance(announced, ResourceSlice)
+            await world.memory.update((await world.memory.get(ResourceSlice, "node-a-gpus")).with_(spec=announced.spec))
+        assert await world.told() == []
+        assert await world.status() == before
+
+    run(life)

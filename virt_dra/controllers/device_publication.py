@@ -24,7 +24,7 @@ from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.device_resolution import DEFAULTS, Options, Resolution, Resolved, Subject, Warned, dra_devices, resolve
 from virt_dra.controllers.device_status import SHARED_ADDRESS
 from virt_dra.controllers.devices_object import frozen_in, metadata_of, owned_by, status_for, transitions
-from virt_dra.controllers.events import Event, warning
+from virt_dra.controllers.events import Event, shortened, warning
 from virt_dra.controllers.published_devices import Pool, PublishedDevices
 from virt_dra.controllers.settling import Circumstances, settled
 from virt_dra.controllers.sources import Sources, address_on, claim_keys, pools_of
@@ -146,7 +146,7 @@ def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration |
     try:
         return (Integration.from_annotations(pod.metadata.annotations) if pod is not None else None), ()
     except AnnotationError as error:
-        return Integration(), (warning(vmi, BAD_RECORD, f"pod {pod.name if pod is not None else ''}: {error}"),)
+        return Integration(), (warning(vmi, BAD_RECORD, shortened(f"pod {pod.name if pod is not None else ''}: {error}")),)
 
 
 def _plugin_devices(vmi: VirtualMachineInstance, record: Integration | None, first: int) -> tuple[Subject, ...]:

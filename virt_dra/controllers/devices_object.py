@@ -128,7 +128,7 @@ def _device(device: SettledDevice, record: Integration | None, before: Mapping[t
         told |= {"driver": outcome.result.driver, "pool": outcome.result.pool}
     elif device.frozen and old is not None:
         told |= {key: value for key, value in (("driver", old.driver), ("pool", old.pool)) if value is not None}
-    problem = outcome if not isinstance(outcome, Resolved) else next(iter(device.warnings), None)
+    problem = device.problem
     pending_or_error = not isinstance(outcome, Resolved) and not device.frozen
     told["state"] = (ERROR if outcome.state == "error" else PENDING) if not isinstance(outcome, Resolved) and pending_or_error else RESOLVED
     if problem is not None:
@@ -186,7 +186,9 @@ def transitions(
     was, now = _by_type(old), _by_type(new)
     if _turned_true(was, now, DEVICES_RESOLVED) and new.devices:
         found = ", ".join(f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address}" for device in new.devices)
-        events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"on node {new.node_name or '?'}: {found}")))
+        # kube-scheduler allocates claims a moment before it binds the pod.
+        place = f"on node {new.node_name}: " if new.node_name else ""
+        events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"{place}{found}")))
     if _turned_true(was, now, DEVICES_HEALTHY) and DEVICES_HEALTHY in was and was[DEVICES_HEALTHY].status == "False":
         events.append(normal(vmi, DEVICES_HEALTHY, "nothing is wrong with the devices any more"))
     allocatable, earlier = now.get(ALLOCATABLE), was.get(ALLOCATABLE)

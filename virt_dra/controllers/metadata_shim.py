@@ -38,6 +38,7 @@ from virt_dra.api.wire import Json
 from virt_dra.controllers.device_publication import BAD_RECORD, Inputs
 from virt_dra.controllers.device_resolution import Resolved, Subject, Unresolved, resolve
 from virt_dra.controllers.devices_object import frozen_in, owned_by
+from virt_dra.controllers.events import shortened
 from virt_dra.controllers.launcher_pods import COMPUTE
 from virt_dra.controllers.writes import PatchAnnotations
 
@@ -107,7 +108,7 @@ def fill_in(inputs: Inputs, pod: Pod, *, addresses_only: bool = False) -> Filled
     try:
         record = Integration.from_annotations(pod.metadata.annotations)
     except AnnotationError as error:
-        return Filled({}, (Problem(BAD_RECORD, pod.key, str(error)),))
+        return Filled({}, (Problem(BAD_RECORD, pod.key, shortened(str(error))),))
     if record is None:
         return NOTHING
     parts = (_metadata(inputs, pod, record, addresses_only), _addresses(inputs, pod, record))

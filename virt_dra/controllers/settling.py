@@ -11,7 +11,18 @@ from virt_dra.api.core_v1 import Pod, ResourceHealth
 from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
 from virt_dra.api.tolerations import tolerates
-from virt_dra.controllers.device_resolution import Outcome, Resolution, Resolved, Subject, Unresolved, Warned, status_of
+from virt_dra.controllers.device_resolution import (
+    DEVICE_NOT_PUBLISHED,
+    POD_MISSING,
+    POOL_INCOMPLETE,
+    Outcome,
+    Resolution,
+    Resolved,
+    Subject,
+    Unresolved,
+    Warned,
+    status_of,
+)
 from virt_dra.controllers.launcher_pods import COMPUTE
 
 DEVICE_CHANGED: Final = "DeviceChanged"
@@ -38,6 +49,16 @@ class SettledDevice:
     @property
     def subject(self) -> Subject:
         return self.outcome.subject
+
+    @property
+    def problem(self) -> Unresolved | Warned | None:
+        """What is to be told of the device first. Of a device that a VMI runs with, only what doesn't pass by itself: while a driver
+        publishes its pool anew, the device is as it was."""
+        if isinstance(self.outcome, Unresolved):
+            reason, state = self.outcome.reason, self.outcome.state
+            passing = reason in (POD_MISSING, POOL_INCOMPLETE) or (reason == DEVICE_NOT_PUBLISHED and state == "pending")
+            return None if self.frozen and passing else self.outcome
+        return next(iter(self.warnings), None)
 
 
 @dataclass(frozen=True)
@@ -67,7 +88,9 @@ class Settled:
     @property
     def unhealthy(self) -> tuple[Unresolved | Warned, ...]:
         """What befell devices."""
-        return (*self.lost, *(warned for warned in self.warnings if warned.reason in BEFELL))
+        lost = (device.problem for device in self.devices if isinstance(device.outcome, Unresolved) and device.frozen)
+        befell = (warned for warned in self.warnings if warned.reason in BEFELL)
+        return (*(problem for problem in lost if problem is not None), *befell)
 
     def device_status(self) -> DeviceStatus | None:
         return status_of(self.entries)

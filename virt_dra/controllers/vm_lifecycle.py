@@ -178,7 +178,7 @@ def _status(
         conditions = put(conditions, READY, "True", "GuestRunning", "", now)
     elif own is not None and ready is not None:
         conditions = put(conditions, READY, "False", str(ready.get("reason") or "GuestNotRunning"), str(ready.get("message") or ""), now)
-    else:
+    elif failures is None or not any(each.get("type") == READY for each in conditions):  # else why the last one failed stays
         conditions = put(conditions, READY, "False", "VMINotExists", "the VM has no VMI", now)
     reason, message = _trouble(vm, strategy, taken)
     if reason:
