@@ -1,0 +1,102 @@
+"""The Containerfile builds what the manifests run: extras that exist, entry points that exist, users that the pods name."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from virt_dra.api import standalone
+from virt_dra.cli.install_kustomize import split_image
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
+from virt_dra.cli.main import cli
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = PROJECT["version"]
+
+
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """Stage -> its instructions, those of the stages that it stands on included."""
+    text = re.sub(r"\\\n", " ", (ROOT / "Containerfile").read_text())
+    found: dict[str, list[tuple[str, str]]] = {}
+    current: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        instruction, _, rest = line.partition(" ")
+        if instruction == "FROM":
+            base, _, name = rest.partition(" AS ")
+            current = list(found.get(base, []))
+            found[name] = current
+        current.append((instruction, rest.strip()))
+    return found
+
+
+def last(stage: str, instruction: str) -> str:
+    return [rest for name, rest in stages()[stage] if name == instruction][-1]
+
+
+@pytest.mark.parametrize(
+    ("stage", "extras", "entry_point"),
+    [("virt-dra", {"operator", "webhook"}, "virt-dra"), ("virt-dra-launcher", {"libvirt"}, "virt-dra-launcher")],
+)
+def test_images_have_the_extras_and_entry_points_of_the_project(stage: str, extras: set[str], entry_point: str) -> None:
+    installed = re.search(r'pip install --no-cache-dir "\.\[([^\]]+)\]"', last(f"build-{stage}", "RUN"))
+    assert installed is not None
+    assert set(installed[1].split(",")) == extras
+    assert extras <= PROJECT["optional-dependencies"].keys()
+    assert f"--from=build-{stage} " in last(stage, "COPY")
+    assert last(stage, "ENTRYPOINT") == f'["{entry_point}"]'
+    assert entry_point in PROJECT["scripts"]
+
+
+def test_what_is_copied_into_the_build_is_there() -> None:
+    copied = [path for name, rest in stages()["build"] if name == "COPY" for path in shlex.split(rest)[:-1]]
+    assert {"pyproject.toml", "virt_dra", "webhooks", "launcher", "manifests", PROJECT["readme"], *PROJECT["license-files"]} == set(copied)
+    assert all((ROOT / path).exists() for path in copied)
+    ignored = (ROOT / ".containerignore").read_text().split()
+    assert not set(copied) & set(ignored)
+
+
+def test_images_do_not_run_as_root_and_as_the_user_that_the_pods_name() -> None:
+    for overlay in (BESIDE_KUBEVIRT, STANDALONE):
+        for deployment in (obj for obj in planned(Choices(overlay), packaged()) if obj["kind"] == "Deployment"):
+            security = deployment["spec"]["template"]["spec"]["securityContext"]
+            assert last("virt-dra", "USER") == f"{security['runAsUser']}:{security['runAsGroup']}"
+    assert last("virt-dra-launcher", "USER") == "107:107"  # K-4.3
+    assert standalone.COMMAND[0] in PROJECT["scripts"]
+
+
+@pytest.mark.parametrize("overlay", [BESIDE_KUBEVIRT, STANDALONE])
+@pytest.mark.parametrize("cert_manager", [False, True])
+def test_the_pods_are_started_with_arguments_that_the_commands_take(
+    overlay: Overlay, cert_manager: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {}
+    for deployment in (obj for obj in planned(Choices(overlay, cert_manager=cert_manager), packaged()) if obj["kind"] == "Deployment"):
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        for variable in container["env"]:
+            monkeypatch.setenv(variable["name"], "virt-dra")
+        name, *arguments = container["args"]
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        found[name] = command.make_context(name, list(arguments)).params
+        ports = {port["containerPort"] for port in container["ports"]}
+        assert {value for option, value in found[name].items() if option.endswith("port")} == ports
+        assert split_image(container["image"]) == ("virt-dra", f":{VERSION}")
+    assert found["operator"]["mode"] == overlay
+    assert found["webhook"]["live"] is True
+    if overlay == STANDALONE:
+        assert split_image(found["operator"]["launcher_image"]) == ("virt-dra-launcher", f":{VERSION}")
+    tls = [volume for volume in _volumes(Choices(overlay, cert_manager=cert_manager)) if "secret" in volume]
+    assert bool(tls) is cert_manager is (found["webhook"]["tls_dir"] is not None)
+
+
+def _volumes(choices: Choices) -> list[dict[str, object]]:
+    deployments = (obj for obj in planned(choices, packaged()) if obj["kind"] == "Deployment")
+    return [volume for deployment in deployments for volume in deployment["spec"]["template"]["spec"]["volumes"]]
