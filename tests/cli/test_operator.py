@@ -1,0 +1,209 @@
+"""``virt-dra operator`` as a process on a real API server: what it says, how it starts and ends, and that of several one leads."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.operator_cluster import Vms, devices_kind, kinds, replica
+from tests.cli.webhook_cluster import kubevirt_kinds, until
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.processes import Component, ComponentError, free_port, operator
+from virt_dra.cli.operator import command
+
+OLD, NEW = "0000:41:00.0", "0000:42:00.0"
+
+
+@pytest.fixture
+def vms(control_plane: ControlPlane, namespace: str) -> Iterator[Vms]:
+    """A namespace for VMs, with one published device."""
+    with kinds(control_plane):
+        made = Vms(control_plane, namespace)
+        made.publish(OLD)
+        yield made
+        made.withdraw()
+
+
+def lease(plane: ControlPlane, namespace: str) -> dict[str, Any]:
+    spec: dict[str, Any] = plane.request("GET", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/virt-dra-operator")["spec"]
+    return spec
+
+
+def leads(running: Component) -> bool:
+    return running.metrics()["virt_dra_leader"] == 1
+
+
+def said(running: Component, message: str) -> list[dict[str, Any]]:
+    return [line for line in running.log() if re.search(message, line["message"])]
+
+
+def test_help_says_what_it_does_and_how_it_ends() -> None:
+    text = CliRunner().invoke(command, ["--help"]).output
+    for word in ("--mode", "--lease-seconds", "--no-election", "/readyz", "Exit codes: 0 stopped by SIGTERM"):
+        assert word in text
+
+
+def test_it_works_tells_and_ends(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+    vms.create("vm")
+    with replica(control_plane, namespace, "one") as running:
+        running.ready()
+        vms.allocate("vm")
+        until(lambda: vms.address("vm") == OLD)
+        until(lambda: ("DevicesResolved", 1) in vms.events("vm"))
+
+        assert running.get("/readyz") == (200, "ok\n")
+        assert running.healthy()
+        metrics = running.metrics()
+        assert (metrics["virt_dra_leader"], metrics['virt_dra_devices{state="Resolved"}']) == (1, 1)
+        assert metrics['virt_dra_reconciles_total{result="written"}'] >= 1
+        assert lease(control_plane, namespace)["holderIdentity"] == "one"
+
+        began = time.monotonic()
+        assert running.terminate() == 0
+        assert time.monotonic() - began < 5
+        assert lease(control_plane, namespace).get("holderIdentity") is None
+        lines = running.log()
+        assert [line["message"] for line in lines] == [
+            "following the cluster",
+            f"one leads: it holds the lease {namespace}/virt-dra-operator",
+            "stopping",
+            "stopped",
+        ]
+        assert {line["identity"] for line in lines if "identity" in line} == {"one"}
+
+
+def test_with_the_same_again_nothing_is_written(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+    vms.create("vm")
+    vms.allocate("vm")
+    with replica(control_plane, namespace, "one") as first:
+        until(lambda: vms.address("vm") == OLD)
+        assert first.terminate() == 0
+    before, told = vms.devices("vm"), vms.events("vm")
+    with replica(control_plane, namespace, "two") as second:
+        until(lambda: second.ready().metrics().get('virt_dra_reconciles_total{result="unchanged"}'))
+        assert second.terminate() == 0
+    assert (vms.devices("vm"), vms.events("vm")) == (before, told)
+
+
+# --- what is in its way ---
+
+
+def failure(running: Component) -> str:
+    """What it said last, once it has ended with 1."""
+    assert running.ended() == 1
+    assert "Traceback" not in running.said()
+    return running.said().splitlines()[-1]
+
+
+def test_where_nobody_answers_it_says_so(tmp_path: Path, control_plane: ControlPlane) -> None:
+    port = free_port()
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(control_plane.kubeconfig.read_text().replace(str(control_plane.port), str(port)))
+    with operator(control_plane, kubeconfig) as running:
+        assert re.fullmatch(
+            rf"Error: https://127\.0\.0\.1:{port} can't be reached: .*; tried https://127\.0\.0\.1:{port} \(.*kubeconfig.*\): "
+            "check that the server runs and that its address and port are right, and the network and proxy on the way",
+            failure(running),
+        )
+
+
+def test_a_missing_kubeconfig_is_named(tmp_path: Path, control_plane: ControlPlane) -> None:
+    with operator(control_plane, tmp_path / "none") as running:
+        assert str(tmp_path / "none") in failure(running)
+
+
+@pytest.mark.parametrize("taken", ["plain", "health"])
+def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, namespace: str, taken: str) -> None:
+    with (
+        kinds(control_plane),
+        operator(control_plane, None, "--own-namespace", namespace, "--lease", "other") as first,
+    ):
+        first.ready()
+        until(first.healthy)
+        ports = {"plain_port": first.plain_port} if taken == "plain" else {"health_port": first.health_port}
+        with operator(control_plane, None, "--own-namespace", namespace, **ports) as second:
+            wanted = (
+                rf"Error: cannot listen on 127\.0\.0\.1, ports {second.plain_port} and {second.health_port}: .*[Aa]ddress already in use.*"
+            )
+            assert re.fullmatch(wanted, failure(second))
+
+
+def test_without_our_definitions_it_waits_and_says_what_to_do(control_plane: ControlPlane, namespace: str) -> None:
+    wanted = (
+        "VirtualMachineInstanceDevices (virt-dra.io/v1alpha1), which the cluster doesn't serve: "
+        "virt-dra install applies its CustomResourceDefinition"
+    )
+    with kubevirt_kinds(control_plane), replica(control_plane, namespace, "one") as running:
+        until(lambda: running.get("/readyz") == (503, f"waiting for {wanted}\n"))
+        with pytest.raises(ComponentError, match="isn't ready after 0 s"):
+            running.ready(0)
+        until(lambda: said(running, re.escape(f"nothing can be done yet: waiting for {wanted}")))
+        assert running.healthy()
+        with devices_kind(control_plane):
+            running.ready()
+        assert running.terminate() == 0
+
+
+# --- several ---
+
+
+def test_when_the_leader_is_killed_the_other_takes_over(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+    vms.create("vm")
+    vms.allocate("vm")
+    with replica(control_plane, namespace, "one") as one:
+        until(lambda: vms.address("vm") == OLD)
+        with replica(control_plane, namespace, "two") as two:
+            two.ready()
+            assert (leads(one), leads(two)) == (True, False)
+            one.kill()
+            vms.publish(NEW, generation=2)
+            until(lambda: vms.address("vm") == NEW)
+            assert leads(two)
+            spec = lease(control_plane, namespace)
+            assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 1)
+            assert two.terminate() == 0
+
+
+def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+    vms.create("vm")
+    vms.allocate("vm")
+    with replica(control_plane, namespace, "one") as one, replica(control_plane, namespace, "two") as two:
+        for each in (one, two):
+            each.ready()
+        until(lambda: vms.address("vm") == OLD)
+        asleep, awake = (one, two) if leads(one) else (two, one)
+        asleep.pause()
+        until(lambda: leads(awake))
+        awake.pause()
+        vms.publish(NEW, generation=2)
+        vms.create("vm2")
+        vms.allocate("vm2")
+        asleep.resume()
+        # It learns of both changes and of its loss at once. Whatever comes first: there is nobody who may write.
+        assert "the lease" in failure(asleep)
+        assert (vms.address("vm"), vms.address("vm2")) == (OLD, None)
+        awake.resume()
+        # If it stood still for too long itself, it ends as well; its successor does what is left.
+        with replica(control_plane, namespace, "three"):
+            until(lambda: (vms.address("vm"), vms.address("vm2")) == (NEW, NEW))
+
+
+def test_standalone_leaves_a_kubevirts_vms_alone(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+    path = f"/apis/kubevirt.io/v1/namespaces/{namespace}/kubevirts"
+    control_plane.request("POST", path, {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt"}})
+    vms.create("vm")
+    vms.allocate("vm")
+    with replica(control_plane, namespace, "one", "--mode", "standalone") as running:
+        until(lambda: running.ready().metrics().get('virt_dra_reconciles_total{result="unchanged"}'))
+        assert set(running.metrics()) & {f'virt_dra_reconciles_total{{result="{result}"}}' for result in ("written", "failed")} == set()
+        assert said(running, f"KubeVirt {namespace}/kubevirt is there: standalone mode does nothing as long as it is")
+        control_plane.request("DELETE", f"{path}/kubevirt")
+        until(lambda: running.metrics().get('virt_dra_reconciles_total{result="written"}'))
+        assert said(running, "no KubeVirt is there any more: standalone mode goes on")
+        assert running.terminate() == 0
