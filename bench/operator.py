@@ -45,7 +45,7 @@ DRIVER = "gpu.example.com"
 NAMESPACE = "vms"
 WRITERS = 24
 PROGRAM = "from virt_dra.cli.main import main; main()"
-CRDS = Path(__file__).parents[1] / "manifests" / "crds" / "virtualmachineinstancedevices.yaml"
+CRDS = Path(__file__).parents[1] / "manifests" / "crds" / "beside-kubevirt" / "virtualmachineinstancedevices.yaml"
 T = TypeVar("T")
 
 
