@@ -100,10 +100,10 @@ def plans(world: Json) -> list[Write]:
     return actions
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_odd_objects_are_planned_for_without_a_traceback(seed: int) -> None:
     chance, planned = random.Random(seed), 0
-    for _ in range(150):
+    for _ in range(100):
         world = made_odd(chance)
         if not all(isinstance(world.get(kind), list) for kind in ("claims", "slices", "rules")) or world.keys() != WORLD.keys():
             continue
@@ -117,4 +117,4 @@ def test_odd_objects_are_planned_for_without_a_traceback(seed: int) -> None:
                 assert all(names.label_key(key.lower()) == () for key in action.annotations)
             elif isinstance(action, Create):
                 assert type(action.obj).from_wire(json.loads(json.dumps(action.obj.to_wire()))).to_wire() == action.obj.to_wire()
-    assert planned > 30
+    assert planned > 20

@@ -11,4 +11,11 @@ met yet, a write that was refused) is data, never an exception.
     device_status     where the devices of a VMI are (K-5); the resolution itself is in device_resolution, which reads the
                       pod (current_pod), the slices (published_devices) and the attributes (virt_dra.api.attribute_keys, K-6)
     events            what a loop has to tell
+
+On a real cluster one VMI is put right at a time; what it is gathered from is behind ``sources`` (lists, or informers' stores: ``watched``),
+and what is written goes through ``writes``:
+
+    beside_kubevirt   device_publication (into devices_object), metadata_shim (into pods), pending (why a pod waits)
+    standalone        standalone_pod, instance_phase; of VMs: vm_lifecycle
+    settling          what is told of devices, for both
 """
