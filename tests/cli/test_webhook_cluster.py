@@ -29,7 +29,7 @@ def room(control_plane: ControlPlane) -> Iterator[Room]:
                 configured(control_plane, *configurations(name, namespace, port)),
                 webhook(control_plane, namespace, "--webhook-configuration", name, port=port) as running,
             ):
-                made = Room(control_plane, namespace, running)
+                made = Room(control_plane, namespace, running, port)
                 control_plane.request("POST", made.path("kubevirts"), made.kubevirt("v1.9.0"))
                 running.wait_until_ready()
                 made.takes_effect()
@@ -39,9 +39,13 @@ def room(control_plane: ControlPlane) -> Iterator[Room]:
 
 
 class Room:
-    def __init__(self, plane: ControlPlane, namespace: str, running: Webhook) -> None:
-        self.plane, self.namespace, self.running = plane, namespace, running
-        self._pods = 0
+    def __init__(self, plane: ControlPlane, namespace: str, running: Webhook, port: int = 0) -> None:
+        self.plane, self.namespace, self.running, self.port = plane, namespace, running, port
+
+    def ca_bundle(self) -> str:
+        path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/virt-dra-{self.namespace}"
+        bundle: str = self.plane.request("GET", path)["webhooks"][0]["clientConfig"]["caBundle"]
+        return bundle
 
     def path(self, plural: str) -> str:
         group = "/api/v1" if plural == "pods" else "/apis/resource.k8s.io/v1" if plural.startswith("resource") else "/apis/kubevirt.io/v1"
@@ -201,6 +205,19 @@ def test_device_plugin(room: Room) -> None:
     (waiting,) = stored["spec"]["initContainers"]
     assert (waiting["image"], waiting["volumeMounts"][0]["mountPath"]) == (compute["image"], "/var/run/virt-dra/addresses")
     assert (stored["status"]["qosClass"], _compute(stored)["imagePullPolicy"]) == ("Burstable", "IfNotPresent")
+
+
+def test_asked_again_after_others_it_changes_nothing_more(room: Room) -> None:
+    """Two configurations that name us, and one of them asks anew when the other has changed something."""
+    room.version("v1.9.0")
+    once = room.pod(launcher_pod())
+    _, again = configurations(f"a-{room.namespace}", room.namespace, room.port)
+    again["webhooks"][0]["clientConfig"]["caBundle"] = room.ca_bundle()
+    with configured(room.plane, again):
+        time.sleep(1.0)  # the API server learns of it
+        twice = room.pod(launcher_pod())
+    assert twice["spec"] == once["spec"]
+    assert twice["metadata"]["annotations"] == once["metadata"]["annotations"]
 
 
 def test_a_pod_that_could_not_boot_is_refused_with_the_place_of_the_fault(room: Room) -> None:

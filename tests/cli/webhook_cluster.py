@@ -189,6 +189,7 @@ def webhook(plane: ControlPlane, namespace: str, *options: str, port: int = 0) -
 def balanced(*ports: int) -> Iterator[int]:
     """A port whose connections go to those ports by turns, to another one where nobody listens: as a Service's do."""
     turns = itertools.cycle(range(len(ports)))
+    open_ones: set[asyncio.StreamWriter] = set()
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = next(turns)
@@ -201,12 +202,21 @@ def balanced(*ports: int) -> Iterator[int]:
         else:
             writer.transport.abort()
             return
+        both = {back, writer}
+        open_ones.update(both)
         await asyncio.gather(_copied(reader, back), _copied(there, writer))
+        for each in both:
+            each.close()
+        open_ones.difference_update(both)
 
     async def serve() -> None:
         async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
             began.put(server.sockets[0].getsockname()[1])
             await asyncio.to_thread(end.wait)
+        for each in open_ones:
+            each.transport.abort()
+        while open_ones:
+            await asyncio.sleep(0.01)
 
     began: queue.Queue[int] = queue.Queue()
     end = threading.Event()
