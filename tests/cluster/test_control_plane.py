@@ -16,11 +16,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from kubernetes.aio import client, config
 
 from tests.cluster.control_plane import (
     ADVICE,
+    ALL_DRA_GATES,
     API_SERVER,
     CONTROLLERS,
     ETCD,
@@ -32,6 +34,7 @@ from tests.cluster.control_plane import (
     require,
 )
 from tests.cluster.credentials import Credentials
+from tests.cluster.play import parsed_gates
 
 ORPHAN = """
 import sys, time
@@ -233,6 +236,31 @@ def test_missing_programs_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(pytest.fail.Exception) as failed:
         require(SCHEDULER)
     assert str(failed.value) == f"etcd, kube-apiserver, kube-scheduler missing: {ADVICE}"
+
+
+def test_programs_in_kubebuilder_assets_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    program = tmp_path / ETCD
+    program.touch()
+    assert binary(ETCD) is None
+    program.chmod(0o755)
+    assert binary(ETCD) == program
+    assert binary(SCHEDULER) is None
+
+
+def test_a_port_that_is_in_use_is_refused(control_plane: ControlPlane) -> None:
+    with pytest.raises(OSError, match="Address already in use"):
+        ControlPlane(port=control_plane.port).start()
+
+
+def test_gates_of_a_control_plane_to_play_with() -> None:
+    assert parsed_gates("") == {}
+    assert parsed_gates("all") == ALL_DRA_GATES
+    assert parsed_gates("A=true,B=false") == {"A": True, "B": False}
+    with pytest.raises(click.BadParameter) as refused:
+        parsed_gates("A=true,B")
+    assert refused.value.message == "'B' is not Name=true or Name=false; for all gates of DRA say: all"
 
 
 def test_what_a_process_started_ends_with_it_even_when_it_is_killed(tmp_path: Path) -> None:
