@@ -38,6 +38,7 @@ NOT_RESOLVED: Final = "DevicesNotResolved"
 NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
 """Event: the pod waits because its claims can't be allocated."""
 
+_HEALTH = ("Healthy", "Unhealthy", "Unknown")
 _MESSAGE = 4096
 """Characters of a message in the object."""
 
@@ -137,7 +138,7 @@ def _device(device: SettledDevice, record: Integration | None, before: Mapping[t
     if device.taints:
         made = made.with_(taints=tuple(_taint(taint) for taint in device.taints))
     if device.health is not None:
-        health: Json = {"status": device.health.health or "Unknown"}
+        health: Json = {"status": device.health.health if device.health.health in _HEALTH else "Unknown"}
         message = {"message": shortened(device.health.message, _MESSAGE)} if device.health.message else {}
         made = made.with_(health=DeviceHealth.from_wire(health | message))
     return made
