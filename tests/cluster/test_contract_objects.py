@@ -569,6 +569,20 @@ async def test_a_namespace_goes_with_its_content(cluster: Cluster, namespace: st
 
 
 @contract
+async def test_fields_without_a_type_survive_a_change_of_others(cluster: Cluster, namespace: str) -> None:
+    novel = {"hostNetwork": True, "volumes": [{"name": "v", "hostPath": {"path": "/x", "type": "Directory"}}]}
+    raw = pod(namespace, "p").to_wire()
+    raw["spec"] |= novel
+    await cluster.create(Pod.from_wire(raw))
+    read = await cluster.get(Pod, "p", namespace)
+    changed = await cluster.update(read.with_(metadata=read.metadata.with_(labels={"a": "b"})))
+    assert changed.metadata.labels == {"a": "b"}
+    assert changed.with_(metadata=read.metadata) == read
+    spec = changed.to_wire()["spec"]
+    assert {key: spec[key] for key in novel} == novel
+
+
+@contract
 async def test_slices_of_one_node_live_side_by_side(cluster: Cluster, namespace: str) -> None:
     slices = [await cluster.create(resource_slice(namespace, name, node="n")) for name in ("a", "b")]
     assert [obj.metadata.generation for obj in slices] == [1, 1]

@@ -26,6 +26,7 @@ from tests.cluster.scripted_server import (
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.cluster.informer import Informer, running
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.kube import KubeCluster
 from virt_dra.cluster.kube_config import USER_AGENT
@@ -40,6 +41,7 @@ from virt_dra.cluster.port import (
     Unavailable,
     Unreadable,
 )
+from virt_dra.cluster.slimming import known_fields_only
 
 PODS = "/api/v1/namespaces/n/pods"
 POD = f"{PODS}/p"
@@ -299,6 +301,34 @@ def test_unknown_fields_survive_an_update_and_managed_fields_are_left_to_the_ser
         assert sent == {**stored, "apiVersion": "v1", "kind": "Pod", "metadata": {**stored["metadata"], "labels": {"a": "b"}}}
 
     asked(test, tmp_path)
+
+
+def test_an_informer_keeps_less_of_what_comes_in_pages_and_begins_anew_when_a_page_is_gone(tmp_path: Path) -> None:
+    async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
+        objects = [raw(name, spec={"nodeName": name, "novel": True}) for name in "abc"]
+        gone = status(410, "Expired", "The provided continue parameter is too old")
+        server.answers(
+            "GET", PODS,
+            json_answer(page(*objects[:2], token="t")), gone,
+            json_answer(page(*objects[:2], token="t")), gone, json_answer(page(*objects, version=20)),
+            stream_answer(event_line("MODIFIED", {**objects[0], "metadata": {**objects[0]["metadata"], "resourceVersion": "21"}})),
+            stream_answer(event_line("ERROR", status_object(410, "Expired", "too old"))),
+            json_answer(page(*objects[1:], token="t")), json_answer(page(version=30)), stream_answer(then="silence"),
+        )  # fmt: skip
+        informer = Informer(cluster, Pod, "n", transform=known_fields_only, first_pause=0.01, longest_pause=0.02)
+        told: list[tuple[str, str]] = []
+        informer.on_change(lambda old, new: told.append((old.metadata.resource_version if old else "", new.name if new else "-")))
+        async with running(informer):
+            assert sorted(informer.store.keys()) == [("n", "a"), ("n", "b"), ("n", "c")]
+            assert [obj.to_wire()["spec"] for obj in informer.store.values()] == [{"nodeName": name} for name in "abc"]
+            while len(told) < 5:
+                await asyncio.sleep(0.005)
+        assert told == [("", "a"), ("", "b"), ("", "c"), ("1", "a"), ("21", "-")]
+        limits = [(request.query.get("limit"), request.query.get("resourceVersion")) for request in server.asked]
+        pages = [("2", None), ("2", None)]
+        assert limits[:9] == [*pages, *pages, (None, None), (None, "20"), (None, "21"), *pages]
+
+    asked(test, tmp_path, page=2)
 
 
 # --- watches ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.kinds import Resource
 from virt_dra.cluster.kube_transport import KubeObserver
 from virt_dra.cluster.port import Unavailable, Unreadable
-from virt_dra.cluster.sharing import SharedValues
+from virt_dra.cluster.sharing import SharedParts
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
@@ -36,7 +36,7 @@ class Decoder:
     def __init__(self, observer: KubeObserver, *, managed_fields: bool = False) -> None:
         self._observer = observer
         self._managed_fields = managed_fields
-        self._shared = SharedValues()
+        self._shared = SharedParts()
         self._told: dict[tuple[str, str], str] = {}
         """Kind and key -> the resourceVersion that was reported: an unreadable object is logged once, however often it is listed."""
 
@@ -75,7 +75,7 @@ class Decoder:
         if isinstance(meta, dict) and not self._managed_fields and "managedFields" in meta:
             whole["metadata"] = {name: value for name, value in meta.items() if name != "managedFields"}
         self._shared.put_into(kind, whole)
-        return kind.from_wire(whole)
+        return self._shared.shared(kind.from_wire(whole))
 
     def _report(self, resource: Resource, raw: Mapping[str, Any], error: WireError) -> None:
         key, version = _key(raw), _version(raw)

@@ -1,0 +1,171 @@
+"""Parts of objects that are kept once, and objects that are made smaller: nothing else about them may change."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
+from virt_dra.cluster import sharing
+from virt_dra.cluster.sharing import SharedParts
+from virt_dra.cluster.slimming import known_fields_only, leaving_out
+
+NAMES = st.sampled_from(["a", "b", "c"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2) | NAMES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
+)
+AMOUNTS = st.sampled_from(["1", "1000m", "1Gi", "1024Mi", "2"])
+ENV = st.fixed_dictionaries(
+    {"name": NAMES}, optional={"value": NAMES, "valueFrom": st.dictionaries(NAMES, JSON, max_size=2), "novel": JSON}
+)
+CONTAINERS = st.fixed_dictionaries(
+    {"name": NAMES},
+    optional={
+        "env": st.lists(ENV, max_size=3),
+        "command": st.lists(NAMES, max_size=2),
+        "resources": st.fixed_dictionaries({}, optional={"limits": st.dictionaries(NAMES, AMOUNTS, max_size=2), "claims": st.just([])}),
+        "securityContext": st.dictionaries(NAMES, JSON, max_size=2),
+        "imagePullPolicy": NAMES,
+    },
+)
+PODS = st.fixed_dictionaries(
+    {"metadata": st.fixed_dictionaries({"name": NAMES}, optional={"labels": st.dictionaries(NAMES, NAMES), "annotations": st.just({})})},
+    optional={
+        "spec": st.fixed_dictionaries(
+            {}, optional={"containers": st.lists(CONTAINERS, max_size=3), "nodeSelector": st.just({}), "novel": JSON}
+        ),
+        "status": st.fixed_dictionaries({}, optional={"phase": NAMES, "novel": JSON}),
+    },
+)
+VALUES = st.one_of(
+    st.fixed_dictionaries({"string": NAMES}), st.fixed_dictionaries({"int": st.integers(0, 1)}),
+    st.fixed_dictionaries({"bool": st.booleans()}),
+    st.fixed_dictionaries({"version": NAMES, "string": NAMES}), st.fixed_dictionaries({"novel": JSON}), st.just({}),
+)  # fmt: skip
+SLICES = st.fixed_dictionaries({
+    "metadata": st.fixed_dictionaries({"name": NAMES}),
+    "spec": st.fixed_dictionaries({
+        "driver": NAMES,
+        "devices": st.lists(
+            st.fixed_dictionaries(
+                {"name": NAMES},
+                optional={
+                    "attributes": st.dictionaries(NAMES, VALUES, max_size=3),
+                    "capacity": st.dictionaries(NAMES, st.fixed_dictionaries({"value": AMOUNTS}, optional={"novel": JSON}), max_size=2),
+                    "taints": st.lists(st.fixed_dictionaries({"key": NAMES}), max_size=2),
+                },
+            ),
+            max_size=3,
+        ),
+    }),
+})  # fmt: skip
+
+
+def given_everywhere(obj: Any) -> Any:
+    """The fields that were given, at every depth: what ``given()`` answers."""
+    if hasattr(obj, "model_fields_set"):
+        inner = {name: given_everywhere(value) for name, value in obj.__dict__.items()}
+        return type(obj), frozenset(obj.model_fields_set), inner
+    if isinstance(obj, tuple):
+        return [given_everywhere(entry) for entry in obj]
+    return {key: given_everywhere(entry) for key, entry in obj.items()} if isinstance(obj, dict) else None
+
+
+@given(st.lists(st.tuples(st.just(Pod), PODS) | st.tuples(st.just(ResourceSlice), SLICES), max_size=4))
+def test_objects_are_what_they_were(objects: list[tuple[type[TypedObject], dict[str, Any]]]) -> None:
+    parts = SharedParts()
+    plain = [kind.from_wire(raw) for kind, raw in objects]
+    shared = []
+    for kind, raw in objects:
+        own = copy.deepcopy(raw)
+        parts.put_into(kind, own)
+        shared.append(parts.shared(kind.from_wire(own)))
+    for one, other in zip(shared, plain, strict=True):
+        assert one == other
+        assert one.to_wire() == other.to_wire()
+        assert given_everywhere(one) == given_everywhere(other)
+    for one in shared:  # who changes a copy changes nobody else's
+        changed = one.with_(metadata=one.metadata.with_(labels={"x": "y"}), novel=1)
+        assert changed.without("novel", "metadata").to_wire().keys() <= one.to_wire().keys()
+    assert [one.to_wire() for one in shared] == [other.to_wire() for other in plain]
+
+
+def test_equal_parts_are_one_object() -> None:
+    parts = SharedParts()
+    containers = [{"name": "c", "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "1"}}}]
+    one, other = (
+        parts.shared(Pod.from_wire({"metadata": {"name": name}, "spec": {"containers": containers, "nodeName": name}})) for name in "ab"
+    )
+    assert one.spec is not other.spec
+    assert one.spec.containers is other.spec.containers
+    assert one.model_extra is other.model_extra
+
+
+@pytest.mark.parametrize(("first", "second"), [({"int": 1}, {"bool": True}), ({"string": "1"}, {"version": "1"})])
+def test_values_that_look_alike_stay_apart(first: dict[str, Any], second: dict[str, Any]) -> None:
+    parts = SharedParts()
+    raw = {"spec": {"devices": [{"name": "a", "attributes": {"x": first, "y": second, "z": dict(first)}}]}}
+    parts.put_into(ResourceSlice, raw)
+    attributes = ResourceSlice.from_wire(raw).spec.devices[0].attributes
+    assert (attributes["x"].to_wire(), attributes["y"].to_wire()) == (first, second)
+    assert attributes["x"] is attributes["z"]
+
+
+def test_values_that_cannot_be_read_are_told_with_their_path() -> None:
+    raw = {"spec": {"devices": [{"name": "a", "attributes": {"x": {"int": "1"}, "y": 7}}, 8]}}
+    SharedParts().put_into(ResourceSlice, raw)
+    with pytest.raises(
+        ValueError, match=r"spec\.devices\[0\]\.attributes\.x\.int: must be an integer, not a string; .*y: must be an object"
+    ):
+        ResourceSlice.from_wire(raw)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "LIMIT", 3)
+    parts = SharedParts()
+    for number in range(20):
+        raw = {"spec": {"devices": [{"name": "a", "attributes": {"x": {"int": number}, "y": {"string": "same"}}}]}}
+        parts.put_into(ResourceSlice, raw)
+        read = parts.shared(ResourceSlice.from_wire(raw))
+        assert read.spec.devices[0].attributes["x"].int_value == number
+        claim = {"metadata": {"name": f"c{number}"}, "spec": {"devices": {"requests": [{"name": f"r{number}"}]}}}
+        assert parts.shared(ResourceClaim.from_wire(claim)).to_wire()["spec"] == claim["spec"]
+
+
+@given(PODS)
+def test_known_fields_are_all_that_is_left(raw: dict[str, Any]) -> None:
+    whole = Pod.from_wire(raw)
+    before = whole.to_wire()
+    smaller = known_fields_only(whole)
+    assert whole.to_wire() == before
+    assert "novel" not in (smaller.spec.model_extra or {})
+    assert "novel" not in (smaller.status.model_extra or {})
+    for container, kept in zip(whole.spec.containers, smaller.spec.containers, strict=True):
+        assert kept.model_extra == {}
+        assert kept.to_wire() == {key: value for key, value in container.without("env").to_wire().items() if key != "imagePullPolicy"} | (
+            {"env": [entry.without("novel").to_wire() for entry in container.env]} if container.given("env") else {}
+        )
+    assert known_fields_only(smaller) is smaller
+
+
+def test_fields_are_left_out_by_name() -> None:
+    raw = {
+        "metadata": {"name": "p", "annotations": {"a": "b"}, "labels": {"x": "y"}},
+        "spec": {"containers": [{"name": "c", "env": [{"name": "A"}], "command": ["x"]}, {"name": "d"}], "hostNetwork": True},
+    }
+    whole = Pod.from_wire(raw)
+    smaller = leaving_out("metadata.annotations", "spec.containers.env", "spec.absent.deeper")(whole)
+    assert smaller.to_wire() == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"x": "y"}},
+        "spec": {"containers": [{"name": "c", "command": ["x"]}, {"name": "d"}]},
+    }
+    assert whole.to_wire() == {"apiVersion": "v1", "kind": "Pod", **raw}
