@@ -7,8 +7,8 @@ decides whether its devices may be handed out at all.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -31,12 +31,24 @@ class Published:
         return self.slice.spec.node_name or self.device.node_name or ""
 
 
+Named = Mapping[str, tuple[Device, ...]]
+"""A slice's devices by name: one each, unless the driver published it twice."""
+
+
+def devices_by_name(published: ResourceSlice) -> Named:
+    found: dict[str, tuple[Device, ...]] = {}
+    for device in published.spec.devices:
+        found[device.name] = (*found.get(device.name, ()), device)
+    return found
+
+
 @dataclass(frozen=True)
 class Pool:
-    """The slices of a pool's highest generation."""
+    """The slices of a pool's highest generation. ``named``: the devices of each, if they have been sorted already."""
 
     generation: int
     slices: tuple[ResourceSlice, ...]
+    named: tuple[Named, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def announced(self) -> tuple[int, ...]:
@@ -48,15 +60,12 @@ class Pool:
         return all(count == len(self.slices) for count in self.announced)
 
     @cached_property
-    def _devices(self) -> Mapping[str, tuple[Published, ...]]:
-        found: dict[str, tuple[Published, ...]] = {}
-        for published in (Published(device, s) for s in self.slices for device in s.spec.devices):
-            found[published.device.name] = (*found.get(published.device.name, ()), published)
-        return found
+    def _named(self) -> tuple[Named, ...]:
+        return tuple(map(devices_by_name, self.slices)) if self.named is None else self.named
 
     def devices(self, name: str) -> tuple[Published, ...]:
         """Every device of that name: one, unless it is not published (none) or the driver published it twice."""
-        return self._devices.get(name, ())
+        return tuple(Published(device, s) for s, named in zip(self.slices, self._named, strict=True) for device in named.get(name, ()))
 
 
 @runtime_checkable
@@ -84,11 +93,12 @@ class PublishedDevices:
         return self.pools.get((driver, name))
 
 
-def pool_of(members: Sequence[ResourceSlice]) -> Pool:
-    """The pool that these slices of one driver and pool make: one or more, each once."""
+def pool_of(members: Sequence[ResourceSlice], named: Callable[[ResourceSlice], Named] | None = None) -> Pool:
+    """The pool that these slices of one driver and pool make: one or more, each once. ``named``: whoever remembers sorted slices."""
     generation = max(s.spec.pool.generation for s in members)
     current = [s for s in members if s.spec.pool.generation == generation]
-    return Pool(generation, tuple(sorted(current, key=lambda s: (s.name, "" if s.name else repr(s.to_wire())))))
+    ordered = tuple(sorted(current, key=lambda s: (s.name, "" if s.name else repr(s.to_wire()))))
+    return Pool(generation, ordered, None if named is None else tuple(map(named, ordered)))
 
 
 def newest(objects: Iterable[O]) -> tuple[O, ...]:

@@ -14,7 +14,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.controllers.published_devices import Pool, pool_of
+from virt_dra.controllers.published_devices import Named, Pool, devices_by_name, pool_of
 from virt_dra.controllers.sources import addresses_of, claim_keys, instance_keys, instance_uids, leftovers, pools_of
 
 O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
@@ -76,6 +76,8 @@ class WatchedSources:
         self._devices = devices
         self._pools: dict[tuple[str, str], Pool] = {}
         """What is read of slices, until one of them changes."""
+        self._named: dict[str, tuple[ResourceSlice, Named]] = {}
+        """Each slice's devices, so that of a pool of hundreds of slices only the one that changed is sorted anew."""
         self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
 
     # --- Sources ---
@@ -97,8 +99,14 @@ class WatchedSources:
             members = self._slices.by_index(POOL, (driver, name))
             if not members:
                 return None
-            known = self._pools[driver, name] = pool_of(members)
+            known = self._pools[driver, name] = pool_of(members, self._devices_of)
         return known
+
+    def _devices_of(self, published: ResourceSlice) -> Named:
+        known = self._named.get(published.name)
+        if known is None or known[0] is not published:
+            known = self._named[published.name] = (published, devices_by_name(published))
+        return known[1]
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
         if self._sorted_rules is None:
@@ -158,6 +166,8 @@ class WatchedSources:
         pools = {(obj.spec.driver, obj.spec.pool.name) for obj in slices}
         for pool in pools:
             self._pools.pop(pool, None)
+        if new is None and old is not None:
+            self._named.pop(old.name, None)
         claims = {claim.key: claim for pool in pools for claim in self._claims.by_index(POOL, pool)}
         devices = _changed_devices(slices)
         if devices is not None:
