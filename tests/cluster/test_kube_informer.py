@@ -16,10 +16,10 @@ from tests.cluster.scripted_server import CuttingProxy, cutting_proxy
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.conflicts import update_with_retry
-from virt_dra.cluster.informer import Informer, running
+from virt_dra.cluster.informer import Informer, O, Unobserved, running
 from virt_dra.cluster.kube import KubeCluster, connect
 from virt_dra.cluster.kube_limits import Limits
-from virt_dra.cluster.port import ApiError, Gone, Unavailable
+from virt_dra.cluster.port import ApiError, Gone, Listed, Unavailable
 
 QUICK = Limits(qps=0, patience=20, silence=30)
 
@@ -48,6 +48,18 @@ class Mirror:
             del self.objects[shown.name]
         else:
             self.objects[shown.name] = new
+
+
+class Restarts(Unobserved):
+    def __init__(self) -> None:
+        self.lists = 0
+        self.reasons: list[str] = []
+
+    def listed(self, kind: str, objects: int, seconds: float) -> None:
+        self.lists += 1
+
+    def restarted(self, kind: str, reason: str) -> None:
+        self.reasons.append(reason)
 
 
 def fresh(cluster: KubeCluster, namespace: str) -> tuple[Informer[ResourceClaim], Mirror]:
@@ -99,7 +111,7 @@ def test_under_cuts_the_store_ends_up_as_a_list(control_plane: ControlPlane, nam
 
 
 def test_a_restarted_api_server_is_found_again(control_plane: ControlPlane, namespace: str) -> None:
-    """Whose watch cache knows no version from before, so that the informer has to list again, and finds what was deleted meanwhile."""
+    """Its watch cache is new: sometimes it knows the informer's version, sometimes the informer has to list again."""
 
     async def test() -> None:
         async with connect(str(control_plane.kubeconfig), limits=QUICK) as cluster:
@@ -124,6 +136,33 @@ def test_a_version_from_before_the_history_is_gone(control_plane: ControlPlane, 
         async with connect(str(control_plane.kubeconfig), limits=QUICK) as cluster:
             with pytest.raises(Gone, match=r"^too old resource version: 1 "):
                 await anext(aiter(cluster.watch(ResourceClaim, namespace, resource_version="1")))
+
+    asyncio.run(test())
+
+
+class OneOldVersion(KubeCluster):
+    """Whose first list names a version that is too old to watch from."""
+
+    told = False
+
+    async def pages(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> AsyncIterator[Listed[O]]:
+        async for page in super().pages(kind, namespace, labels=labels, fields=fields):
+            yield page if self.told else Listed(page.items[1:], "1")
+        self.told = True
+
+
+def test_an_informer_whose_version_is_too_old_lists_again(control_plane: ControlPlane, namespace: str) -> None:
+    async def test() -> None:
+        async with connect(str(control_plane.kubeconfig), limits=QUICK) as cluster:
+            for name in ("a", "b"):
+                await cluster.create(claim(namespace, name))
+            seen = Restarts()
+            informer = Informer(OneOldVersion(cluster.transport), ResourceClaim, namespace, first_pause=0.01, observer=seen)
+            mirror = Mirror(informer)
+            async with running(informer):
+                assert sorted(mirror.objects) == ["b"]
+                await same_as_listed(cluster, namespace, informer, mirror)
+                assert (sorted(mirror.objects), seen.lists, seen.reasons) == (["a", "b"], 2, ["Expired"])
 
     asyncio.run(test())
 
