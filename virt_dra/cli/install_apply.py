@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from virt_dra.api.wire import Json
 from virt_dra.cli.install_plan import Choices, Key, stale
+from virt_dra.cli.install_rollout import condition_holds, pod_troubles, rollout
 from virt_dra.cli.install_survey import CRD, OURS, Objects, Survey, found, keeps_namespace
 from virt_dra.cluster.port import NotFound
 
@@ -140,14 +141,9 @@ async def _established(cluster: Objects, keys: Iterable[Key], deadline: Deadline
 
     async def waiting() -> list[str]:
         definitions = [(key, await found(cluster, *CRD, key.name)) for key in keys]
-        return [f"{key} isn't established yet" for key, crd in definitions if crd is None or not _holds(crd, "Established")]
+        return [f"{key} isn't established yet" for key, crd in definitions if crd is None or not condition_holds(crd, "Established")]
 
     await deadline.until(waiting)
-
-
-def _holds(obj: Json, condition: str) -> bool:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)
 
 
 async def wait_for_deployments(cluster: Objects, keys: Iterable[Key], deadline: Deadline, tell: Tell) -> None:
@@ -163,34 +159,3 @@ async def wait_for_deployments(cluster: Objects, keys: Iterable[Key], deadline: 
     except NotReady as error:
         pods = [pod for namespace in {key.namespace for key in keys} for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)]
         raise NotReady((*error.waiting, *(sentence for pod in pods for sentence in pod_troubles(pod)))) from None
-
-
-def rollout(key: Key, deployment: Json | None) -> str:
-    """What of a Deployment's roll-out is missing; empty when nothing is."""
-    if deployment is None:
-        return f"{key} isn't there"
-    status = deployment.get("status") or {}
-    wanted = int(deployment["spec"].get("replicas", 1))
-    seen = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"].get("generation", 0))
-    updated, available = int(status.get("updatedReplicas", 0)), int(status.get("availableReplicas", 0))
-    old = int(status.get("replicas", 0)) - updated
-    if seen and updated >= wanted and available >= wanted and old <= 0:
-        return ""
-    return f"{key}: {min(available, updated) if seen else 0} of {wanted} replicas are available" + (
-        f", {old} old ones left" if old > 0 else ""
-    )
-
-
-def pod_troubles(pod: Json) -> list[str]:
-    """What keeps a pod from being ready, as far as its status says."""
-    name, status = Key.of(pod, "Pod"), pod.get("status") or {}
-    troubles = [
-        f"{name} isn't scheduled: {each.get('message', '')}"
-        for each in status.get("conditions") or ()
-        if each.get("type") == "PodScheduled" and each.get("status") == "False"
-    ]
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        waiting = (container.get("state") or {}).get("waiting")
-        if waiting and waiting.get("reason") not in ("ContainerCreating", "PodInitializing"):
-            troubles.append(f"{name}, container {container['name']}: {waiting.get('reason')}: {waiting.get('message', '')}")
-    return troubles

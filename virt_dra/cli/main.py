@@ -25,6 +25,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "admit": _Subcommand("admit", "Check VMIs against the admission rules (JSON lines)."),
     "webhook": _Subcommand("webhook", "Serve the admission webhooks (HTTPS)."),
     "install": _Subcommand("install", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
+    "doctor": _Subcommand("doctor", "Examine a cluster, and virt-dra on it; says what to do."),
     "uninstall": _Subcommand("uninstall", "Remove virt-dra from a cluster."),
     "operator": _Subcommand("operator", "Follow a cluster's VMs: publish their devices, fill in their pods."),
     "render": _Subcommand("render", "Render the device part of launcher pods (JSON lines)."),

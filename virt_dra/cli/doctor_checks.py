@@ -1,0 +1,35 @@
+"""``virt-dra doctor``, the pure part: facts in, findings out, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from virt_dra.cli import doctor_cluster_checks as cluster
+from virt_dra.cli import doctor_install_checks as install
+from virt_dra.cli.doctor_facts import ERROR, WARNING, Facts, Finding
+
+Check = Callable[[Facts], Iterator[Finding]]
+
+_BEFORE: Final[tuple[Check, ...]] = (cluster.kubernetes, cluster.features, cluster.kubevirt, cluster.drivers, cluster.classes)
+_AFTER: Final[tuple[Check, ...]] = (
+    install.definitions,
+    install.workloads,
+    install.webhook,
+    install.certificate,
+    install.rights,
+    install.leader,
+)
+
+
+def examine(facts: Facts, own_version: str) -> tuple[Finding, ...]:
+    """Everything there is to say. ``own_version``: of this program."""
+    checks: tuple[Check, ...] = (*_BEFORE, partial(install.installed, own_version=own_version), *_AFTER)
+    return tuple(finding for check in checks for finding in check(facts))
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """0: nothing is wrong, 1: warnings, 2: errors."""
+    levels = {finding.level for finding in findings}
+    return 2 if ERROR in levels else 1 if WARNING in levels else 0
