@@ -21,6 +21,7 @@ from virt_dra.api.resource_v1 import (
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.finding import Settings
 from webhooks.lint.inventory import Drivers, Match, Work
+from webhooks.lint.named_driver import named_driver
 from webhooks.lint.world import CLAIMS, SLICES, TEMPLATES, Subject, World
 from webhooks.rules.subject import KINDS
 from webhooks.rules.subject import Subject as Reviewed
@@ -249,7 +250,8 @@ class Linted:
         return Work(self.settings.max_work)
 
     def drivers(self, claim: NamedClaim, request: str) -> Drivers:
-        """The drivers that may serve a request: of the devices allocated already, else of those that match; ``cut`` where others may."""
+        """The drivers that may serve a request: of the devices allocated already, else of those that match, else those that
+        classes name; ``cut`` where others may."""
         if claim.allocated is not None:
             prefix = f"{request}/"
             return Drivers(tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)})))
@@ -263,8 +265,11 @@ class Linted:
             found = self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._work)
             names.update(found.names)
             cut = cut or found.cut
-        of_classes = {DRIVER_OF_CLASS[wish.class_name] for wish in wishes if wish.class_name in DRIVER_OF_CLASS}
-        return Drivers(tuple(sorted(names or of_classes)), cut and not (of_classes and not names))
+        if names:
+            return Drivers(tuple(sorted(names)), cut)
+        of_classes = [DRIVER_OF_CLASS.get(wish.class_name) or named_driver(text for _, text in self.expressions(wish)) for wish in wishes]
+        told = tuple(sorted({driver for driver in of_classes if driver is not None}))
+        return Drivers(told, cut and (None in of_classes or not told))
 
     def candidates(self, use: Use) -> DeviceSet:
         """The devices that this use may get, as far as known: those allocated already, else those that match."""

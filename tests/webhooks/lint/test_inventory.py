@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_dra.api.resource_v1 import ResourceSlice
-from webhooks.lint import Inventory
+from webhooks.lint import Inventory, named_driver
 from webhooks.lint.inventory import Drivers, Work
 
 MODEL = 'device.attributes["a.example.com"].?model.orValue("") == "m1"'
@@ -92,6 +93,28 @@ def test_an_older_generation_counts_again_when_the_newer_one_goes() -> None:
     assert [each.device.name for each in inventory.devices] == ["new-d0", "new-d1"]
     assert inventory.get("a.example.com", "p", "old-d0") is None
     assert [each.device.name for each in inventory.changed((), ["new"]).devices] == ["old-d0", "old-d1"]
+
+
+def test_what_is_said_of_named_drivers_is_true() -> None:
+    assert doctest.testmod(named_driver).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("selectors", "driver"),
+    [
+        (['device.driver == "gpu.example.com"'], "gpu.example.com"),
+        (["device.driver=='gpu.example.com'"], "gpu.example.com"),
+        (["true", 'device.driver == "gpu.example.com" &&\n  device.attributes["x"].y == 1'], "gpu.example.com"),
+        (['device.driver == "gpu.example.com" && a || b'], None),
+        (['device.driver == "gpu.example.com" ? true : true'], None),
+        (['!(device.driver == "gpu.example.com")'], None),
+        (['device.driver == "gpu.example.com" == false'], None),
+        (['device.driver != "gpu.example.com"'], None),
+        ([], None),
+    ],
+)
+def test_a_driver_that_selectors_name(selectors: list[str], driver: str | None) -> None:
+    assert named_driver.named_driver(selectors) == driver
 
 
 def _large() -> Inventory:
