@@ -124,6 +124,17 @@ def test_what_it_names_is_known_as_soon_as_it_is_there(room: Room) -> None:
     until(lambda: "[request-missing]" in str(post(room.plane, asked, vm(spec, name="later")).warnings))
 
 
+def test_its_metrics_say_what_it_knows(room: Room) -> None:
+    metrics = room.running.metrics()
+    known = {name.partition('"')[2].partition('"')[0] for name in metrics if name.startswith("virt_dra_webhook_cached_objects{")}
+    assert known == {
+        *("DeviceClass", "DeviceTaintRule", "KubeVirt", "Node", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
+        *("VirtualMachine", "VirtualMachineInstance"),
+    }
+    assert all(0 <= float(value) < 300 for name, value in metrics.items() if name.startswith("virt_dra_webhook_cache_age_seconds{"))
+    assert metrics["virt_dra_webhook_ready"] == "1.0"
+
+
 def test_an_update_of_the_claims_is_refused_and_one_of_labels_is_not(room: Room) -> None:
     made = post(room.plane, room.path("virtualmachineinstances"), vmi(name="changing"))
     assert made.code == 201

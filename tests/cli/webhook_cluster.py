@@ -157,10 +157,13 @@ class Webhook:
         assert self.process.poll() is None, f"it ended: {self.log[-5:]}"
         return self.said(message)
 
-    def kill(self) -> None:
-        """SIGKILL: whatever it was doing, it says nothing more."""
-        self.process.kill()
-        self.process.wait()
+    def metrics(self) -> dict[str, str]:
+        """Values by name with labels."""
+        serving = self._said_alive("serving")
+        assert serving is not None
+        with urllib.request.urlopen(f"http://127.0.0.1:{serving['plainPort']}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 
 @contextmanager
