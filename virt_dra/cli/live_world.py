@@ -40,7 +40,7 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the p
 
 SETTLE_SECONDS: Final = 0.1
 """From a slice's change until it is taken over, with all that changed meanwhile."""
-AT_ONCE: Final = 50
+AT_ONCE: Final = 25
 """Slices that are taken over in one turn: a few milliseconds of work."""
 
 
