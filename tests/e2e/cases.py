@@ -1,0 +1,93 @@
+"""Cases are data: ``cases/*.yaml`` has lists of them, each some hardware, templates and claims, and VMIs that use it.
+
+case: metadata-shim                 # its DeviceClass is e2e-metadata-shim and selects its devices
+kubevirt: [1.9.0, 1.8.3]            # where it runs
+devices: {gpu.example.com: {gpu-a: {gpu.example.com/pciAddress: "0000:41:00.0"}}}
+templates: {metadata-shim: [{name: gpu, exactly: {deviceClassName: e2e-metadata-shim}}]}      # requests
+claims: {}                          # the same for ResourceClaims
+vmis: {metadata-shim: {annotations: {}, spec: {...}}}
+phase: Running                      # in which its VMIs settle
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.cli.webhook_cluster import Answer
+from tests.cluster.agents.hardware import Gadget
+from tests.e2e.worlds import Hardware, World
+from virt_dra.api.device_metadata import PCI_BUS_ID
+
+Json = dict[str, Any]
+
+FOLDER: Final = Path(__file__).parent / "cases"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    kubevirt: tuple[str, ...]
+    devices: Mapping[str, Mapping[str, Mapping[str, str]]]
+    templates: Mapping[str, list[Json]]
+    claims: Mapping[str, list[Json]]
+    vmis: Mapping[str, Json]
+    phase: str
+
+    def create(self, world: World) -> None:
+        """All of it, templates and claims first."""
+        for plural, kind, given in (
+            ("resourceclaimtemplates", "ResourceClaimTemplate", self.templates),
+            ("resourceclaims", "ResourceClaim", self.claims),
+        ):
+            for name, requests in given.items():
+                spec: Json = {"devices": {"requests": requests}}
+                world.create(plural, {"kind": kind, "metadata": {"name": name}, "spec": {"spec": spec} if "Template" in kind else spec})
+        for name, vmi in self.vmis.items():
+            metadata = {"name": name, "annotations": vmi.get("annotations", {})}
+            body = {"kind": "VirtualMachineInstance", "metadata": metadata, "spec": vmi["spec"]}
+            world.eventually(partial(world.post, "virtualmachineinstances", body, "?dryRun=All"), _is_informed)
+            world.create("virtualmachineinstances", body)
+
+
+def _is_informed(answer: Answer) -> bool:
+    """The webhook follows the cluster a moment behind; which driver serves a claim it must know when the launcher pod comes."""
+    behind = ("[template-missing]", "[claim-missing]", "[class-missing]", "[no-matching-device]")
+    return not any(finding in warning for finding in behind for warning in answer.warnings)
+
+
+def read(file: str) -> tuple[Case, ...]:
+    """The cases of a file. KeyError and TypeError where one isn't as it should be."""
+    return tuple(
+        Case(
+            name=raw["case"],
+            kubevirt=tuple(raw.get("kubevirt", ())),
+            devices=raw.get("devices", {}),
+            templates=raw.get("templates", {}),
+            claims=raw.get("claims", {}),
+            vmis=raw["vmis"],
+            phase=raw.get("phase", "Running"),
+        )
+        for raw in yaml.safe_load((FOLDER / file).read_text(encoding="utf-8"))
+    )
+
+
+def hardware(cases: Sequence[Case]) -> Hardware:
+    """What a node needs for all of these cases."""
+    devices: dict[str, list[Gadget]] = {}
+    for case in cases:
+        for driver, given in case.devices.items():
+            gadgets = [Gadget(name, {"case": case.name, **attributes}, metadata=_told(attributes)) for name, attributes in given.items()]
+            devices.setdefault(driver, []).extend(gadgets)
+    classes = tuple(case.name for case in cases if case.devices)
+    return Hardware({driver: tuple(gadgets) for driver, gadgets in devices.items()}, classes)
+
+
+def _told(attributes: Mapping[str, str]) -> Mapping[str, str]:
+    """What a driver writes into metadata files, if it writes any: KEP-5304 has one key for a PCI address."""
+    return {key: value for key, value in attributes.items() if key in (PCI_BUS_ID, "mdevUUID")}

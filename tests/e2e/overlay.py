@@ -1,0 +1,121 @@
+"""An overlay of ours on a control plane: installed by ``virt-dra install``, its components as processes with its ServiceAccounts' rights.
+
+There is no kubelet for Deployments, so the processes get the arguments that the installed Deployments have. There is no Service either:
+webhook configurations are left as installed but for where the webhook is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+from click.testing import CliRunner
+
+from tests.cluster import processes
+from tests.cluster.control_plane import ControlPlane, RequestError
+from tests.cluster.processes import Component, free_port
+from virt_dra.cli.install_plan import STANDALONE, Choices, Overlay, packaged, planned
+from virt_dra.cli.main import cli
+
+Json = dict[str, Any]
+
+NAMESPACE: Final = "virt-dra"
+_WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
+_DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+_JSON_PATCH: Final = "application/json-patch+json"
+
+
+class Installed:
+    """Both components run and are ready. :meth:`start_webhook` brings one that was killed back, at the same place."""
+
+    def __init__(self, plane: ControlPlane, overlay: Overlay, stack: ExitStack, options: tuple[str, ...]) -> None:
+        self._plane, self.overlay, self._stack = plane, overlay, stack
+        self._port = free_port()
+        self._accounts = {name: _account(plane, f"virt-dra-{name}") for name in ("operator", "webhook")}
+        redirect(plane, self._port)
+        self._options = options
+        self.webhook = self._webhook()
+        self.operator = self._operator()
+        for each in (self.webhook, self.operator):
+            each.ready()
+
+    def start_webhook(self) -> None:
+        self.webhook = self._webhook().ready()
+
+    def start_operator(self) -> None:
+        self.operator = self._operator().ready()
+
+    def _webhook(self) -> Component:
+        options = self._arguments("webhook")[2:]
+        started = processes.webhook(self._plane, self._accounts["webhook"], *options, *self._options, port=self._port)
+        return self._stack.enter_context(started)
+
+    def _operator(self) -> Component:
+        options = self._arguments("operator")[1:]
+        own = ("--launcher-argument=--uri", "--launcher-argument=test:///default") if self.overlay == STANDALONE else ()
+        return self._stack.enter_context(processes.operator(self._plane, self._accounts["operator"], *options, *own))
+
+    def _arguments(self, name: str) -> tuple[str, ...]:
+        """What the installed Deployment gives its container."""
+        deployment = self._plane.request("GET", f"{_DEPLOYMENTS}/virt-dra-{name}")
+        arguments = tuple(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
+        assert arguments[0] == name
+        return arguments
+
+
+def _account(plane: ControlPlane, name: str) -> Path:
+    """A kubeconfig of an installed ServiceAccount, which isn't made by asking for it."""
+    plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}")
+    return plane.kubeconfig_of_service_account(NAMESPACE, name)
+
+
+@contextmanager
+def installed(plane: ControlPlane, overlay: Overlay, *webhook_options: str) -> Iterator[Installed]:
+    """The overlay while the body runs; nothing of it is left afterwards. ``webhook_options``: what an administrator adds."""
+    run(plane, "install", "--overlay", overlay, "--no-wait")
+    try:
+        with ExitStack() as stack:
+            yield Installed(plane, overlay, stack, webhook_options)
+    finally:
+        run(plane, "uninstall", "--yes", *(("--delete-vms",) if overlay == STANDALONE else ()), "--timeout", "60")
+
+
+def run(plane: ControlPlane, *arguments: str) -> str:
+    """``virt-dra …`` as the cluster's administrator; what it printed. Fails where it fails."""
+    result = CliRunner().invoke(cli, [*arguments, "--kubeconfig", str(plane.kubeconfig)])
+    assert result.exit_code == 0, f"virt-dra {' '.join(arguments)}: {result.output}"
+    return result.stdout
+
+
+def configurations(plane: ControlPlane) -> tuple[tuple[str, Json], ...]:
+    """The webhook configurations that are there: path and object. An overlay may have only one of them."""
+    found = []
+    for kind in ("validating", "mutating"):
+        path = f"{_WEBHOOKS}/{kind}webhookconfigurations/virt-dra"
+        try:
+            found.append((path, plane.request("GET", path)))
+        except RequestError as error:
+            if error.status != 404:
+                raise
+    return tuple(found)
+
+
+def redirect(plane: ControlPlane, port: int) -> None:
+    """Webhook configurations ask a port of loopback in place of the Service; everything else stays as installed."""
+    for path, configuration in configurations(plane):
+        patch = [
+            {
+                "op": "replace",
+                "path": f"/webhooks/{index}/clientConfig",
+                "value": {"url": f"https://localhost:{port}{webhook['clientConfig']['service']['path']}"},
+            }
+            for index, webhook in enumerate(configuration["webhooks"])
+        ]
+        plane.request("PATCH", path, cast("Json", patch), _JSON_PATCH)
+
+
+def objects(overlay: Overlay) -> tuple[Json, ...]:
+    """What the overlay consists of."""
+    return planned(Choices(overlay), packaged())

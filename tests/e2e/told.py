@@ -1,0 +1,78 @@
+"""What is told about a VMI, as text that is the same in every run: what the cluster made up is replaced by what it stands for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from tests.e2e.worlds import World
+
+Json = dict[str, Any]
+
+
+def told(world: World, vmi: Json, pod: Json) -> str:
+    """Warnings at its creation, its launcher pod as far as it concerns devices, its devices object, annotation, Events and domain."""
+    name = vmi["metadata"]["name"]
+    devices = world.find("virtualmachineinstancedevices", name)
+    document: Json = {"warnings": list(world.warnings.get(name, ())), "pod": _pod(pod)}
+    if devices is not None:
+        document["devices"] = _without_times(devices["status"])
+        table = world.table("virtualmachineinstancedevices", name)
+        document["columns"] = {column: cell for column, cell in table.items() if column not in ("Name", "Age")}
+    document["annotation"] = vmi["metadata"].get("annotations", {}).get("virt-dra.io/device-status")
+    document["events"] = [" ".join(event) for event in world.events(name)]
+    if world.kubevirt is not None:
+        conversion = world.kubevirt.domains.get((world.namespace, name))
+        document["hostdevs"] = [device.xml for device in conversion.hostdevs] if conversion is not None else []
+    text = json.dumps(document)
+    for found, shown in replacements(world, vmi, pod):
+        text = text.replace(found, shown)
+    # Whether the pod was bound already when its claims were allocated is kube-scheduler's own race.
+    text = text.replace("DevicesResolved on node <node>: ", "DevicesResolved ")
+    return yaml.safe_dump(json.loads(text), sort_keys=False, width=140, allow_unicode=True)
+
+
+def replacements(world: World, vmi: Json, pod: Json) -> list[tuple[str, str]]:
+    """Longest first, so that no name is replaced in the middle of another."""
+    known = {
+        pod["metadata"]["uid"]: "<uid of the pod>",
+        pod["metadata"]["name"]: "<pod>",
+        vmi["metadata"]["uid"]: "<uid of the VMI>",
+        world.node: "<node>",
+        world.namespace: "<namespace>",
+    }
+    for status in pod.get("status", {}).get("resourceClaimStatuses", ()):
+        claim = status["resourceClaimName"]
+        known[claim] = f"<claim of {status['name']}>"
+        known[world.get("resourceclaims", claim)["metadata"]["uid"]] = f"<uid of the claim of {status['name']}>"
+    for entry in pod["spec"].get("resourceClaims", ()):
+        direct = entry.get("resourceClaimName")
+        if direct:
+            known[world.get("resourceclaims", direct)["metadata"]["uid"]] = f"<uid of {direct}>"
+    return sorted(known.items(), key=lambda item: -len(item[0]))
+
+
+def _pod(pod: Json) -> Json:
+    compute = next(each for each in pod["spec"]["containers"] if each["name"] == "compute")
+    annotations = pod["metadata"].get("annotations", {})
+    shown: Json = {
+        "annotations": {key: value for key, value in sorted(annotations.items()) if "virt-dra.io" in key},
+        "resourceClaims": pod["spec"].get("resourceClaims", []),
+        "resources": compute.get("resources", {}),
+    }
+    for name, found in (
+        ("env", [each for each in compute.get("env", ()) if each["name"] != "POD_NAME"]),
+        ("mounts", compute.get("volumeMounts", [])),
+        ("volumes", pod["spec"].get("volumes", [])),
+        ("initContainers", pod["spec"].get("initContainers", [])),
+    ):
+        if found:
+            shown[name] = found
+    return shown
+
+
+def _without_times(status: Json) -> Json:
+    conditions = [{key: value for key, value in each.items() if key != "lastTransitionTime"} for each in status.get("conditions", ())]
+    return {**status, "conditions": conditions}
