@@ -318,6 +318,17 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
         control_plane.delete_namespace(namespace)
 
 
+def test_a_secret_that_cannot_be_used_is_told(control_plane: ControlPlane, namespace: str) -> None:
+    secret = {"metadata": {"name": "mine"}, "data": dict.fromkeys(("ca.crt", "ca.key", "tls.crt", "tls.key"), "bWluZQ==")}
+    control_plane.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)
+    with webhook(control_plane, namespace, "--self-signed-secret", "mine") as running:
+        assert running.process.wait(60) == 2
+        told = (
+            f"error: Secret {namespace}/mine: ca.crt holds no certificate in PEM; delete the Secret, or correct it; it is not overwritten\n"
+        )
+        until(lambda: running.said(told))
+
+
 def test_where_there_is_no_cluster_it_says_so(tmp_path: Path) -> None:
     missing = tmp_path / "none"
     with pytest.raises(AssertionError, match="it ended"), webhook(_Nowhere(missing), "x") as running:  # type: ignore[arg-type] # only its path counts

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from virt_dra.api.attribute_keys import Addresses, DriverKeys
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
@@ -142,6 +143,22 @@ def test_a_version_that_is_set_counts_whatever_the_cluster_says() -> None:
                 await asyncio.sleep(0)
             assert known.gates.version == version
             assert "HostDevices" in known.gates
+
+    asyncio.run(all_of_it())
+
+
+def test_configured_keys_of_addresses_count() -> None:
+    async def all_of_it() -> None:
+        cluster = MemoryCluster.deterministic()
+        device = {"name": "d", "attributes": {"where": {"string": "0000:01:00.0"}}}
+        pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "gpu.example.com", "nodeName": "n", "pool": pool, "devices": [device]}
+        await cluster.create(ResourceSlice.from_wire({"metadata": {"name": "s"}, "spec": spec}))
+        live = LiveWorld(cluster, LiveSettings(address_keys=(DriverKeys("gpu.example.com", pci=("where",)),)))
+        async with live.following():
+            while live.knowledge() is None:
+                await asyncio.sleep(0)
+        assert [each.addresses for each in live.world.inventory.devices] == [Addresses(pci="0000:01:00.0")]
 
     asyncio.run(all_of_it())
 

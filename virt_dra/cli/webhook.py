@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
-from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace
+from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.output import refuse
 from virt_dra.cluster.files import read_inputs
 from webhooks.knowledge import Knowledge, KubeVirtOnly, LauncherSettings
@@ -101,6 +102,7 @@ def _parse_own_namespace(ctx: click.Context, param: click.Parameter, value: str 
 @click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For probes and metrics, without TLS.")
 @kubevirt_option("--kubevirt")
 @kubevirt_gates_option
+@address_keys_option
 @click.option("--deny", metavar="ID", type=_FINDING, multiple=True, help="Findings of the lint that deny; may be repeated, or all.")
 @click.option("--warn", metavar="ID", type=_FINDING, multiple=True, help="Findings that only warn, unless --deny names them.")
 @click.option("--ignore", metavar="ID", type=_FINDING, multiple=True, help="Findings that are not wanted. virt-dra lint --list has all.")
@@ -148,6 +150,7 @@ def command(
     plain_port: int,
     kubevirt: KubeVirtVersion | None,
     gates: dict[str, bool],
+    address_keys: tuple[DriverKeys, ...],
     deny: tuple[str, ...],
     warn: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -185,9 +188,9 @@ def command(
     limits, listening = Limits(body_bytes=max_body, seconds=timeout), Listening(host, port, plain_port, announce)
     level = logging.getLevelNamesMapping()[log_level.upper()]
     if live:
-        serve_live(cluster, LiveSettings(lint, launcher, kubevirt, gates), tls, limits, listening, level)
+        serve_live(cluster, LiveSettings(lint, launcher, kubevirt, gates, address_keys), tls, limits, listening, level)
     else:
-        serve_known(_knowledge(_objects(paths), kubevirt, gates, lint, launcher), tls, limits, listening, level)
+        serve_known(_knowledge(_objects(paths), kubevirt, gates, address_keys, lint, launcher), tls, limits, listening, level)
 
 
 def _objects(paths: tuple[str, ...]) -> tuple[TypedObject, ...]:
@@ -201,9 +204,10 @@ def _knowledge(
     objects: tuple[TypedObject, ...],
     version: KubeVirtVersion | None,
     choices: dict[str, bool],
+    keys: tuple[DriverKeys, ...],
     settings: Settings,
     launcher: LauncherSettings,
 ) -> Knowledge:
     """Of the objects. Without any, nothing is held against a VM for what it names."""
-    world = World.of(objects, version=version, gates=choices)
+    world = World.of(objects, version=version, gates=choices, address_keys=keys)
     return Preflight(world, settings, launcher) if objects else KubeVirtOnly(world.configuration.gates, launcher, settings.ignore)
