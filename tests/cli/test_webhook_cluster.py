@@ -15,6 +15,7 @@ import pytest
 from tests.cli.webhook_cluster import Webhook, balanced, configurations, configured, free_port, kubevirt_kinds, post, until, webhook
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.webhooks.server.serving import SPEC, launcher_pod, vm, vmi
+from virt_dra.api.integration_paths import metadata_annotation
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +177,20 @@ def test_metadata_shim(room: Room, version: str, source: dict[str, str], directo
     assert _compute(stored)["volumeMounts"] == [{"name": "private", "mountPath": "/var/run/kubevirt-private"}, mount]
     assert '"path":"metadata-shim"' in stored["metadata"]["annotations"]["virt-dra.io/integration"]
     assert all("volumeMounts" not in each for each in stored["spec"]["containers"] if each["name"] != "compute")
+
+
+def test_names_as_long_as_they_may_be(room: Room) -> None:
+    room.version("v1.9.0")
+    claim, request, name = "c" * 63, "r" * 63, ".".join(["n" * 63] * 3)
+    pod = launcher_pod(((claim, request), (claim, "r")))
+    pod["spec"]["resourceClaims"] = [{"name": claim, "resourceClaimName": name}]
+    stored = room.pod(pod)
+    volumes = [each for each in stored["spec"]["volumes"] if "downwardAPI" in each]
+    keys = [each["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"] for each in volumes]
+    assert keys == [f"metadata.annotations['{metadata_annotation(claim, each)}']" for each in (request, "r")]
+    assert [each["mountPath"] for each in _compute(stored)["volumeMounts"][1:]] == [
+        f"/var/run/kubernetes.io/dra-device-attributes/resourceclaims/{name}/{each}" for each in (request, "r")
+    ]
 
 
 def test_native(room: Room) -> None:
