@@ -79,6 +79,18 @@ async def test_patches(cluster: Cluster, namespace: str) -> None:
 
 
 @contract
+async def test_patch_of_the_status_looks_at_no_uid(cluster: Cluster, namespace: str) -> None:
+    created = await cluster.create(widget(namespace, "w"))
+    told_ = await cluster.patch(WIDGET, "w", namespace, merge={"metadata": {"uid": "other"}, "status": {"x": 1}}, subresource="status")
+    assert (fields_of(told_), told_.metadata.uid) == ({"status": {"x": 1}}, created.metadata.uid)
+    merge = {"metadata": {"uid": "other", "resourceVersion": created.metadata.resource_version}, "status": {"x": 2}}
+    error = await refusal(Conflict, cluster.patch(WIDGET, "w", namespace, merge=merge, subresource="status"))
+    assert str(error) == f'Operation cannot be fulfilled on widgets.contract.example.com "w": {STALE}'
+    invalid = await refusal(Invalid, cluster.patch(WIDGET, "w", namespace, merge={"metadata": {"uid": "other"}}))
+    assert str(invalid) == 'Widget.contract.example.com "w" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+
+
+@contract
 async def test_refusals_name_the_resource(cluster: Cluster, namespace: str) -> None:
     await cluster.create(widget(namespace, "w"))
     assert str(await refusal(AlreadyExists, cluster.create(widget(namespace, "w")))) == 'widgets.contract.example.com "w" already exists'

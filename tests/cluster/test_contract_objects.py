@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tests.cluster.contract import (
     RUN_LABEL,
     claim,
@@ -401,6 +403,21 @@ async def test_patch_that_changes_the_uid_is_refused(cluster: Cluster, namespace
     merge = {"metadata": {"uid": "other", "labels": {"a": "c"}}}
     error = await refusal(Invalid, cluster.patch(ResourceClaim, "c", namespace, merge=merge))
     assert str(error) == 'ResourceClaim.resource.k8s.io "c" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+
+
+@contract
+async def test_patch_that_changes_the_uid_of_a_stale_object_is_stale(cluster: Cluster, namespace: str) -> None:
+    created = await cluster.create(pod(namespace, "p"))
+    changed = await cluster.patch(Pod, "p", namespace, merge={"metadata": {"labels": {"a": "b"}}})
+    subresources: tuple[Literal["", "status"], ...] = ("", "status")
+    for subresource in subresources:
+        merge = {"metadata": {"uid": "other", "resourceVersion": created.metadata.resource_version, "labels": {"a": "c"}}}
+        error = await refusal(Conflict, cluster.patch(Pod, "p", namespace, merge=merge, subresource=subresource))
+        assert str(error) == f'Operation cannot be fulfilled on pods "p": {STALE}'
+        merge = {"metadata": {"uid": "other", "resourceVersion": changed.metadata.resource_version, "labels": {"a": "c"}}}
+        invalid = await refusal(Invalid, cluster.patch(Pod, "p", namespace, merge=merge, subresource=subresource))
+        assert [cause.field for cause in invalid.causes] == ["metadata.uid"]
+    assert await cluster.get(Pod, "p", namespace) == changed
 
 
 @contract

@@ -149,8 +149,13 @@ class MemoryCluster:
         obj = obj.with_(metadata=strategies.as_in(obj.metadata, stored.metadata, "namespace"))
         if not obj.metadata.resource_version:  # a patch that removes it is no longer bound to a version
             obj = obj.with_(metadata=strategies.as_in(obj.metadata, stored.metadata, "resource_version"))
-        if obj.metadata.uid not in ("", stored.metadata.uid):  # in a patch it is a change, not a precondition
-            raise refusals.immutable(resource, name, "metadata.uid", obj.metadata.uid)
+        if obj.metadata.uid not in ("", stored.metadata.uid):
+            # In a patch it is a change, not a precondition: told after a stale version, and by a custom resource's status not looked at.
+            kept = obj.with_(metadata=strategies.as_in(obj.metadata, stored.metadata, "uid"))
+            self._based_on(kept)
+            if resource.native or subresource != "status":
+                raise refusals.immutable(resource, name, "metadata.uid", obj.metadata.uid)
+            obj = kept
         return self._update_status(obj) if subresource == "status" else self._update(obj)
 
     async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:

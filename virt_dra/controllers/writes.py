@@ -123,7 +123,7 @@ async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) ->
             return Outcome(again=True)
         except ApiError as error:
             if isinstance(error, Invalid) and any(cause.field == "metadata.uid" for cause in error.causes):
-                return Outcome(again=True)  # a patch of an object that was replaced
+                return Outcome(again=True)  # the object was replaced; in a patch without a version that is no Conflict
             if not isinstance(error, _FINAL):
                 raise
             message = shortened(f"{_named(action)}: {error}")
