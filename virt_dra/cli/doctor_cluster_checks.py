@@ -233,5 +233,5 @@ def classes(facts: Facts) -> Iterator[Finding]:
 
 
 def _unread(check: str, where: str, *values: object) -> Finding:
-    why = next(value.why for value in values if isinstance(value, Unknown))
-    return Finding(check, WARNING, where, f"can't be read: {why}", "run doctor as somebody who may read it")
+    unknown = next(value for value in values if isinstance(value, Unknown))
+    return Finding(check, WARNING, where, f"can't be read: {unknown.why}", unknown.advice)

@@ -34,9 +34,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Unknown:
-    """What could not be read, and why; or what there was no reason to ask for."""
+    """What could not be read, why, and what to do about it; or what there was no reason to ask for."""
 
     why: str
+    advice: str = "run doctor as somebody who may read it"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import base64
 import binascii
 import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -69,12 +70,18 @@ async def _installed(cluster: KubeCluster, facts: Facts, probe_namespace: str) -
 async def _tried(asking: Awaitable[T]) -> T | Unknown:
     try:
         return await asking
-    except (ApiError, ManifestError, _Unreadable) as error:
+    except (ApiError, ManifestError) as error:
         return Unknown(str(error))
+    except _Unreadable as error:
+        return Unknown(str(error), error.advice)
 
 
 class _Unreadable(Exception):
-    """What was read isn't what it should be."""
+    """What was read isn't what it should be, or can't be understood here."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
 
 
 async def _version(cluster: KubeCluster) -> str:
@@ -117,16 +124,16 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
     secret = await found(cluster, "v1", "Secret", "virt-dra-webhook-tls", namespace)
     encoded = ((secret or {}).get("data") or {}).get("tls.crt")
     if not encoded:
-        raise _Unreadable("there is no certificate in it yet; the webhook makes one when it starts")
+        raise _Unreadable("there is no certificate in it", "the webhook makes one when it starts (or cert-manager); see its log")
     try:
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
     except ModuleNotFoundError:
-        raise _Unreadable("this needs cryptography; install it with: pip install 'virt-dra[webhook]'") from None
+        raise _Unreadable("this needs the library cryptography", "install it with: pip install 'virt-dra[webhook]'") from None
     try:
         served = x509.load_pem_x509_certificates(base64.b64decode(encoded))[0]
     except (ValueError, IndexError, binascii.Error) as error:
-        raise _Unreadable(f"tls.crt is no certificate: {error}") from None
+        raise _Unreadable(f"tls.crt is no certificate: {error}", "delete the Secret's data and restart the webhook") from None
 
     def signs(bundle: str) -> bool:
         try:

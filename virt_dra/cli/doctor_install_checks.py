@@ -24,7 +24,7 @@ VMI_WEBHOOK: Final = f"vmi.{DOMAIN}"
 def installed(facts: Facts, own_version: str) -> Iterator[Finding]:
     """Whether all objects are there, in the version of this program."""
     if isinstance(facts.deployments, Unknown):
-        yield _unread("installation", "Deployments", facts.deployments.why)
+        yield _unread("installation", "Deployments", facts.deployments)
         return
     if not facts.deployments:
         yield Finding(
@@ -32,7 +32,7 @@ def installed(facts: Facts, own_version: str) -> Iterator[Finding]:
         )
         return
     if isinstance(facts.missing, Unknown):
-        yield _unread("installation", "virt-dra", facts.missing.why)
+        yield _unread("installation", "virt-dra", facts.missing)
     for missing in () if isinstance(facts.missing, Unknown) else facts.missing:
         yield Finding("installation", ERROR, missing, "it is missing", INSTALL)
     versions = sorted({str((each["metadata"].get("labels") or {}).get(VERSION_LABEL, "?")) for each in facts.deployments})
@@ -48,7 +48,7 @@ def installed(facts: Facts, own_version: str) -> Iterator[Finding]:
 def definitions(facts: Facts) -> Iterator[Finding]:
     """CRDs that are there and served."""
     if isinstance(facts.definitions, Unknown):
-        yield _unread("definitions", "CustomResourceDefinitions", facts.definitions.why)
+        yield _unread("definitions", "CustomResourceDefinitions", facts.definitions)
         return
     for name, crd in sorted(facts.definitions.items()):
         if not condition_holds(crd, "Established"):
@@ -67,12 +67,13 @@ def workloads(facts: Facts) -> Iterator[Finding]:
         key = Key.of(deployment, "Deployment")
         if missing := rollout(key, deployment):
             advice = f"kubectl describe -n {key.namespace} deployment/{key.name}; kubectl logs -n {key.namespace} deployment/{key.name}"
-            yield Finding("workloads", ERROR, str(key), missing, advice)
+            yield Finding("workloads", ERROR, str(key), missing.removeprefix(f"{key}: "), advice)
         else:
             yield Finding("workloads", OK, str(key), f"{deployment['spec'].get('replicas', 1)} replicas are available")
     for pod in () if isinstance(facts.pods, Unknown) else facts.pods:
         for trouble in pod_troubles(pod):
-            yield Finding("workloads", ERROR, str(Key.of(pod, "Pod")), trouble, "correct what the message names")
+            where = str(Key.of(pod, "Pod"))
+            yield Finding("workloads", ERROR, where, trouble.removeprefix(where).lstrip(", "), "correct what the message names")
 
 
 def webhook(facts: Facts) -> Iterator[Finding]:
@@ -80,7 +81,7 @@ def webhook(facts: Facts) -> Iterator[Finding]:
     if not facts.overlay:
         return
     if isinstance(facts.configurations, Unknown):
-        yield _unread("webhook", "webhook configurations", facts.configurations.why)
+        yield _unread("webhook", "webhook configurations", facts.configurations)
     for configuration in () if isinstance(facts.configurations, Unknown) else facts.configurations:
         bare = [each["name"] for each in configuration.get("webhooks") or () if not (each.get("clientConfig") or {}).get("caBundle")]
         if bare:
@@ -88,7 +89,7 @@ def webhook(facts: Facts) -> Iterator[Finding]:
             advice = "the webhook writes it when it runs (with --cert-manager: cert-manager); see the webhook's log"
             yield Finding("webhook", ERROR, where, f"no caBundle for {', '.join(bare)}: the API server can't trust the webhook", advice)
     if isinstance(facts.ready_endpoints, Unknown):
-        yield _unread("webhook", "EndpointSlices", facts.ready_endpoints.why)
+        yield _unread("webhook", "EndpointSlices", facts.ready_endpoints)
     elif facts.ready_endpoints == 0:
         where = f"Service {facts.namespace}/virt-dra-webhook"
         yield Finding("webhook", ERROR, where, "it has no ready endpoint", f"kubectl logs -n {facts.namespace} deployment/virt-dra-webhook")
@@ -98,7 +99,7 @@ def webhook(facts: Facts) -> Iterator[Finding]:
 def _probe(facts: Facts) -> Finding:
     where = "webhook"
     if isinstance(facts.probe, Unknown):
-        return _unread("webhook-answer", where, facts.probe.why)
+        return _unread("webhook-answer", where, facts.probe)
     if f'admission webhook "{VMI_WEBHOOK}" denied the request' in facts.probe:
         return Finding("webhook-answer", OK, where, "the API server asked it about a VMI (dry run), and it answered as it should")
     if f'failed calling webhook "{VMI_WEBHOOK}"' in facts.probe or f'failed to call webhook "{VMI_WEBHOOK}"' in facts.probe:
@@ -123,7 +124,7 @@ def certificate(facts: Facts) -> Iterator[Finding]:
         return
     where = f"Secret {facts.namespace}/virt-dra-webhook-tls"
     if isinstance(facts.certificate, Unknown):
-        yield _unread("certificate", where, facts.certificate.why)
+        yield _unread("certificate", where, facts.certificate)
         return
     found, faults = facts.certificate, False
     left = found.expires - facts.now
@@ -177,7 +178,7 @@ def leader(facts: Facts) -> Iterator[Finding]:
         return
     where = f"Lease {facts.namespace}/virt-dra-operator"
     if isinstance(facts.lease, Unknown):
-        yield _unread("leader", where, facts.lease.why)
+        yield _unread("leader", where, facts.lease)
         return
     spec: Json = (facts.lease or {}).get("spec") or {}
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
@@ -198,5 +199,5 @@ def wanted_configurations(overlay: str) -> tuple[str, ...]:
     return both if overlay == BESIDE_KUBEVIRT else both[:1]
 
 
-def _unread(check: str, where: str, why: str) -> Finding:
-    return Finding(check, WARNING, where, f"can't be read: {why}", "run doctor as somebody who may read it")
+def _unread(check: str, where: str, unknown: Unknown) -> Finding:
+    return Finding(check, WARNING, where, f"can't be read: {unknown.why}", unknown.advice)

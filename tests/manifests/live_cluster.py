@@ -1,0 +1,200 @@
+"""A control plane of its own with one overlay, and operator and webhook as processes with the accounts that the manifests give them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.cli.webhook_cluster import free_port
+from tests.cluster.control_plane import ControlPlane, RequestError
+from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
+
+Json = dict[str, Any]
+PROGRAM = "from virt_dra.cli.main import main; main()"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RESOURCE = "/apis/resource.k8s.io/v1"
+JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
+OPERATOR, WEBHOOK = "virt-dra-operator", "virt-dra-webhook"
+
+
+class Cluster:
+    """A control plane of its own with one overlay, and the components as processes with their accounts."""
+
+    def __init__(self, plane: ControlPlane, overlay: Overlay, log: Path) -> None:
+        self.plane, self.overlay, self.log = plane, overlay, log
+        self.namespace = ""
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def create(self, path: str, kind: str, name: str, api_version: str = "resource.k8s.io/v1", **rest: Any) -> Json:
+        metadata = {"name": name, **rest.pop("metadata", {})}
+        return self.plane.request("POST", path, {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest})
+
+    def start(self, account: str, *arguments: str) -> None:
+        kubeconfig = str(self.plane.kubeconfig_of_service_account("virt-dra", account))
+        command = [sys.executable, "-c", PROGRAM, *arguments, "--kubeconfig", kubeconfig]
+        output = (self.log.parent / f"{account}.log").open("ab")
+        self._processes.append(subprocess.Popen(command, stdout=output, stderr=output))
+        output.close()
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait(30)
+        self._processes.clear()
+
+    def said(self) -> str:
+        """What the components logged last, and how the pods and devices are."""
+        logs = [path.read_text(errors="replace")[-3000:] for path in sorted(self.log.parent.glob("virt-dra-*.log"))]
+        kinds = ("/api/v1/pods", "/apis/kubevirt.io/v1/virtualmachineinstances")
+        found = [
+            f"{each['metadata']['name']}: {json.dumps(each.get('status'))}"
+            for kind in kinds
+            for each in self.plane.request("GET", kind)["items"]
+        ]
+        return "\n".join((*logs, *found))
+
+
+def until(holds: Callable[[], object], what: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            if holds():
+                return
+        except RequestError as error:
+            if error.status not in (404, 429):
+                raise
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} does not come")
+        time.sleep(0.1)
+
+
+def install(cluster: Cluster) -> None:
+    plane = cluster.plane
+    if cluster.overlay == BESIDE_KUBEVIRT:
+        for crd in KUBEVIRT_CRDS:
+            plane.request("POST", CRDS, crd)
+    kubeconfig = str(plane.kubeconfig)
+    command = [sys.executable, "-c", PROGRAM, "install", "--overlay", cluster.overlay, "--no-wait", "--kubeconfig", kubeconfig]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    cluster.namespace = plane.create_namespace()
+    port, plain, operators, health = free_port(), free_port(), free_port(), free_port()
+    configurations = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/virt-dra"
+    for path in (configurations.format("validating"), configurations.format("mutating")):
+        with contextlib.suppress(RequestError):  # standalone has only one of them
+            for index, webhook in enumerate(plane.request("GET", path)["webhooks"]):
+                url = f"https://localhost:{port}{webhook['clientConfig']['service']['path']}"
+                client = {"op": "replace", "path": f"/webhooks/{index}/clientConfig", "value": {"url": url}}
+                plane.request("PATCH", path, [client], JSON_PATCH)
+    listen = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", str(plain), "--announce", "0")
+    cluster.start(WEBHOOK, "webhook", "--live", "--namespace", "virt-dra", "--dns-name", "localhost", *listen)
+    listen = ("--host", "127.0.0.1", "--plain-port", str(operators), "--health-port", str(health), "--own-namespace", "virt-dra")
+    cluster.start(OPERATOR, "operator", "--mode", cluster.overlay, *listen)
+    until(lambda: plane.request("GET", configurations.format("validating"))["webhooks"][0]["clientConfig"].get("caBundle"), "the caBundle")
+    until(partial(_ready, plain), "the webhook")
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+    except urllib.error.URLError:
+        return False
+
+
+def live(cluster: Cluster) -> None:
+    """What happens on a cluster: VMs come, get devices, wait for devices; devices are tainted; VMs go."""
+    plane, namespace = cluster.plane, cluster.namespace
+    plane.create_node("node-1", {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64"})
+    room = {f"devices.kubevirt.io/{device}": "100" for device in ("kvm", "tun", "vhost-net")}
+    plane.request("PATCH", "/api/v1/nodes/node-1/status", {"status": {"capacity": room, "allocatable": room}}, MERGE)
+    gpus = [{"name": f"gpu-{i}", "attributes": {"resource.kubernetes.io/pciBusID": {"string": f"0000:0{i + 1}:00.0"}}} for i in range(4)]
+    pool = {"name": "node-1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "nodeName": "node-1", "pool": pool, "devices": gpus}
+    cluster.create(f"{RESOURCE}/resourceslices", "ResourceSlice", "node-1-gpu", spec=spec)
+    for name, driver in (("gpu", "gpu.example.com"), ("none", "none.example.com")):
+        selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+        cluster.create(f"{RESOURCE}/deviceclasses", "DeviceClass", name, spec={"selectors": [selector]})
+        request = {"name": "gpu", "exactly": {"deviceClassName": name}}
+        templates = f"{RESOURCE}/namespaces/{namespace}/resourceclaimtemplates"
+        cluster.create(templates, "ResourceClaimTemplate", name, spec={"spec": {"devices": {"requests": [request]}}})
+    if cluster.overlay == BESIDE_KUBEVIRT:
+        status = {"observedKubeVirtVersion": "v1.9.0"}
+        cluster.create(f"/apis/kubevirt.io/v1/namespaces/{namespace}/kubevirts", "KubeVirt", "kubevirt", "kubevirt.io/v1", status=status)
+    _start_vmi(cluster, "good", "gpu")
+    _start_vmi(cluster, "waiting", "none")
+    if cluster.overlay == STANDALONE:
+        template: Json = {"spec": {"domain": {"devices": {}}}}
+        vms = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines"
+        cluster.create(vms, "VirtualMachine", "vm", "kubevirt.io/v1", spec={"runStrategy": "Always", "template": template})
+        vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
+        until(lambda: plane.request("GET", f"{vmis}/vm"), "the VM's instance")
+        halted = [{"op": "replace", "path": "/spec/runStrategy", "value": "Halted"}]
+        plane.request("PATCH", f"{vms}/vm", halted, JSON_PATCH)
+        until(partial(_gone, plane, f"{vmis}/vm"), "the end of the VM's instance")
+    devices = f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices"
+    until(lambda: _events(cluster, "waiting"), "an event")
+    if cluster.overlay == STANDALONE:
+        good = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/good"
+        until(lambda: "deviceStatus" in plane.request("GET", good).get("status", {}), "the device's address")
+        return
+    until(lambda: plane.request("GET", f"{devices}/good")["status"]["ready"] == "1/1", "the device's address")
+    # The devices of a former VMI of this name.
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "again", "uid": "former", "controller": True}
+    former = {"metadata": {"ownerReferences": [owner]}, "status": {"ready": "0/1"}}
+    cluster.create(devices, "VirtualMachineInstanceDevices", "again", "virt-dra.io/v1alpha1", **former)
+    _start_vmi(cluster, "again", "gpu")
+    until(lambda: plane.request("GET", f"{devices}/again")["status"]["ready"] == "1/1", "the other device's address")
+    taint = {"key": "example.com/broken", "effect": "NoSchedule", "value": "x"}
+    rule = {"deviceSelector": {"driver": "gpu.example.com"}, "taint": taint}
+    cluster.create(f"{RESOURCE}/devicetaintrules", "DeviceTaintRule", "broken", spec=rule)
+    until(lambda: plane.request("GET", f"{devices}/good")["status"]["devices"][0].get("taints"), "the taint")
+    # What was said before is said again, which is counted.
+    plane.request("DELETE", f"{devices}/good")
+    until(lambda: any(event["count"] > 1 for event in _events(cluster, "good")), "a counted event")
+
+
+def _gone(plane: ControlPlane, path: str) -> bool:
+    try:
+        plane.request("GET", path)
+    except RequestError as error:
+        return error.status == 404
+    return False
+
+
+def _events(cluster: Cluster, name: str) -> list[Json]:
+    events: list[Json] = cluster.plane.request("GET", f"/api/v1/namespaces/{cluster.namespace}/events")["items"]
+    return [event for event in events if event["involvedObject"]["name"] == name and event["source"]["component"] == OPERATOR]
+
+
+def _start_vmi(cluster: Cluster, name: str, template: str) -> None:
+    """With its launcher pod, where KubeVirt would make that."""
+    namespace = cluster.namespace
+    claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
+    gpus = [{"name": "gpu", "claimName": "gpu", "requestName": "gpu"}]
+    spec = {"resourceClaims": claims, "domain": {"devices": {"gpus": gpus}}}
+    vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
+    vmi = cluster.create(vmis, "VirtualMachineInstance", name, "kubevirt.io/v1", spec=spec)
+    if cluster.overlay == STANDALONE:
+        return
+    uid = vmi["metadata"]["uid"]
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": name, "uid": uid, "controller": True}
+    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid, "vm.kubevirt.io/name": name}
+    metadata = {"labels": labels, "annotations": {"kubevirt.io/domain": name}, "ownerReferences": [owner]}
+    compute = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu", "request": "gpu"}]}}
+    pod = {"containers": [compute], "resourceClaims": claims, "restartPolicy": "Never"}
+    cluster.create(f"/api/v1/namespaces/{namespace}/pods", "Pod", f"virt-launcher-{name}-x", "v1", metadata=metadata, spec=pod)
