@@ -1,0 +1,165 @@
+"""What doctor makes of facts: cases in cases/doctor.yaml, each a difference from a cluster on which all is well."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from virt_dra.api.meta import parse_time
+from virt_dra.cli.doctor import report
+from virt_dra.cli.doctor_checks import examine, exit_code
+from virt_dra.cli.doctor_facts import Certificate, Facts, Finding, Right, Unknown
+from virt_dra.cli.main import cli
+
+Json = dict[str, Any]
+VERSION = "0.1.0"
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+GATES = ["GPUsWithDRA", "HostDevicesWithDRA", "HostDevices"]
+CASES = yaml.safe_load((Path(__file__).parent / "cases" / "doctor.yaml").read_text())
+
+
+def kubevirt(name: str, version: object = None, gates: list[str] | None = None, permitted: bool = False) -> Json:
+    configuration: Json = {"developerConfiguration": {"featureGates": gates or []}}
+    if permitted:
+        configuration["permittedHostDevices"] = {}
+    status = {} if version is None else {"observedKubeVirtVersion": version}
+    return {"metadata": {"name": name, "namespace": "kubevirt"}, "spec": {"configuration": configuration}, "status": status}
+
+
+def resource_slice(name: str, driver: object, count: int = 1, attributes: Json | None = None) -> Json:
+    address = {"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}
+    devices = [{"name": f"d{i}", "attributes": address if attributes is None else attributes} for i in range(2)]
+    pool = {"name": "node", "generation": 1, "resourceSliceCount": count}
+    return {"metadata": {"name": name}, "spec": {"driver": driver, "nodeName": "node", "pool": pool, "devices": devices}}
+
+
+def device_class(name: str, selector: str = "device.driver == 'gpu.example.com'") -> Json:
+    return {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": selector}}]}}
+
+
+def deployment(name: str, mode: str, version: str, available: int) -> Json:
+    args = [f"--mode={mode}"] if name.endswith("operator") else []
+    metadata = {"name": name, "namespace": "virt-dra", "generation": 1, "labels": {"app.kubernetes.io/version": version}}
+    status = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": available}
+    return {"metadata": metadata, "spec": {"replicas": 2, "template": {"spec": {"containers": [{"args": args}]}}}, "status": status}
+
+
+def definition(name: str, established: bool) -> Json:
+    word = "True" if established else "False"
+    condition = {"type": "Established", "status": word, "message": f"the name {name.partition('.')[0]} is taken"}
+    return {"metadata": {"name": name}, "status": {"conditions": [condition]}}
+
+
+def facts(
+    mode: str = "beside-kubevirt", *, installed_version: str = VERSION, available: int = 2, established: bool = True,
+    kubevirts: list[Json] | None = None, slices: list[Json] | None = None, classes: list[Json] | None = None,
+    ca_bundle: str = "Y2E=", trusted: bool = True, expires: str = "2026-07-01T00:00:00Z", dns_names: tuple[str, ...] = (),
+    refused: list[list[str]] | None = None, pod_waiting: Json | None = None, api_versions: list[str] | None = None, **given: Any,
+) -> Facts:  # fmt: skip
+    """A cluster on which all is well but for what is given."""
+    webhook = {"name": "vmi.virt-dra.io", "clientConfig": {"caBundle": ca_bundle}}
+    configuration = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "virt-dra"}, "webhooks": [webhook]}
+    trusting = ("ValidatingWebhookConfiguration virt-dra",) if trusted else ()
+    names = ("virt-dra-operator", "virt-dra-webhook")
+    waiting = [{"name": "operator", "state": {"waiting": pod_waiting}}]
+    pods = [{"metadata": {"name": "virt-dra-operator-1", "namespace": "virt-dra"}, "status": {"containerStatuses": waiting}}]
+    well: Json = {
+        "now": NOW,
+        "version": "v1.37.1",
+        "api_versions": frozenset(api_versions or ["v1", "resource.k8s.io/v1"]),
+        "features": {"DynamicResourceAllocation": True, "Other": False},
+        "definitions": {"kubevirts.kubevirt.io": definition("kubevirts.kubevirt.io", established)},
+        "kubevirts": [kubevirt("kubevirt", "v1.9.0", GATES)] if kubevirts is None else [kubevirt(**each) for each in kubevirts],
+        "slices": [resource_slice(**each) for each in ([{"name": "s", "driver": "gpu.example.com"}] if slices is None else slices)],
+        "classes": [device_class(**each) for each in ([{"name": "gpu"}] if classes is None else classes)],
+        "deployments": [
+            deployment(name, mode, installed_version, available if name == names[0] else 2) for name in names if mode != "none"
+        ],
+        "pods": pods if pod_waiting else (),
+        "configurations": (configuration,),
+        "ready_endpoints": 2,
+        "certificate": Certificate(parse_time(expires), tuple(dns_names) or ("virt-dra-webhook.virt-dra.svc",), trusting),
+        "lease": {"holderIdentity": "one", "renewTime": "2026-04-30T23:59:55.000000Z", "leaseDurationSeconds": 15},
+        "rights": [
+            Right("virt-dra-operator", "list", "pods", True),
+            *(Right(account, verb, resource, False) for account, verb, resource in refused or ()),
+        ],
+        "missing": (),
+        "probe": 'admission webhook "vmi.virt-dra.io" denied the request: metadata.annotations',
+    }
+    if "lease" in given and given["lease"] is not None:
+        given["lease"] = {"spec": given["lease"]}
+    else:
+        well["lease"] = {"spec": well["lease"]}
+    return Facts(**{**well, **given})
+
+
+def test_where_all_is_well_nothing_needs_doing() -> None:
+    found = examine(facts(), VERSION)
+    assert [finding for finding in found if finding.level != "ok"] == []
+    assert exit_code(found) == 0
+    assert [finding.id for finding in found] == [
+        *("kubernetes", "feature-gates", "kubevirt-version", "drivers", "classes", "installation", "definitions"),
+        *("workloads", "workloads", "webhook-answer", "certificate", "rights", "leader"),
+    ]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_what_is_wrong_is_found_and_nothing_else(case: Json) -> None:
+    found = [finding for finding in examine(facts(**case["facts"]), VERSION) if finding.level in ("warning", "error")]
+    infos = [finding for finding in examine(facts(**case["facts"]), VERSION) if finding.level == "info"]
+    if any(level == "info" for _, level, _, _ in case["findings"]):
+        found += infos
+    got = sorted([finding.id, finding.level, finding.where, finding.message] for finding in found)
+    wanted = sorted(case["findings"])
+    # A message that ends with ": " or lacks its end goes on with what somebody else says.
+    shown = [[*have[:3], want[3] if have[3].startswith(want[3]) else have[3]] for have, want in zip(got, wanted, strict=False)]
+    assert [*shown, *got[len(shown) :]] == wanted
+    assert all(finding.advice for finding in found)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Facts) if "Unknown" in str(field.type)])
+def test_what_could_not_be_read_is_told_and_breaks_nothing(name: str) -> None:
+    found = examine(replace(facts(), **{name: Unknown("no right")}), VERSION)  # type: ignore[arg-type] # one of the fields that may be Unknown
+    if name not in ("pods",):  # which only add reasons to what the Deployments say
+        assert any("no right" in finding.message for finding in found)
+    assert all(finding.level != "error" for finding in found)
+
+
+def test_nothing_can_be_read() -> None:
+    names = [field.name for field in fields(Facts) if "Unknown" in str(field.type)]
+    found = examine(replace(facts(), **dict.fromkeys(names, Unknown("no right"))), VERSION)  # type: ignore[arg-type] # as above
+    assert exit_code(found) == 1
+
+
+def test_the_exit_code_tells_the_worst() -> None:
+    def finding(level: Any) -> Finding:
+        return Finding("x", level, "y", "z")
+
+    assert [exit_code([finding("ok"), finding(level)]) for level in ("info", "warning", "error")] == [0, 1, 2]
+
+
+def test_text_has_a_line_for_the_finding_and_one_for_the_advice() -> None:
+    assert report([Finding("x", "error", "where", "what", "do it"), Finding("x", "ok", "there", "well")]) == [
+        "\x1b[31merror   \x1b[0m where: what",
+        "         -> do it",
+        "\x1b[32mok      \x1b[0m there: well",
+    ]
+
+
+def test_help_has_examples_and_exit_codes() -> None:
+    text = CliRunner().invoke(cli, ["doctor", "--help"]).stdout
+    assert "Examples:" in text
+    assert "Exit codes: 0 nothing is wrong, 1 warnings, 2 errors" in text
+
+
+def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["doctor", "--kubeconfig", str(tmp_path / "none"), "-o", "json"])
+    assert result.exit_code == 2
+    assert "none" in yaml.safe_load(result.stdout)["error"]
