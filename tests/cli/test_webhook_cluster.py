@@ -287,7 +287,7 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
     and none twice."""
     namespace = control_plane.create_namespace("webhook-")
     name, ports = f"virt-dra-{namespace}", (free_port(), free_port())
-    options = ("--webhook-configuration", name, "--kubevirt", "1.9")
+    options = ("--webhook-configuration", name, "--kubevirt", "1.9", "--announce", "1")
     try:
         with (
             balanced(*ports) as port,
