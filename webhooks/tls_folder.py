@@ -79,31 +79,6 @@ class AuthorityFolder:
             yield
 
 
-@dataclass(frozen=True)
-class SuppliedFolder:
-    """A source of certificates that get here by :meth:`put`, from a Secret that replicas share; the authority's key never does."""
-
-    folder: Path
-
-    @property
-    def certificate(self) -> Path:
-        return self.folder / _CURRENT / CERTIFICATE
-
-    @property
-    def key(self) -> Path:
-        return self.folder / _CURRENT / KEY
-
-    def refresh(self) -> None:
-        """Nothing: see :meth:`put`."""
-
-    def put(self, bundle: Bundle) -> None:
-        """Serve by another bundle from the next look on. Raises :class:`CertificateError`."""
-        try:
-            _put(self.folder, {name: content for name, content in bundle.to_files().items() if name in (CERTIFICATE, KEY)})
-        except OSError as error:
-            raise CertificateError(f"{error.filename or self.folder}: {error.strerror or error}") from None
-
-
 def _put(folder: Path, files: Mapping[str, bytes]) -> None:
     """Replace all files by others. Raises OSError."""
     current = folder / _CURRENT

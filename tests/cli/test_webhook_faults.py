@@ -9,7 +9,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +21,8 @@ from virt_dra.cluster.kube import connect
 from webhooks.metrics import Metrics
 from webhooks.server import WebhookServer
 from webhooks.tls import ReloadingTls
-from webhooks.tls_folder import SuppliedFolder
 from webhooks.tls_secret import files_of
+from webhooks.tls_supplied import SuppliedCertificate
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def test_it_answers_while_the_api_server_is_gone_and_learns_what_happened(plane:
         assert running.process.poll() is None
 
 
-def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: ControlPlane) -> None:
     """Replicas come with other names one after the other, so that the Secret gets another certificate each time, while clients ask two
     servers without a pause, over a new connection each time."""
     namespace = plane.create_namespace("faults-")
@@ -88,15 +87,13 @@ def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: Contro
         async with connect(str(plane.kubeconfig)) as cluster:
 
             def replica(number: int) -> SharedAuthority:
-                folder = tmp_path / str(number)
-                folder.mkdir()
                 names = ("localhost", f"replica-{number}.example.com")
-                return SharedAuthority(cluster, "tls", namespace, names, "", SuppliedFolder(folder), lambda: datetime.now(UTC))
+                return SharedAuthority(cluster, "tls", namespace, names, "", SuppliedCertificate(), lambda: datetime.now(UTC))
 
             held = [replica(0), replica(1)]
             for each in held:
                 await each.settle()
-            tls = [ReloadingTls(each.folder) for each in held]
+            tls = [ReloadingTls(each.served) for each in held]
             servers = [WebhookServer(lambda: KNOWLEDGE, each, Metrics()) for each in tls]
             ports = [(await server.start("127.0.0.1", 0))[0] for server in servers]
             secret = (await cluster.get(SECRET, "tls", namespace)).to_wire()
@@ -110,7 +107,7 @@ def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: Contro
                 await replica(number).settle()
                 certificate = files_of((await cluster.get(SECRET, "tls", namespace)).to_wire())["tls.crt"]
                 seen.add(certificate)
-                while any(each.folder.certificate.read_bytes() != certificate for each in held):
+                while any(each.served.certificate.read_bytes() != certificate for each in held):
                     await asyncio.sleep(0.01)
             stop.set()
             assert min(await asyncio.gather(*clients)) > 0

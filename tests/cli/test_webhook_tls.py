@@ -6,7 +6,6 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ from virt_dra.cli.webhook_tls import CONFIGURATIONS, SECRET, NotSettled, SharedA
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.port import ApiError, Forbidden
 from webhooks.tls_authority import Bundle
-from webhooks.tls_folder import SuppliedFolder
 from webhooks.tls_secret import files_of
+from webhooks.tls_supplied import SuppliedCertificate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VALIDATING, MUTATING = CONFIGURATIONS
@@ -28,18 +27,13 @@ VALIDATING, MUTATING = CONFIGURATIONS
 class Room:
     """A cluster and replicas of the webhook in it, at a time that the test sets."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.cluster = MemoryCluster.deterministic()
         self.now = NOW
-        self._folder = folder
-        self._replicas = 0
 
     def replica(self, *names: str) -> SharedAuthority:
-        self._replicas += 1
-        folder = self._folder / f"replica-{self._replicas}"
-        folder.mkdir()
         names = names or ("localhost",)
-        return SharedAuthority(self.cluster, "tls", "virt-dra", names, "virt-dra", SuppliedFolder(folder), lambda: self.now)
+        return SharedAuthority(self.cluster, "tls", "virt-dra", names, "virt-dra", SuppliedCertificate(), lambda: self.now)
 
     async def configure(self, *webhooks: Json) -> None:
         for kind in CONFIGURATIONS:
@@ -61,11 +55,11 @@ class Room:
         return found
 
     def served(self, replica: SharedAuthority) -> x509.Certificate:
-        return x509.load_pem_x509_certificate(replica.folder.certificate.read_bytes())
+        return x509.load_pem_x509_certificate(replica.served.certificate.read_bytes())
 
 
-def run(tmp_path: Path, test: Callable[[Room], Awaitable[None]]) -> None:
-    asyncio.run(_awaited(test(Room(tmp_path))))
+def run(test: Callable[[Room], Awaitable[None]]) -> None:
+    asyncio.run(_awaited(test(Room())))
 
 
 async def _awaited(what: Awaitable[None]) -> None:
@@ -75,7 +69,7 @@ async def _awaited(what: Awaitable[None]) -> None:
 HOOK: Json = {"name": "a.virt-dra.io", "clientConfig": {"url": "https://localhost/"}}
 
 
-def test_the_first_replica_makes_it_and_the_others_use_it(tmp_path: Path) -> None:
+def test_the_first_replica_makes_it_and_the_others_use_it() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK, {**HOOK, "name": "b.virt-dra.io"})
         one, other = room.replica(), room.replica()
@@ -88,36 +82,35 @@ def test_the_first_replica_makes_it_and_the_others_use_it(tmp_path: Path) -> Non
         bundle = await room.bundle()
         assert room.served(one) == room.served(other) == bundle.serving.certificate
         assert await room.trusted() == [bundle.ca_bundle] * 4
-        assert sorted(path.name for path in (one.folder.folder / "current").iterdir()) == ["tls.crt", "tls.key"], "no key of the authority"
 
-    run(tmp_path, steps)
+    run(steps)
 
 
-def test_all_at_once_agree(tmp_path: Path) -> None:
+def test_all_at_once_agree() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
         replicas = [room.replica() for _ in range(5)]
         await asyncio.gather(*(replica.settle() for replica in replicas))
         assert {room.served(replica) for replica in replicas} == {(await room.bundle()).serving.certificate}
 
-    run(tmp_path, steps)
+    run(steps)
 
 
-def test_nothing_is_written_while_nothing_is_due(tmp_path: Path) -> None:
+def test_nothing_is_written_while_nothing_is_due() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
         replica = room.replica()
         await replica.settle()
-        version, link = room.cluster.resource_version, (replica.folder.folder / "current").readlink()
+        version, link = room.cluster.resource_version, replica.served.certificate
         room.now += timedelta(days=59)
         await replica.settle()
         await room.replica().settle()
-        assert (room.cluster.resource_version, (replica.folder.folder / "current").readlink()) == (version, link)
+        assert (room.cluster.resource_version, replica.served.certificate) == (version, link)
 
-    run(tmp_path, steps)
+    run(steps)
 
 
-def test_renewals_through_the_years_never_leave_a_client_without_trust(tmp_path: Path) -> None:
+def test_renewals_through_the_years_never_leave_a_client_without_trust() -> None:
     """Two replicas look by turns, a month apart, over 25 years; at no time is one served by what wasn't trusted a look before."""
 
     async def steps(room: Room) -> None:
@@ -141,7 +134,7 @@ def test_renewals_through_the_years_never_leave_a_client_without_trust(tmp_path:
         assert len(authorities) > 3
         assert len(certificates) > 100
 
-    run(tmp_path, steps)
+    run(steps)
 
 
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -152,7 +145,7 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-def test_a_secret_that_vanished_gets_back_what_is_served(tmp_path: Path) -> None:
+def test_a_secret_that_vanished_gets_back_what_is_served() -> None:
     async def steps(room: Room) -> None:
         replica = room.replica()
         await replica.settle()
@@ -161,7 +154,7 @@ def test_a_secret_that_vanished_gets_back_what_is_served(tmp_path: Path) -> None
         await replica.settle()
         assert files_of(await room.secret()) == files
 
-    run(tmp_path, steps)
+    run(steps)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +166,7 @@ def test_a_secret_that_vanished_gets_back_what_is_served(tmp_path: Path) -> None
         ),
     ],
 )
-def test_a_secret_that_is_not_ours_yet_is_filled(tmp_path: Path, data: Json | None) -> None:
+def test_a_secret_that_is_not_ours_yet_is_filled(data: Json | None) -> None:
     async def steps(room: Room) -> None:
         metadata = {"name": "tls", "namespace": "virt-dra", "labels": {"a": "b"}}
         await room.cluster.create(SECRET.from_wire({"metadata": metadata, "type": "Opaque", **({"data": data} if data else {})}))
@@ -184,10 +177,10 @@ def test_a_secret_that_is_not_ours_yet_is_filled(tmp_path: Path, data: Json | No
         assert (secret["type"], secret["metadata"]["labels"]) == ("Opaque", {"a": "b"})
         assert secret["data"].keys() - {"tls.crt", "tls.key", "ca.crt", "ca.key"} == ({"other"} if data else set())
 
-    run(tmp_path, steps)
+    run(steps)
 
 
-def test_a_secret_that_cannot_be_read_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_secret_that_cannot_be_read_is_not_overwritten() -> None:
     async def steps(room: Room) -> None:
         data = dict.fromkeys(("tls.crt", "tls.key", "ca.crt", "ca.key"), "bWluZQ==")
         await room.cluster.create(SECRET.from_wire({"metadata": {"name": "tls", "namespace": "virt-dra"}, "data": data}))
@@ -200,10 +193,10 @@ def test_a_secret_that_cannot_be_read_is_not_overwritten(tmp_path: Path) -> None
         with pytest.raises(NotSettled, match=r"ca\.key is not base64"):
             await room.replica().settle()
 
-    run(tmp_path, steps)
+    run(steps)
 
 
-def test_other_names_are_taken_over_by_who_starts_with_them(tmp_path: Path) -> None:
+def test_other_names_are_taken_over_by_who_starts_with_them() -> None:
     """And not back again by a replica that still runs with the old ones."""
 
     async def steps(room: Room) -> None:
@@ -216,10 +209,10 @@ def test_other_names_are_taken_over_by_who_starts_with_them(tmp_path: Path) -> N
         assert await room.secret() == after
         assert room.served(old) == room.served(new)
 
-    run(tmp_path, steps)
+    run(steps)
 
 
-def test_webhooks_that_are_added_or_emptied_are_told_again(tmp_path: Path) -> None:
+def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
     async def steps(room: Room) -> None:
         replica = room.replica()
         await replica.settle()  # there is no configuration yet
@@ -230,10 +223,10 @@ def test_webhooks_that_are_added_or_emptied_are_told_again(tmp_path: Path) -> No
         await replica.settle()
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 3
 
-    run(tmp_path, steps)
+    run(steps)
 
 
-def test_failures_are_told_once_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def steps(room: Room) -> None:
         replica = room.replica()
         tries = 0
@@ -250,10 +243,10 @@ def test_failures_are_told_once_and_tried_again(tmp_path: Path, caplog: pytest.L
         with pytest.raises(ApiError):
             await replica.settle()
         task = asyncio.create_task(replica.keep(0.001))
-        while not replica.folder.certificate.exists():
+        while not replica.served.certificate.exists():
             await asyncio.sleep(0.001)
         task.cancel()
 
-    run(tmp_path, steps)
+    run(steps)
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert told == ["the shared authority can't be looked after"]

@@ -6,13 +6,11 @@ import asyncio
 import gc
 import logging
 import os
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from virt_dra.cli.cluster_options import ClusterChoice
@@ -23,7 +21,7 @@ from webhooks.metrics import Metrics
 from webhooks.server import Limits, WebhookServer
 from webhooks.server_log import LOGGER
 from webhooks.tls import CertificateError, CertificateSource, ReloadingTls
-from webhooks.tls_folder import SuppliedFolder
+from webhooks.tls_supplied import SuppliedCertificate
 
 DEFAULT_NAMESPACE: Final = "virt-dra"
 DEFAULT_SECRET: Final = "virt-dra-webhook-tls"
@@ -63,10 +61,10 @@ async def live_server(
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(cluster.connected())
         if isinstance(certificate, SecretChoice):
-            folder = SuppliedFolder(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="virt-dra-webhook-"))))
-            authority = _authority(connected, certificate, folder)
+            served = stack.enter_context(SuppliedCertificate())
+            authority = _authority(connected, certificate, served)
             await _first(authority)
-            tls = ReloadingTls(folder)
+            tls = ReloadingTls(served)
         else:
             authority, tls = None, ReloadingTls(certificate)
         metrics = Metrics()
@@ -83,14 +81,14 @@ async def live_server(
                 task.cancel()
 
 
-def _authority(cluster: Cluster, choice: SecretChoice, folder: SuppliedFolder) -> SharedAuthority:
+def _authority(cluster: Cluster, choice: SecretChoice, served: SuppliedCertificate) -> SharedAuthority:
     return SharedAuthority(
         cluster,
         choice.name,
         choice.namespace,
         choice.dns_names,
         choice.configuration,
-        folder,
+        served,
         lambda: datetime.now(UTC),
         log=logging.getLogger(LOGGER),
     )

@@ -16,8 +16,8 @@ from virt_dra.api.meta import UnknownObject
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
 from webhooks.tls_authority import Bundle, BundleError, KeySource, SystemKeys
-from webhooks.tls_folder import SuppliedFolder
 from webhooks.tls_secret import filled, new_secret, settled, trust_operations
+from webhooks.tls_supplied import SuppliedCertificate
 
 SECRET: Final = unknown_kind("v1", "Secret")
 CONFIGURATIONS: Final[tuple[type[UnknownObject], ...]] = tuple(
@@ -33,7 +33,7 @@ class NotSettled(Exception):
 
 @dataclass
 class SharedAuthority:
-    """Keeps a folder with the certificate that is in a Secret, renews both, and has webhook configurations trust the authority.
+    """Keeps the certificate that is in a Secret, in memory, renews both, and has webhook configurations trust the authority.
 
     ``configuration``: the name of a Validating- and a MutatingWebhookConfiguration, of which either may be missing; "" for none.
     Its only state is what it serves by.
@@ -44,7 +44,7 @@ class SharedAuthority:
     namespace: str
     dns_names: Sequence[str]
     configuration: str
-    folder: SuppliedFolder
+    served: SuppliedCertificate
     clock: Callable[[], datetime]
     keys: KeySource = field(default_factory=SystemKeys)
     log: logging.Logger = field(default_factory=lambda: logging.getLogger(__name__))
@@ -52,13 +52,13 @@ class SharedAuthority:
     _told: str = ""
 
     async def settle(self) -> None:
-        """One look: the Secret is made or renewed where that is due, the folder and the configurations get what is in it.
+        """One look: the Secret is made or renewed where that is due, the server and the configurations get what is in it.
 
         Raises :class:`NotSettled`, ApiError, :class:`webhooks.tls.CertificateError`.
         """
         bundle = await self._stored()
         if self._held is None or bundle.to_files() != self._held.to_files():
-            await asyncio.to_thread(self.folder.put, bundle)
+            self.served.put(bundle)
             self._held = bundle
         for kind in CONFIGURATIONS if self.configuration else ():
             await self._trust(kind, bundle)
