@@ -12,7 +12,7 @@ Each finding has an id that stays, and a page in docs/lint. A check is a row of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration_paths import Pair
@@ -92,7 +92,8 @@ class Preflight:
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         """``old`` makes it an update: a VM whose template stays as it was gets warnings only, so that it can be stopped and labelled."""
         untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
-        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self.world, self.settings)
+        settings = replace(self.settings, writers=self.launcher.writers)
+        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self.world, settings)
         findings = tuple(_findings(linted, [check for check in CHECKS if self._adds(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
         causes = tuple(Cause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)

@@ -76,6 +76,9 @@ class Settings:
     ``at_admission``: an object that isn't there may be created later, so what other objects can put right only warns; and messages tell
     nothing of other namespaces or of devices that aren't the VM's.
 
+    ``writers``: launcher pods get what they need from virt-dra's pod webhook, by which these drivers write metadata files; None where
+    nothing is known of such a webhook. What it puts right is no finding.
+
     What is left out is not judged, so that nobody's object takes long; None is without limit:
     ``max_entries``: of claims, and of devices that use them. ``max_devices``: that a selector is tried on. ``max_work``: on selectors
     together, in microseconds as estimated from their length and loops, not measured: equal inputs get equal answers.
@@ -85,6 +88,7 @@ class Settings:
     deny: Collection[str] = frozenset()
     warn: Collection[str] = frozenset()
     at_admission: bool = False
+    writers: frozenset[str] | None = None
     max_entries: int | None = None
     max_devices: int | None = None
     max_work: int | None = None

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.integration_paths import METADATA_SHIM, BadWish, decide, wished_path
 from virt_dra.api.known_drivers import DRIVER_OF_CLASS
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import (
@@ -18,6 +20,7 @@ from virt_dra.api.resource_v1 import (
     ExactDeviceRequest,
     ResourceClaimSpec,
 )
+from virt_dra.api.wire import Json
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.finding import Settings
 from webhooks.lint.inventory import Drivers, Match, Work
@@ -270,6 +273,20 @@ class Linted:
         of_classes = [DRIVER_OF_CLASS.get(wish.class_name) or named_driver(text for _, text in self.expressions(wish)) for wish in wishes]
         told = tuple(sorted({driver for driver in of_classes if driver is not None}))
         return Drivers(told, cut and (None in of_classes or not told))
+
+    def shimmed(self, use: Use) -> bool:
+        """Whether virt-dra supplies the metadata of a use, whatever the driver publishes and wherever it writes (K-11.1)."""
+        claim = use.claim
+        if self.settings.writers is None or claim is None:
+            return False
+        try:
+            wish = wished_path(self.reviewed.annotations)
+        except BadWish:
+            return False
+        source: Json = {"resourceClaimName" if claim.direct else "resourceClaimTemplateName": claim.name}
+        entry = PodResourceClaim.from_wire({"name": claim.entry, **source})
+        drivers = self.drivers(claim, use.request_name).names
+        return decide(entry, use.request_name, self.version, wish, drivers, self.settings.writers).path == METADATA_SHIM
 
     def candidates(self, use: Use) -> DeviceSet:
         """The devices that this use may get, as far as known: those allocated already, else those that match."""

@@ -15,6 +15,7 @@ from tests.webhooks.lint.test_cases import COMMON
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.scheme import read_object
+from webhooks.knowledge import LauncherSettings
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, Inventory, Preflight, Settings, World, lint
 from webhooks.lint.inventory import Work
 from webhooks.verdict import INVALID, Cause, Verdict
@@ -88,6 +89,37 @@ def test_a_vm_whose_template_stays_is_not_denied() -> None:
     warning = f"spec.template.spec.domain.devices.gpus[0].requestName: [request-missing] {NO_REQUEST}"
     assert knowledge.preflight(stopped, old) == Verdict(True, warnings=(warning,))
     assert knowledge.preflight(stopped).allowed is False
+
+
+_OLD_KEY = {
+    **COMMON["slice"],
+    "spec": {**COMMON["slice"]["spec"], "devices": [{"name": "gpu-0", "attributes": {"pciAddress": {"string": "0000:01:00.0"}}}]},
+}
+_ALTERNATIVES = {
+    **COMMON["template"],
+    "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.example.com"}]}]}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("objects", "version", "id"),
+    [
+        ((_OLD_KEY, COMMON["template"]), "1.9", "address-key"),
+        ((COMMON["slice"], COMMON["template"]), "1.8.1", "metadata-path"),
+        ((COMMON["slice"], _ALTERNATIVES), "1.9", "first-available"),
+    ],
+)
+def test_at_admission_what_the_pod_webhook_puts_right_is_not_told(objects: tuple[Any, ...], version: str, id: str) -> None:
+    world = World.of([_object("class"), *map(read_object, objects)], version=KubeVirtVersion.parse(version), gates={"GPUsWithDRA": True})
+    vmi = _object("vmi")
+    assert [finding.id for finding in lint(vmi, world)] == [id], "without virt-dra on the cluster it won't work"
+    native = vmi.with_(metadata=vmi.metadata.with_(annotations={"virt-dra.io/integration-path": "native"}))
+    writing = Preflight(world, launcher=LauncherSettings(writers=frozenset({"gpu.example.com"})))
+    told = [
+        [id in warning for warning in knowledge.preflight(subject).warnings]
+        for knowledge, subject in ((Preflight(world), vmi), (Preflight(world), native), (writing, vmi))
+    ]
+    assert told == [[], [True], [] if version == "1.8.1" else [True]]
 
 
 def test_the_webhook_gets_the_gates_of_the_kubevirt_object() -> None:

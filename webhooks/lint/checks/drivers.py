@@ -176,7 +176,7 @@ def address_key(linted: Linted) -> Iterator[Found]:
             keys, unread = NETWORK_KEYS, candidates.not_for_networks
         else:
             keys, unread = NATIVE_KEYS, candidates.not_native
-        if not unread:
+        if not unread or linted.shimmed(use):
             continue
         share = "every device" if len(unread) == len(candidates) else f"{len(unread)} of {len(candidates)} devices"
         remedy = (

@@ -38,6 +38,8 @@ def first_available(linted: Linted) -> Iterator[Found]:
         request = use.request
         if request is None or not request.first_available:
             continue
+        if linted.shimmed(use) and not any(map(_several, use.wishes)):
+            continue
         names = ", ".join(quoted(f"{request.name}/{each.name}") for each in request.first_available[:3])
         several = [quoted(wish.name) for wish in use.wishes if _several(wish)]
         also = f". Besides, {', '.join(several)} would be several devices, where one device entry takes one" if several else ""

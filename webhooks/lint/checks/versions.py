@@ -64,7 +64,7 @@ def kubevirt_too_old(linted: Linted) -> Iterator[Found]:
 
 def metadata_path(linted: Linted) -> Iterator[Found]:
     """K-7.11."""
-    if V1_8_0 <= linted.version < V1_8_3 and any(use.kind != "networks" for use in linted.uses):
+    if V1_8_0 <= linted.version < V1_8_3 and any(use.kind != "networks" and not linted.shimmed(use) for use in linted.uses):
         yield Found(
             linted.path("resourceClaims"),
             f"KubeVirt {linted.version} looks for the addresses of devices below /var/run/dra-device-attributes, and drivers write them "
