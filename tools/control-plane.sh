@@ -1,12 +1,12 @@
 #!/bin/sh
-# Gets a control plane for the tests: etcd, kube-apiserver, kube-scheduler and kube-controller-manager. Those in KUBEBUILDER_ASSETS are
-# used; what it lacks is built once from Go modules (control-plane/*/go.mod say which), into a cache outside of the repository, in 6 to 9
-# minutes on 2 cores. Without Go it says in one line what will be skipped and how to get it. Built once, it does nothing.
+# Gets a control plane for the tests: etcd, kube-apiserver, kube-scheduler, kube-controller-manager, and kubectl to talk to it. Those in
+# KUBEBUILDER_ASSETS are used; what it lacks is built once from Go modules (control-plane/*/go.mod say which), into a cache outside of the
+# repository, in 7 to 10 minutes on 2 cores. Without Go it says in one line what will be skipped and how to get it. Built once, it does nothing.
 # With --print: writes the paths of the programs, one a line, and ends with 1 where one is missing.
 set -eu
 cd "$(dirname "$0")/control-plane"
 kubernetes=1.37.1 etcd=3.6.16
-programs="etcd kube-apiserver kube-scheduler kube-controller-manager"
+programs="etcd kube-apiserver kube-scheduler kube-controller-manager kubectl"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/virt-dra/control-plane/$kubernetes-$etcd
 bin=$cache/bin
 

@@ -9,6 +9,7 @@ import pytest
 
 VERSION = "1.37.1"
 ETCD, API_SERVER, SCHEDULER, CONTROLLERS = "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"
+KUBECTL = "kubectl"
 SCRIPT = Path(__file__).parents[2] / "tools" / "control-plane.sh"
 _CACHE = Path("virt-dra/control-plane/1.37.1-3.6.16/bin")
 ADVICE = (

@@ -35,6 +35,7 @@ from tests.cluster.control_plane import (
 )
 from tests.cluster.credentials import Credentials
 from tests.cluster.play import parsed_gates
+from tests.cluster.programs import KUBECTL
 
 ORPHAN = """
 import sys, time
@@ -280,7 +281,7 @@ def test_what_a_process_started_ends_with_it_even_when_it_is_killed(tmp_path: Pa
 
 
 def test_the_script_that_gets_the_programs_and_the_tests_mean_the_same_ones() -> None:
-    require(SCHEDULER, CONTROLLERS)
+    require(SCHEDULER, CONTROLLERS, KUBECTL)
     printed = subprocess.run([str(SCRIPT), "--print"], capture_output=True, text=True, check=True)
     assert printed.stderr == ""
-    assert printed.stdout.splitlines() == [str(binary(name)) for name in (ETCD, API_SERVER, SCHEDULER, CONTROLLERS)]
+    assert printed.stdout.splitlines() == [str(binary(name)) for name in (ETCD, API_SERVER, SCHEDULER, CONTROLLERS, KUBECTL)]
