@@ -59,6 +59,14 @@ async def _run(life: Callable[[World], Awaitable[None]], world: World) -> None:
     await life(world)
 
 
+def test_a_pod_whose_claims_are_allocated_before_it_is_bound_is_told_without_a_place() -> None:
+    async def life(world: World) -> None:
+        assert await world.told() == [("Normal", "DevicesResolved", "gpus/g0 0000:01:00.0")]
+        assert await world.told() == []
+
+    run(life, {"pod.spec.nodeName": None})
+
+
 def test_what_is_resolved_is_published_whole_and_once() -> None:
     async def life(world: World) -> None:
         assert await world.told() == [("Normal", "DevicesResolved", "on node node-a: gpus/g0 0000:01:00.0")]

@@ -103,6 +103,28 @@ def test_what_others_wrote_into_the_status_stays() -> None:
 # --- on a cluster ---
 
 
+def test_devices_that_are_resolved_at_the_first_look_are_told_too() -> None:
+    async def life() -> None:
+        world = await World.made()
+        await world.memory.create(vm("fedora"))
+        await world.operator()
+        pod = await world.pod("fedora")
+        await world.others()
+        vmi = await world.vmi("fedora")
+        assert vmi is not None
+        # The operator was away meanwhile, and knows nothing of what it had said of the devices.
+        known = tuple(each for each in vmi.status.conditions if each["type"] != "DevicesResolved")
+        await world.memory.update(vmi.with_(status=vmi.status.with_(conditions=known)))
+        world.told()
+        await world.operator()
+        assert ("VirtualMachineInstance fedora", "DevicesResolved", "every device has an address") in world.told()
+        await world.operator()
+        assert world.told() == []
+        assert (await world.pod("fedora")).metadata.uid == pod.metadata.uid
+
+    asyncio.run(life())
+
+
 def test_a_vm_starts_runs_and_stops() -> None:
     async def life() -> None:
         world = await World.made()

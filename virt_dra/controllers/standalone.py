@@ -182,7 +182,7 @@ def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Eve
             events.append(warning(new, NOT_ALLOCATABLE, shortened(str(condition.get("message")))))
         elif kind == "DevicesHealthy" and condition.get("status") == "False" and condition.get("reason") != was.get("reason"):
             events.append(warning(new, str(condition.get("reason")), shortened(str(condition.get("message")))))
-        elif kind == "DevicesResolved" and condition.get("status") == "True" and was.get("status") == "False":
+        elif kind == "DevicesResolved" and condition.get("status") == "True" and was.get("status") != "True":
             events.append(normal(new, "DevicesResolved", "every device has an address"))
     return tuple(events)
 
