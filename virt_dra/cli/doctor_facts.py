@@ -38,6 +38,7 @@ class Unknown:
 
     why: str
     advice: str = "run doctor as somebody who may read it"
+    level: Level = WARNING
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from virt_dra.api.integration_paths import PATH_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
-from virt_dra.cli.doctor_facts import Certificate, Facts, Right, Unknown
+from virt_dra.cli.doctor_facts import INFO, WARNING, Certificate, Facts, Level, Right, Unknown
 from virt_dra.cli.doctor_install_checks import wanted_configurations
 from virt_dra.cli.install_kustomize import ManifestError
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, packaged, planned
@@ -73,15 +73,15 @@ async def _tried(asking: Awaitable[T]) -> T | Unknown:
     except (ApiError, ManifestError) as error:
         return Unknown(str(error))
     except _Unreadable as error:
-        return Unknown(str(error), error.advice)
+        return Unknown(str(error), error.advice, error.level)
 
 
 class _Unreadable(Exception):
     """What was read isn't what it should be, or can't be understood here."""
 
-    def __init__(self, message: str, advice: str) -> None:
+    def __init__(self, message: str, advice: str, level: Level = WARNING) -> None:
         super().__init__(message)
-        self.advice = advice
+        self.advice, self.level = advice, level
 
 
 async def _version(cluster: KubeCluster) -> str:
@@ -129,7 +129,7 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
     except ModuleNotFoundError:
-        raise _Unreadable("this needs the library cryptography", "install it with: pip install 'virt-dra[webhook]'") from None
+        raise _Unreadable("this needs the library cryptography", "install it with: pip install 'virt-dra[webhook]'", INFO) from None
     try:
         served = x509.load_pem_x509_certificates(base64.b64decode(encoded))[0]
     except (ValueError, IndexError, binascii.Error) as error:

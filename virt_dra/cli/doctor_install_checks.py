@@ -200,4 +200,4 @@ def wanted_configurations(overlay: str) -> tuple[str, ...]:
 
 
 def _unread(check: str, where: str, unknown: Unknown) -> Finding:
-    return Finding(check, WARNING, where, f"can't be read: {unknown.why}", unknown.advice)
+    return Finding(check, unknown.level, where, f"can't be read: {unknown.why}", unknown.advice)
