@@ -38,6 +38,7 @@ class Case:
     claims: Mapping[str, list[Json]]
     vmis: Mapping[str, Json]
     phase: str
+    kind: str
 
     def create(self, world: World) -> None:
         """All of it, templates and claims first."""
@@ -50,9 +51,16 @@ class Case:
                 world.create(plural, {"kind": kind, "metadata": {"name": name}, "spec": {"spec": spec} if "Template" in kind else spec})
         for name, vmi in self.vmis.items():
             metadata = {"name": name, "annotations": vmi.get("annotations", {})}
-            body = {"kind": "VirtualMachineInstance", "metadata": metadata, "spec": vmi["spec"]}
-            world.eventually(partial(world.post, "virtualmachineinstances", body, "?dryRun=All"), _is_informed)
-            world.create("virtualmachineinstances", body)
+            body: Json = {"kind": self.kind, "metadata": metadata, "spec": vmi["spec"]}
+            if self.kind == "VirtualMachine":
+                body |= {
+                    "metadata": {"name": name},
+                    "spec": {"runStrategy": "Always", "template": {"metadata": metadata, "spec": vmi["spec"]}},
+                }
+                del metadata["name"]
+            plural = f"{self.kind.lower()}s"
+            world.eventually(partial(world.post, plural, body, "?dryRun=All"), _is_informed)
+            world.create(plural, body)
 
 
 def _is_informed(answer: Answer) -> bool:
@@ -72,6 +80,7 @@ def read(file: str) -> tuple[Case, ...]:
             claims=raw.get("claims", {}),
             vmis=raw["vmis"],
             phase=raw.get("phase", "Running"),
+            kind=raw.get("kind", "VirtualMachineInstance"),
         )
         for raw in yaml.safe_load((FOLDER / file).read_text(encoding="utf-8"))
     )

@@ -18,10 +18,13 @@ _KILLED: Final = 128 + signal.SIGKILL
 
 
 class Launchers:
-    """:meth:`run` is a program for :class:`tests.cluster.agents.kubelet.Kubelet`. Processes end with the test, whatever ended it."""
+    """:meth:`run` is a program for :class:`tests.cluster.agents.kubelet.Kubelet`. Processes end with the test, whatever ended it.
 
-    def __init__(self, folder: Path) -> None:
+    ``options``: of the launcher, which come after the pod's own and so take their place."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
         folder.mkdir()
+        self._options = options
         self._supervisor = Supervisor(folder)
         self._folder = folder
         self._pids: dict[str, int] = {}
@@ -42,7 +45,7 @@ class Launchers:
             "--termination-message": message,
         }
         options = [text for option, path in folders.items() for text in (option, str(path))]
-        argv = [str(PROGRAM), *command[len(standalone.COMMAND) :], *options, "--poll", "0.05"]
+        argv = [str(PROGRAM), *command[len(standalone.COMMAND) :], *options, "--poll", "0.05", *self._options]
         uid = container.pod.metadata.uid
         pid = self._pids[uid] = self._supervisor.start(argv, self._folder / f"{uid}.log", container.environment)
         try:

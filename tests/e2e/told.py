@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import yaml
+from lxml import etree
 
 from tests.e2e.worlds import World
+from virt_dra.api import standalone
 
 Json = dict[str, Any]
 
@@ -23,7 +25,10 @@ def told(world: World, vmi: Json, pod: Json) -> str:
         document["columns"] = {column: cell for column, cell in table.items() if column not in ("Name", "Age")}
     document["annotation"] = vmi["metadata"].get("annotations", {}).get("virt-dra.io/device-status")
     document["events"] = [" ".join(event) for event in world.events(name)]
-    if world.kubevirt is not None:
+    if world.kubevirt is None:
+        document["status"] = _without_times(vmi["status"])
+        document["hostdevs"] = hostdevs(domain_of(world, pod))
+    else:
         conversion = world.kubevirt.domains.get((world.namespace, name))
         document["hostdevs"] = [device.xml for device in conversion.hostdevs] if conversion is not None else []
     text = json.dumps(document)
@@ -32,6 +37,17 @@ def told(world: World, vmi: Json, pod: Json) -> str:
     # Whether the pod was bound already when its claims were allocated is kube-scheduler's own race.
     text = text.replace("DevicesResolved on node <node>: ", "DevicesResolved ")
     return yaml.safe_dump(json.loads(text), sort_keys=False, width=140, allow_unicode=True)
+
+
+def domain_of(world: World, pod: Json) -> str:
+    """What the launcher of a pod gave to libvirt; "" before."""
+    container = world.kubelet.container(pod["metadata"]["uid"])
+    return "" if container is None else container.text(f"{standalone.RUN_DIRECTORY}/{standalone.DOMAIN_FILE}")
+
+
+def hostdevs(xml: str) -> list[str]:
+    found = etree.fromstring(xml).iter("hostdev") if xml else ()
+    return [etree.tostring(each, encoding="unicode", with_tail=False).replace("\n", "").replace("  ", "") for each in found]
 
 
 def replacements(world: World, vmi: Json, pod: Json) -> list[tuple[str, str]]:
@@ -74,5 +90,10 @@ def _pod(pod: Json) -> Json:
 
 
 def _without_times(status: Json) -> Json:
-    conditions = [{key: value for key, value in each.items() if key != "lastTransitionTime"} for each in status.get("conditions", ())]
-    return {**status, "conditions": conditions}
+    """Nor the phases that were passed through: how many of them are seen is a matter of luck."""
+    kept = _without(status, "phaseTransitionTimestamps")
+    return {**kept, "conditions": [_without(each, "lastTransitionTime") for each in status.get("conditions", ())]}
+
+
+def _without(given: Json, name: str) -> Json:
+    return {key: value for key, value in given.items() if key != name}

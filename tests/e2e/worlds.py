@@ -67,6 +67,14 @@ class Background:
         """The result of a coroutine that runs there."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
 
+    def call(self, function: Callable[..., T], *arguments: object) -> T:
+        """The result of a function that is called there."""
+
+        async def called() -> T:
+            return function(*arguments)
+
+        return self.do(called())
+
     @contextmanager
     def entered(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         """An asynchronous context that lasts as long as the body; one task enters and leaves it."""
