@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Supervisor:
@@ -80,8 +81,11 @@ class Supervisor:
         return answer
 
 
-def _die_with_parent() -> None:
-    """Should the supervisor itself be killed. Only Linux knows this, and only there it is needed: tests run there."""
+def _begin() -> None:
+    """Signals mean to a child what they mean to any program, not what they mean here; and it dies with its parent, should the supervisor
+    itself be killed. Only Linux knows the latter, and only there it is needed: tests run there."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
@@ -94,7 +98,7 @@ def _start(argv: list[str], log: str, environment: dict[str, str]) -> subprocess
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - this program has one thread
+            preexec_fn=_begin,  # noqa: PLW1509 - this program has one thread
         )
 
 
@@ -117,7 +121,7 @@ def _answer(command: dict[str, Any], children: dict[int, subprocess.Popen[bytes]
 
 
 def main(folder: str) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     children: dict[int, subprocess.Popen[bytes]] = {}
     with contextlib.suppress(BrokenPipeError):
