@@ -64,8 +64,8 @@ class Failed(Exception):
 
 async def operate(process: Process, settings: Settings) -> None:
     """Until SIGTERM or SIGINT. Raises :class:`~virt_dra.cluster.kube.ConnectionProblem`, OSError for ports, :class:`Failed`."""
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
+    for name in _CHATTY if logging.getLogger().level == logging.INFO else ():
+        logging.getLogger(name).setLevel(logging.WARNING)
     metrics = OperatorMetrics()
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
         loop = InstanceLoop(cluster, settings, lambda: datetime.now(UTC), metrics)
