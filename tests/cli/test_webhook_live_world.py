@@ -179,9 +179,9 @@ def test_changes_of_thousands_of_slices_leave_turns_to_reviews() -> None:
         task = asyncio.create_task(live._settle())
         turns, seen = [], live.world
         while len(live.world.inventory.slices) < 5000:
-            begin = time.perf_counter()
+            begin = time.process_time()
             await asyncio.sleep(0)
-            turns.append(time.perf_counter() - begin)
+            turns.append(time.process_time() - begin)
             if live.world is seen:
                 turns.pop()
             seen = live.world
@@ -189,10 +189,10 @@ def test_changes_of_thousands_of_slices_leave_turns_to_reviews() -> None:
         assert sorted(turns)[180] < 0.02, "seconds; a few thousandths on a machine of one's own"
         took = []
         for number in range(50):
-            begin = time.perf_counter()
+            begin = time.process_time()
             live._slice(None, _large(number, 2))
             live._take_over()
-            took.append(time.perf_counter() - begin)
+            took.append(time.process_time() - begin)
         assert sorted(took)[len(took) // 2] < 0.005
         task.cancel()
 

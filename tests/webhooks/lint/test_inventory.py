@@ -148,11 +148,11 @@ def test_a_changed_slice_costs_little_whatever_there_is() -> None:
         inventory.matching([MODEL], 2000)
         took = []
         for _ in range(3):  # the machine may be busy with something else
-            begin = time.perf_counter()
+            begin = time.process_time()
             inventory = inventory.changed([_slice(f"s{n:04}", "a.example.com", f"p{n}", generation=2, models=(1,))])
             inventory.matching([MODEL], 2000)
-            took.append(time.perf_counter() - begin)
-        assert min(took) < 0.005
+            took.append(time.process_time() - begin)
+        assert min(took) < 0.005, "seconds of the processor"
 
 
 LARGE = _large()
