@@ -1,7 +1,7 @@
 # Two commands do all their set-up themselves: make run, make test. Both are quick the second time.
 BIN := .venv/bin
-# Every example that ends with all VMs ready. The others show refusals and contention: see examples/README.md.
-READY := $(filter-out examples/failing/ examples/contention/,$(wildcard examples/*/))
+# Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
+READY := $(filter-out examples/failing/ examples/contention/ examples/cluster/,$(wildcard examples/*/))
 
 .PHONY: run test lint bench conformance cluster clean setup setup-tests
 
@@ -20,11 +20,15 @@ test: setup-tests  ## Run the tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS=
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 KUBECONFIG_FILE ?= out/kubeconfig
-cluster:  ## Run a real control plane until Ctrl-C; KUBECONFIG_FILE=, PORT=, NODES=N, GATES=all|Name=true,…, WITHOUT=kube-scheduler,…
+# A real control plane until Ctrl-C. KUBEVIRT=1.9 (another version, none): nodes with GPUS=N GPUs of DRIVER= and kubelets that run our own
+# pods, beside a small KubeVirt or without one. Also KUBECONFIG_FILE=, PORT=, NODES=N, GATES=all|Name=true,…, WITHOUT=kube-scheduler,…
+cluster:
 	@tools/venv.sh dev
 	@tools/control-plane.sh
-	@$(BIN)/python -m tests.cluster.play --kubeconfig $(KUBECONFIG_FILE) $(if $(PORT),--port $(PORT)) $(if $(NODES),--nodes $(NODES)) \
-		$(if $(GATES),--gates $(GATES)) $(if $(WITHOUT),--without $(WITHOUT))
+	@$(if $(filter none,$(KUBEVIRT)),tools/libvirt.sh)
+	@exec $(BIN)/python -m tests.cluster.play --kubeconfig $(KUBECONFIG_FILE) $(if $(PORT),--port $(PORT)) $(if $(NODES),--nodes $(NODES)) \
+		$(if $(GATES),--gates $(GATES)) $(if $(WITHOUT),--without $(WITHOUT)) $(if $(KUBEVIRT),--kubevirt $(KUBEVIRT)) \
+		$(if $(GPUS),--gpus $(GPUS)) $(if $(DRIVER),--driver $(DRIVER))
 
 N ?= 20000
 conformance:  ## Compare with the Kubernetes references at length: N allocation cases, 10 N expressions; SEED=S repeats a run

@@ -22,7 +22,8 @@ from virt_dra.simulator.embedded import Ran, Settings, run_on
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
-RUNNING = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "failing")
+RUNNING = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("cluster", "failing"))
+"""Those of ``cluster`` are run by tests/guides."""
 FAILING = sorted(path.name for path in (EXAMPLES / "failing").iterdir())
 WAITING = {"contention": ["third"]}
 """The VMs of an example that don't become ready."""

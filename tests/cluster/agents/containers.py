@@ -24,6 +24,8 @@ class RunningContainer:
     root: Path
     """Stands for the container's ``/``."""
     environment: Mapping[str, str]
+    serving: bool = True
+    """Whether an HTTP readiness probe is answered with success. A program that serves says so itself."""
 
     def path(self, absolute: str) -> Path:
         return self.root / absolute.lstrip("/")

@@ -3,7 +3,7 @@
 What it does like the real one: claims are prepared only when they are allocated and reserved for the pod; volumes show annotations and
 follow them; a container's variables are fixed when it starts; init containers run one after the other before the rest; readiness gates
 and probes count; the health that drivers report is in the status. What containers run are Python functions (:data:`Program`), by
-container name; one without runs for ever, an init container without ends at once.
+container name or by image; one without runs for ever, an init container without ends at once.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ class _Ours:
 class Kubelet:
     """Call :meth:`register`, then :meth:`run` it in a task (or ``async with kubelet.running()``).
 
-    ``programs``: by container name. ``remove``: ends a pod that is being deleted; see :func:`remover`. ``refresh``: after how many seconds
-    a changed annotation is in volumes. ``start_delay``: seconds before a pod is begun. Both may be changed while it runs, and
-    :attr:`present`: False as while its node is cut off, when containers go on and nobody hears of it.
+    ``programs``: by container name; ``images``: by the image's name, without registry and tag. ``address_of``: a pod's uid -> its address
+    ("" for none); as a default pods have none. ``remove``: ends a pod that is being deleted; see :func:`remover`. ``refresh``: after how
+    many seconds a changed annotation is in volumes. ``start_delay``: seconds before a pod is begun. Both may be changed while it runs,
+    and :attr:`present`: False as while its node is cut off, when containers go on and nobody hears of it.
     """
 
     def __init__(
@@ -91,6 +92,8 @@ class Kubelet:
         folder: Path,
         *,
         programs: Mapping[str, Program] | None = None,
+        images: Mapping[str, Program] | None = None,
+        address_of: Callable[[str], str] = lambda uid: "",
         remove: Remove | None = None,
         refresh: float = 0.0,
         start_delay: float = 0.0,
@@ -102,6 +105,7 @@ class Kubelet:
         self._drivers = {driver.name: driver for driver in drivers}
         self._folder = folder
         self.programs: dict[str, Program] = {WAIT_CONTAINER: wait_for_addresses, **(programs or {})}
+        self._images, self._address_of = dict(images or {}), address_of
         self._remove = remove or remover(cluster)
         self.refresh, self.start_delay, self._probe_period = refresh, start_delay, probe_period
         self.present = True
@@ -201,7 +205,9 @@ class Kubelet:
             await self._run_containers(key, ours)
         except (NotYet, PrepareError, UnsupportedField, MountClash) as error:
             problem, again = str(error), RETRY_SECONDS
-        status = pod_status.status_of(pod, ours.started, ours.exits, self._ready(ours), problem, self._health(ours), self._clock())
+        status = pod_status.status_of(
+            pod, ours.started, ours.exits, self._ready(ours), problem, self._health(ours), self._clock(), self._address_of(pod.metadata.uid)
+        )
         if status is not None:
             version = {"resourceVersion": pod.metadata.resource_version}
             await self._cluster.patch(Pod, pod.name, pod.namespace, merge={"metadata": version, "status": status}, subresource="status")
@@ -332,7 +338,8 @@ class Kubelet:
                     self._inject(prepared, (reference.request or "").partition("/")[0], root, mounted, variables)
         container = ours.containers[spec.name] = RunningContainer(ours.pod, spec, root, variables)
         ours.started[spec.name] = pod_status.time(self._clock())
-        program = self.programs.get(spec.name)
+        program = self.programs.get(spec.name) or self._images.get(image_name(spec.image or ""))
+        container.serving = program is None
         if program is None and ends:
             ours.exits[spec.name] = pod_status.Exit(0)
         elif program is not None:
@@ -386,6 +393,11 @@ class Kubelet:
                     resource = f"claim:{reference.name}/{reference.request}" if reference.request else f"claim:{reference.name}"
                     found.setdefault(name, []).append({"name": resource, "resources": resources})
         return found
+
+
+def image_name(image: str) -> str:
+    """``registry.example.com:5000/team/virt-dra:0.1.0`` -> ``virt-dra``."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
 def remover(cluster: Cluster) -> Remove:

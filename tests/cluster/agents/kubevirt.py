@@ -262,10 +262,11 @@ def kubevirt_object(gates: Gates, permitted_host_devices: PermittedHostDevices |
 
 @asynccontextmanager
 async def kubevirt_installed(
-    control_plane: ControlPlane, gates: Gates, permitted_host_devices: PermittedHostDevices | None = None
+    control_plane: ControlPlane, gates: Gates, permitted_host_devices: PermittedHostDevices | None = None, *, stays: bool = False
 ) -> AsyncIterator[Cluster]:
     """KubeVirt's kinds, webhooks and KubeVirt object on a real API server, while the body runs; the cluster as KubeVirt's controller sees
-    it, which is what a :class:`FakeKubeVirt` takes. One at a time. VMs and VMIs that are left go with their kinds."""
+    it, which is what a :class:`FakeKubeVirt` takes. One at a time. VMs and VMIs that are left go with their kinds. ``stays``: leave all
+    of it there, as where the API server itself ends."""
     admission = KubeVirtAdmission(gates, NAMESPACE)
     kubeconfig = control_plane.kubeconfig_of_user(admission.account(), (ADMINS,))
     async with served(admission) as webhooks:
@@ -274,7 +275,8 @@ async def kubevirt_installed(
             async with connect(str(kubeconfig), limits=UNLIMITED) as cluster:
                 yield cluster
         finally:
-            await asyncio.to_thread(_remove, control_plane)
+            if not stays:
+                await asyncio.to_thread(_remove, control_plane)
 
 
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"

@@ -30,9 +30,11 @@ def time(moment: datetime) -> str:
 
 
 def probe_succeeds(container: RunningContainer) -> bool:
-    """A container without a probe is ready. Of commands only looks at one file are known: ``test -f``, ``test -e``, ``cat``, ``ls``,
-    ``stat``. Raises ValueError for others."""
+    """A container without a probe is ready; who asks by HTTP, says it in :attr:`RunningContainer.serving`. Of commands only looks at one
+    file are known: ``test -f``, ``test -e``, ``cat``, ``ls``, ``stat``. Raises ValueError for others."""
     probe = container.spec.readiness_probe
+    if probe and "httpGet" in probe:
+        return container.serving
     if not probe or "exec" not in probe:
         return True
     command = list(probe["exec"].get("command", ()))
@@ -49,10 +51,11 @@ def status_of(
     problem: str,
     health: Mapping[str, list[Json]],
     now: datetime,
+    address: str = "",
 ) -> Json | None:
     """The parts of the status that are the kubelet's, to be merged; None where nothing changes.
 
-    ``started``: container -> when; ``problem``: why containers can't be made.
+    ``started``: container -> when; ``problem``: why containers can't be made; ``address``: the pod's, if it has one.
     """
     init, main = pod.spec.init_containers, pod.spec.containers
     initialized = all(_succeeded(exits, spec) or (_stays(spec) and spec.name in started) for spec in init)
@@ -77,6 +80,8 @@ def status_of(
     known = pod.to_wire().get("status", {})
     if started and not known.get("startTime"):
         status["startTime"] = time(now)
+    if started and address:
+        status |= {"podIP": address, "podIPs": [{"ip": address}]}
     changed = any(_subset(value, known.get(key)) is False for key, value in status.items())
     return status if changed else None
 
