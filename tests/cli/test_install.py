@@ -17,6 +17,12 @@ from virt_dra.cli.main import cli
 OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
 
 
+def changes(one: str, other: str, context: int) -> str:
+    """What differs, without numbers of lines, which change with every manifest."""
+    lines = difflib.unified_diff(one.splitlines(True), other.splitlines(True), n=context)
+    return "".join("@@\n" if line.startswith("@@") else line for line in lines)
+
+
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["install", *arguments])
 
@@ -37,14 +43,12 @@ def test_every_choice_changes_only_what_it_names(golden: Golden) -> None:
         "registry.example.com/launcher:7",
     )
     chosen = run("--dry-run", "--overlay", "standalone", "--cert-manager", "--namespace", "devices", *images).stdout
-    golden("install_choices.diff", "".join(difflib.unified_diff(plain.splitlines(True), chosen.splitlines(True), "default", "chosen", n=2)))
+    golden("install_choices.diff", changes(plain, chosen, 2))
 
 
 def test_cert_manager_changes_only_where_the_certificate_comes_from(golden: Golden) -> None:
     plain, chosen = run("--dry-run").stdout, run("--dry-run", "--cert-manager").stdout
-    golden(
-        "install_cert_manager.diff", "".join(difflib.unified_diff(plain.splitlines(True), chosen.splitlines(True), "own", "cert-manager"))
-    )
+    golden("install_cert_manager.diff", changes(plain, chosen, 3))
 
 
 def test_json_is_a_list_of_the_same_objects() -> None:
@@ -167,10 +171,13 @@ def test_what_only_an_older_version_had_is_stale_but_never_what_holds_data_or_is
         obj("Namespace", "older"),
         obj("Service", "of-another", "virt-dra", ownerReferences=[{"name": "x"}]),
         obj("Secret", "foreign", "virt-dra", labels={"app.kubernetes.io/part-of": "another"}),
+        obj("Secret", "made", "virt-dra", annotations={"cert-manager.io/certificate-name": "wanted"}),
+        obj("Secret", "left", "virt-dra", annotations={"cert-manager.io/certificate-name": "gone"}),
     ]
-    assert stale(there, [obj("ClusterRole", "kept")]) == (
+    assert stale(there, [obj("ClusterRole", "kept"), obj("Certificate", "wanted", "virt-dra")]) == (
         Key("ValidatingWebhookConfiguration", "", "old"),
         Key("ConfigMap", "virt-dra", "old"),
+        Key("Secret", "virt-dra", "left"),
         Key("ClusterRole", "", "old"),
     )
 

@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tests.cluster.control_plane import ControlPlane, RequestError, require
-from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS
+from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS, crd
 from virt_dra.api.yaml_writing import write_documents
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Overlay, planned
 from virt_dra.cli.main import cli
@@ -40,8 +40,8 @@ def clean(plane: ControlPlane) -> None:
     """Neither virt-dra nor KubeVirt."""
     result = run(plane, "uninstall", "--yes", "--delete-vms", "--timeout", "60")
     assert result.exit_code == 0, result.stderr
-    for crd in KUBEVIRT_CRDS:
-        path = f"{CRDS}/{crd['metadata']['name']}"
+    for definition in KUBEVIRT_CRDS:
+        path = f"{CRDS}/{definition['metadata']['name']}"
         if exists(plane, path):
             plane.request("DELETE", path)
         until(partial(_gone, plane, path))
@@ -85,16 +85,16 @@ def exists(plane: ControlPlane, path: str) -> bool:
 
 
 def items(plane: ControlPlane, path: str) -> list[Json]:
-    """While a definition is being taken up, the server asks to try again."""
+    """While a definition is being taken up, the server asks to try again; while it goes, discovery may name it a moment longer."""
     found: list[Json] = []
 
     def listed() -> bool:
         try:
             found[:] = plane.request("GET", path)["items"]
         except RequestError as error:
-            if error.status != 429:
+            if error.status not in (404, 429):
                 raise
-            return False
+            return error.status == 404
         return True
 
     until(listed)
@@ -109,9 +109,9 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def install_kubevirt(plane: ControlPlane) -> None:
-    for crd in KUBEVIRT_CRDS:
-        plane.request("POST", CRDS, crd)
-    wanted = {crd["spec"]["names"]["plural"] for crd in KUBEVIRT_CRDS}
+    for definition in KUBEVIRT_CRDS:
+        plane.request("POST", CRDS, definition)
+    wanted = {definition["spec"]["names"]["plural"] for definition in KUBEVIRT_CRDS}
     until(lambda: wanted <= {each["name"] for each in resources(plane, "/apis/kubevirt.io/v1")})
 
 
@@ -299,7 +299,8 @@ class TestLife:
             "kind": "VirtualMachineInstanceDevices",
             "metadata": {"name": "a", "ownerReferences": [owner]},
         }
-        plane.request("POST", f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices", devices)
+        if overlay == BESIDE_KUBEVIRT:
+            plane.request("POST", f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices", devices)
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "virt-dra-operator"}}
         plane.request("POST", "/apis/coordination.k8s.io/v1/namespaces/virt-dra/leases", lease)
 
@@ -338,7 +339,35 @@ def installed(plane: ControlPlane) -> Iterator[ControlPlane]:
     clean(plane)
 
 
+CERT_MANAGER = (crd("Issuer", "issuers", "cert-manager.io"), crd("Certificate", "certificates", "cert-manager.io"))
+
+
 class TestInstalled:
+    def test_the_certificate_goes_over_to_cert_manager_and_back(self, installed: ControlPlane) -> None:
+        secrets = "/api/v1/namespaces/virt-dra/secrets"
+        for definition in CERT_MANAGER:
+            installed.request("POST", CRDS, definition)
+        wanted = {definition["spec"]["names"]["plural"] for definition in CERT_MANAGER}
+        until(lambda: wanted <= {each["name"] for each in resources(installed, "/apis/cert-manager.io/v1")})
+        install = ("install", "--overlay", "standalone", "--no-wait", "-o", "json")
+        over = results(run(installed, *install, "--cert-manager").stdout)
+        assert over["removed"] == ["Secret virt-dra-webhook-tls", "RoleBinding virt-dra-webhook", "Role virt-dra-webhook"]
+        assert over["changed"] == ["ClusterRole virt-dra-webhook", "Deployment virt-dra-webhook", "ValidatingWebhookConfiguration virt-dra"]
+        # As cert-manager makes it.
+        ours, made_of = {"app.kubernetes.io/part-of": "virt-dra"}, {"cert-manager.io/certificate-name": "virt-dra-webhook"}
+        metadata = {"name": "virt-dra-webhook-tls", "labels": ours, "annotations": made_of}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
+        installed.request("POST", secrets, {**secret, "data": {"tls.crt": "Y3J0", "tls.key": "a2V5"}})
+        assert results(run(installed, *install, "--cert-manager").stdout).keys() == {"unchanged"}
+        back = results(run(installed, *install).stdout)
+        assert back["created"] == ["Role virt-dra-webhook", "RoleBinding virt-dra-webhook"]
+        assert back["removed"] == [
+            *("Certificate virt-dra-ca", "Certificate virt-dra-webhook", "Issuer virt-dra-ca", "Issuer virt-dra-selfsigned")
+        ]
+        assert installed.request("GET", f"{secrets}/virt-dra-webhook-tls")["data"] == {"tls.crt": "Y3J0", "tls.key": "a2V5"}
+        for definition in CERT_MANAGER:
+            installed.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
+
     def test_a_dry_run_of_a_removal_and_a_no_remove_nothing(self, installed: ControlPlane) -> None:
         before = everything(installed)
         plan = run(installed, "uninstall", "--dry-run", "--delete-vms")

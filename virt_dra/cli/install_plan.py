@@ -21,6 +21,8 @@ STANDALONE: Final = "standalone"
 NAMESPACE: Final = "virt-dra"
 """The namespace that the manifests are written for."""
 CERT_MANAGER: Final = "components/cert-manager"
+CERTIFICATE_ANNOTATION: Final = "cert-manager.io/certificate-name"
+"""On Secrets, by cert-manager: of which Certificate it is made."""
 IMAGE: Final = "virt-dra"
 LAUNCHER_IMAGE: Final = "virt-dra-launcher"
 SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -180,13 +182,18 @@ def is_ours(obj: Json) -> bool:
 def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[Key, ...]:
     """What an older version had and this one has not, in the order of removal. ``there``: objects with our label.
 
-    CRDs stay: with them would go everything that is stored under them. So do Namespaces, and what has an owner.
+    CRDs stay: with them would go everything that is stored under them. So do Namespaces, what has an owner, and the Secrets that
+    cert-manager makes of Certificates that are wanted.
     """
     kept = {Key.of(obj) for obj in wanted}
+    certificates = {key.name for key in kept if key.kind == "Certificate"}
     gone = (
         Key.of(obj)
         for obj in there
-        if is_ours(obj) and obj["kind"] not in ("Namespace", "CustomResourceDefinition") and not obj["metadata"].get("ownerReferences")
+        if is_ours(obj)
+        and obj["kind"] not in ("Namespace", "CustomResourceDefinition")
+        and not obj["metadata"].get("ownerReferences")
+        and (obj["metadata"].get("annotations") or {}).get(CERTIFICATE_ANNOTATION) not in certificates
     )
     return removal_order(key for key in gone if key not in kept)
 
