@@ -333,6 +333,13 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
         control_plane.delete_namespace(namespace)
 
 
+def test_its_certificate_may_be_a_folders(control_plane: ControlPlane, tmp_path: Path) -> None:
+    with webhook(control_plane, "", "--self-signed", str(tmp_path)) as running:
+        running.wait_until_ready()
+        assert running.metrics()["virt_dra_webhook_ready"] == "1.0"
+    assert (tmp_path / "current" / "ca.crt").exists()
+
+
 def test_a_secret_that_cannot_be_used_is_told(control_plane: ControlPlane, namespace: str) -> None:
     secret = {"metadata": {"name": "mine"}, "data": dict.fromkeys(("ca.crt", "ca.key", "tls.crt", "tls.key"), "bWluZQ==")}
     control_plane.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)

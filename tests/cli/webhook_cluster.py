@@ -168,9 +168,10 @@ class Webhook:
 
 @contextmanager
 def webhook(plane: ControlPlane, namespace: str, *options: str, port: int = 0) -> Iterator[Webhook]:
-    """``virt-dra webhook --live`` on loopback, with its authority in a Secret of the namespace."""
+    """``virt-dra webhook --live`` on loopback, with its authority in a Secret of the namespace; without one where the options say."""
     listening = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", "0", "--announce", "0")
-    command = [sys.executable, "-c", PROGRAM, "webhook", "--live", "--kubeconfig", str(plane.kubeconfig), "-n", namespace]
+    command = [sys.executable, "-c", PROGRAM, "webhook", "--live", "--kubeconfig", str(plane.kubeconfig)]
+    command += ["-n", namespace] if namespace else []
     with subprocess.Popen([*command, "--dns-name", "localhost", *listening, *options], stderr=subprocess.PIPE, text=True) as process:
         running = Webhook(process)
 
