@@ -159,12 +159,25 @@ def devices(*entries: Json, **status: Any) -> Json:
         (devices(conditions=[{"type": "A", "status": "True"}] * 2), 'status.conditions[1]: Duplicate value: {"type":"A"}'),
         (devices(conditions=[{"type": "A", "status": "Yes"}]), 'status.conditions[0].status: Unsupported value: "Yes"'),
         (devices({**GOOD, "spec": 1}), 'unknown field "status.devices[0].spec"'),
+        (
+            devices(migrationTarget={"podName": "p", "podUID": "u", "devices": [{**GOOD, "kind": "usb"}]}),
+            'status.migrationTarget.devices[0].kind: Unsupported value: "usb"',
+        ),
+        (devices(migrationTarget={"podName": "p"}), "status.migrationTarget.podUID: Required value"),
     ],
 )
 def test_devices_that_cannot_be_are_refused(cluster: Cluster, obj: Json, message: str) -> None:
     with pytest.raises(RequestError) as refused:
         created(cluster, DEVICES, obj)
     assert message in str(refused.value)
+
+
+@beside_kubevirt
+def test_a_network_of_a_binding_plugin_has_no_address(cluster: Cluster) -> None:
+    network = {key: value for key, value in GOOD.items() if key != "pciAddress"} | {"kind": "networks"}
+    target = {"podName": "p", "podUID": "u", "ready": "2/2", "nodeName": "n", "devices": [GOOD, network]}
+    made = created(cluster, DEVICES, devices(GOOD, network, migrationTarget=target))
+    assert made["status"] == {"devices": [GOOD, network], "migrationTarget": target}
 
 
 @beside_kubevirt

@@ -101,25 +101,57 @@ ONLY_WEBHOOK = [
 def test_what_is_not_given_is_refused(cluster: Cluster, account: str, others: list[tuple[str, str]]) -> None:
     kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", account)
     with _as(cluster.plane, kubeconfig) as ask:
-        codes = {f"{verb} {path}": ask(verb, path.format(namespace=cluster.namespace)) for verb, path in (*FORBIDDEN, *others)}
+        codes = {f"{verb} {path}": ask(verb, path.format(namespace=cluster.namespace))[0] for verb, path in (*FORBIDDEN, *others)}
     assert {request: code for request, code in codes.items() if code != 403} == {}
 
 
+@pytest.mark.parametrize(
+    ("patch", "refusal"),
+    [
+        ({"metadata": {"annotations": {"metadata.virt-dra.io/gpu.gpu": "{}"}}}, ""),
+        ({"metadata": {"annotations": {"virt-dra.io/device-status": None}}}, ""),
+        ({"metadata": {"annotations": {"kubevirt.io/domain": "another"}}}, "may change annotations of virt-dra.io only"),
+        ({"metadata": {"annotations": {"kubevirt.io/domain": None}}}, "may change annotations of virt-dra.io only"),
+        ({"metadata": {"annotations": {"evil.example/virt-dra.io": "x"}}}, "may change annotations of virt-dra.io only"),
+        ({"metadata": {"labels": {"a": "b"}}}, "may change annotations only"),
+        ({"metadata": {"finalizers": ["virt-dra.io/x"]}}, "may change annotations only"),
+        ({"spec": {"containers": [{"name": "compute", "image": "evil"}]}}, "may change annotations only"),
+    ],
+)
+def test_of_a_pod_the_operator_may_change_our_annotations_only(cluster: Cluster, patch: Json, refusal: str) -> None:
+    namespace = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    pods = cluster.plane.request("GET", f"{namespace}?labelSelector=kubevirt.io=virt-launcher")["items"]
+    kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", OPERATOR)
+    with _as(cluster.plane, kubeconfig) as ask:
+        code, message = ask("PATCH", f"{namespace}/{pods[0]['metadata']['name']}", patch, "application/strategic-merge-patch+json")
+    assert (code, refusal in message) == (403 if refusal else 200, True), message
+
+
+def test_the_operator_may_not_change_other_pods(cluster: Cluster) -> None:
+    pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    cluster.create(pods, "Pod", "of-others", "v1", spec={"containers": [{"name": "c", "image": "i"}]})
+    patch = {"metadata": {"annotations": {"virt-dra.io/x": "y"}}}
+    kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", OPERATOR)
+    with _as(cluster.plane, kubeconfig) as ask:
+        code, message = ask("PATCH", f"{pods}/of-others", patch)
+    cluster.plane.request("DELETE", f"{pods}/of-others?gracePeriodSeconds=0")
+    assert (code, "virt-dra's operator may change launcher pods only" in message) == (403, True), message
+
+
 @contextlib.contextmanager
-def _as(plane: ControlPlane, kubeconfig: Path) -> Iterator[Callable[[str, str], int]]:
+def _as(plane: ControlPlane, kubeconfig: Path) -> Iterator[Callable[..., tuple[int, str]]]:
     """Requests of an account, dry runs all of them: should one be allowed, nothing comes of it."""
     config = yaml.safe_load(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
     connection = http.client.HTTPSConnection(plane.server.removeprefix("https://"), context=context, timeout=30)
 
-    def ask(verb: str, path: str) -> int:
-        kinds = {"PATCH": "application/merge-patch+json"}
-        head = {"Authorization": f"Bearer {user['token']}", "Content-Type": kinds.get(verb, "application/json")}
-        connection.request(verb, f"{path}{'' if verb == 'GET' else '?dryRun=All'}", None if verb == "GET" else json.dumps({}), head)
+    def ask(verb: str, path: str, body: Json | None = None, content: str = "application/merge-patch+json") -> tuple[int, str]:
+        content = content if verb == "PATCH" else "application/json"
+        head = {"Authorization": f"Bearer {user['token']}", "Content-Type": content}
+        connection.request(verb, f"{path}{'' if verb == 'GET' else '?dryRun=All'}", None if verb == "GET" else json.dumps(body or {}), head)
         response = connection.getresponse()
-        response.read()
-        return response.status
+        return response.status, response.read().decode()
 
     with contextlib.closing(connection):
         yield ask
