@@ -4,6 +4,7 @@
     core_v1, resource_v1, kubevirt_v1   the types, with every field; shapes only
     scheme                          which class reads which kind; the one way from JSON to a typed object
     documents                       YAML and JSON text -> objects with their place (yaml_*, json_text: its parts)
+    structural_schema, custom_resources   the CRDs of our kinds, made of the types
     conversion                      older API versions -> v1 and back
     defaults                        what an API server implies
     names, validation               what it refuses, in its words
