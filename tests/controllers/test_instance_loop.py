@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
+import pytest
+
 from tests.cluster.agents.worlds import eventually
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
@@ -19,7 +21,8 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.event_recorder import EVENT
 from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.controllers import standalone
+from virt_dra.cluster.port import AlreadyExists, Forbidden
+from virt_dra.controllers import instance_loop, standalone
 from virt_dra.controllers.instance_loop import InstanceLoop, Settings
 from virt_dra.controllers.standalone_pod import StandaloneOptions
 
@@ -277,3 +280,64 @@ def test_standalone_does_nothing_beside_a_kubevirt() -> None:
         await asyncio.wait(tasks)
 
     asyncio.run(scenario())
+
+
+class Refusing(Counting):
+    """Refuses the first creations of a kind, as an API server does that has just started and doesn't know our rights yet."""
+
+    refusals: int
+
+    async def create(self, obj: O) -> O:
+        if isinstance(obj, VirtualMachineInstanceDevices) and self.refusals:
+            self.refusals -= 1
+            raise Forbidden("not yet")
+        return await super().create(obj)
+
+
+@pytest.mark.parametrize("refusals", [1, 3])
+def test_what_is_refused_is_tried_again_and_told_if_it_is_refused_again(monkeypatch: pytest.MonkeyPatch, refusals: int) -> None:
+    monkeypatch.setattr(instance_loop, "_REFUSED_SECONDS", (0.01, 0.1))
+
+    async def scenario() -> None:
+        cluster = Refusing.deterministic()
+        cluster.writes, cluster.refusals = Counter(), refusals
+        _, pod = await vm_with_pod(cluster)
+        await cluster.create(gpu_slice())
+        await allocate(cluster, pod)
+        async with running(cluster) as (_, observer):
+            await published(cluster, "Resolved")
+            events = await eventually(
+                lambda: cluster.list(EVENT, "vms"),
+                lambda listed: any(event.to_wire()["reason"] == "DevicesResolved" for event in listed.items),
+            )
+        counts = {event.to_wire()["reason"]: event.to_wire()["count"] for event in events.items}
+        assert counts == {"DevicesResolved": 1, **({"WriteRefused": refusals - 1} if refusals > 1 else {})}
+        assert observer.results["refused"] == refusals
+
+    asyncio.run(scenario())
+
+
+def test_while_an_informer_lags_behind_a_refused_plan_is_made_anew_ever_more_seldom() -> None:
+    """Its watch may be down for half a minute; 20 writes a second in vain would add up."""
+
+    async def scenario() -> None:
+        cluster = Outdated.deterministic()
+        cluster.writes = Counter()
+        _, pod = await vm_with_pod(cluster)
+        await cluster.create(gpu_slice())
+        await allocate(cluster, pod)
+        async with running(cluster) as (_, observer):
+            await eventually(lambda: asyncio.sleep(0, observer.results["outdated"] >= 2))
+            await asyncio.sleep(1.0)
+            assert 4 <= observer.results["outdated"] <= 8
+
+    asyncio.run(scenario())
+
+
+class Outdated(Counting):
+    """All that is created is there already, for who asks."""
+
+    async def create(self, obj: O) -> O:
+        if isinstance(obj, VirtualMachineInstanceDevices):
+            raise AlreadyExists("it is")
+        return await super().create(obj)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.scheme import KINDS
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.cluster.backoff import backoff
 from virt_dra.cluster.event_recorder import EventRecorder
 from virt_dra.cluster.informer import Informer, InformerObserver
 from virt_dra.cluster.port import Cluster
@@ -33,6 +35,7 @@ from virt_dra.controllers.events import Event
 from virt_dra.controllers.explaining import Explainer, Stores
 from virt_dra.controllers.trimming import trimmed
 from virt_dra.controllers.watched import INDEXES, WatchedSources, concerned_vms
+from virt_dra.controllers.writes import WRITE_REFUSED
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +45,11 @@ COMPONENT: Final = "virt-dra-operator"
 
 Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
 
-_OUTDATED_SECONDS: Final = 0.05
-"""Until a VMI whose plan was made of old objects is looked at again, unless the informers hear of the new ones sooner."""
+_OUTDATED_SECONDS: Final = (0.05, 5.0)
+"""Until a VMI whose plan was made of old objects is looked at again, unless the informers hear of the new ones sooner: the first time, and
+at most. While a watch is down they may hear nothing for long."""
+_REFUSED_SECONDS: Final = (1.0, 300.0)
+"""Until what was refused is tried again: rights may be granted, and an API server that has just started refuses what it will allow."""
 _REMEMBERED: Final = 4096
 _MISSING_SECONDS: Final = (3.0, 60.0)
 """After so long it is said what hasn't been read yet, and then again."""
@@ -96,6 +102,8 @@ class InstanceLoop:
         self._explainer = Explainer(stores, now, self._again)
         self._queue: WorkQueue[str] | None = None
         self._in_work: dict[str, float] = {}
+        self._vain: dict[str, int] = {}
+        """How often in a row a VMI was looked at in vain."""
         self._allocated_at: OrderedDict[str, float] = OrderedDict()
         self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=now, suffixes=lambda: uuid4().hex[:16])
         self._kubevirts = self._informer(KubeVirt, everywhere=True, optional=True)
@@ -238,13 +246,19 @@ class InstanceLoop:
             log.info(
                 "not filled in", extra={"fields": {"vmi": key, "reason": problem.reason, "about": problem.subject, "why": problem.message}}
             )
-        self._tell(done.events)
+        refused = any(event.reason == WRITE_REFUSED for event in done.events)
+        vain = self._vain[key] = self._vain.get(key, 0) + 1
+        # A first refusal may be an API server's that doesn't know our rights yet.
+        self._tell(event for event in done.events if vain > 1 or event.reason != WRITE_REFUSED)
         if done is beside_kubevirt.NOTHING:
             self._explainer.forget(key)
             self._allocated_at.pop(key, None)
+            del self._vain[key]
             return "gone", None
-        if done.again:
-            return "outdated", _OUTDATED_SECONDS
+        if refused or done.again:
+            first, longest = _REFUSED_SECONDS if refused else _OUTDATED_SECONDS
+            return ("refused" if refused else "outdated"), backoff(vain, random.random(), first=first, longest=longest)
+        del self._vain[key]
         if done.written:
             self._measure(key)
         again = max((done.look_again - now).total_seconds(), 0.0) if done.look_again is not None else None
