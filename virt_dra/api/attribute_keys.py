@@ -60,7 +60,7 @@ DRIVERS: Mapping[str, DriverKeys] = {
 
 @dataclass(frozen=True)
 class Addresses:
-    """The addresses of one device; at least one is set. An mdev wins over the PCI address, its parent's (K-6.5).
+    """The addresses of one device; an mdev wins over the PCI address, its parent's (K-6.5). None is set where none is needed (K-5.32).
 
     ``ignored``: why a parent's address that is published beside an mdev was left out, or "".
     """
@@ -68,6 +68,11 @@ class Addresses:
     pci: str | None = None
     mdev: str | None = None
     ignored: str = ""
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any."""
+        return self.pci is not None or self.mdev is not None
 
     @property
     def identity(self) -> str:

@@ -110,16 +110,26 @@ _DEVICES: Final[Mapping[type[Wire], Additions]] = {
             "conditions": {"maxItems": 16, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         }
     ),
+    ours.MigrationTarget: Additions(
+        itself={"required": ["podName", "podUID"]},
+        fields={
+            "ready": {"pattern": "^[0-9]+/[0-9]+$", "maxLength": 16},
+            "devices": {"maxItems": 2 * MANY, "x-kubernetes-list-type": "atomic"},
+        },
+    ),
     ours.VmiDevice: Additions(
         itself={
             "required": ["name", "kind", "state"],
             "x-kubernetes-validations": [
-                rule("self.state != 'Resolved' || has(self.pciAddress) || has(self.mdevUUID)", "a resolved device has an address"),
+                rule(
+                    "self.state != 'Resolved' || has(self.pciAddress) || has(self.mdevUUID) || self.kind == 'networks'",
+                    "a resolved device has an address",
+                ),
                 rule("self.state == 'Resolved' || has(self.reason)", "a device that isn't resolved has a reason"),
             ],
         },
         fields={
-            "kind": {"enum": ["gpus", "hostDevices"]},
+            "kind": {"enum": ["gpus", "hostDevices", "networks"]},
             "state": {"enum": ["Resolved", "Pending", "Error"]},
             "pciAddress": _PCI,
             "mdevUUID": _UUID,

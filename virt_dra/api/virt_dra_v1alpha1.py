@@ -34,9 +34,10 @@ class DeviceHealth(Wire):
 
 
 class VmiDevice(Wire):
-    """One DRA device entry of the VMI and what is known about it.
+    """One DRA device entry, or network from a claim, of the VMI and what is known about it.
 
-    ``kind``: gpus or hostDevices. ``state``: Resolved, Pending or Error, with reason and message (K-5) for the latter two.
+    ``kind``: gpus, hostDevices or networks. ``state``: Resolved, Pending or Error, with reason and message (K-5) for the latter two.
+    A resolved device has an address, but for a network that a binding plugin serves (K-5.32).
     """
 
     name: Str = ""
@@ -57,8 +58,18 @@ class VmiDevice(Wire):
     health: DeviceHealth | None = None
 
 
+class MigrationTarget(Wire):
+    """The pod that the VMI migrates to and its devices, until it is the current pod (K-10.5)."""
+
+    ready: Str | None = None
+    node_name: Str | None = None
+    pod_name: Str = ""
+    pod_uid: Str = Field(default="", alias="podUID")
+    devices: List[VmiDevice] = ()
+
+
 class VirtualMachineInstanceDevicesStatus(Wire):
-    """``ready``: as in ``1/2``: devices with an address, of all. ``integration_paths``: those in use, each once, comma-separated."""
+    """``ready``: as in ``1/2``: resolved devices, of all. ``integration_paths``: those in use, each once, comma-separated."""
 
     ready: Str | None = None
     node_name: Str | None = None
@@ -67,6 +78,7 @@ class VirtualMachineInstanceDevicesStatus(Wire):
     integration_paths: Str | None = None
     device_status: DeviceStatus | None = None
     devices: List[VmiDevice] = ()
+    migration_target: MigrationTarget | None = None
     conditions: List[Condition] = ()
 
 

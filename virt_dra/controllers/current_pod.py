@@ -27,6 +27,19 @@ def current_pod(vmi: VirtualMachineInstance, pods: Iterable[Pod], *, migration_t
     return max(candidates, key=lambda pod: _preference(vmi, pod, migration_target), default=None)
 
 
+def migration_target(vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> Pod | None:
+    """The newest of a VMI's pods that it may migrate to: not there yet, not finished, not on its way out (K-10.5)."""
+    targets = [
+        pod
+        for pod in pods
+        if MIGRATION_LABEL in pod.metadata.labels
+        and pod.metadata.deletion_timestamp is None
+        and not not_current(vmi, pod, migration_target=True)
+        and not_current(vmi, pod)
+    ]
+    return max(targets, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.name, pod.metadata.uid), default=None)
+
+
 def _preference(vmi: VirtualMachineInstance, pod: Pod, migration_target: bool) -> tuple[bool, bool, str, str, str]:
     on_node = bool(vmi.status.node_name) and pod.spec.node_name == vmi.status.node_name
     asked_for = migration_target and MIGRATION_LABEL in pod.metadata.labels and not on_node

@@ -19,12 +19,13 @@ from virt_dra.api.json_annotations import AnnotationError
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
-from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
+from virt_dra.api.virt_dra_v1alpha1 import MigrationTarget, VirtualMachineInstanceDevices
+from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, migration_target
 from virt_dra.controllers.device_resolution import DEFAULTS, Options, Resolution, Resolved, Subject, Warned, dra_devices, resolve
 from virt_dra.controllers.device_status import SHARED_ADDRESS
-from virt_dra.controllers.devices_object import frozen_in, metadata_of, owned_by, status_for, transitions
+from virt_dra.controllers.devices_object import frozen_in, metadata_of, owned_by, status_for, target_for, transitions
 from virt_dra.controllers.events import Event, shortened, warning
+from virt_dra.controllers.network_devices import network_devices
 from virt_dra.controllers.published_devices import Pool, PublishedDevices
 from virt_dra.controllers.settling import Circumstances, settled
 from virt_dra.controllers.sources import Sources, address_on, claim_keys, pools_of
@@ -82,11 +83,18 @@ def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULT
     current = current_pod(vmi, pods)
     published = PublishedDevices(pools)
     held = {
-        address: tuple(sorted(each.key for each in sources.holders(address) if each.key != key))
+        address: tuple(sorted(each.key for each in sources.holders(address) if each.key != key and _holds(sources, each)))
         for address in _addresses(current, claims, published, options)
     }
     rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
     return Inputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
+
+
+def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
+    """Whether what it publishes is still its VMI's: devices of one that ends are given to the next before its object is gone."""
+    vmi = sources.vmi(devices.key)
+    ends = vmi is None or vmi.metadata.deletion_timestamp is not None or vmi.status.phase in FINISHED
+    return vmi is not None and not ends and owned_by(devices, vmi)
 
 
 def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: Options) -> set[str]:
@@ -118,7 +126,7 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
         return NOTHING  # made anew once it is gone
     record, events = _record(vmi, pod)
     claimed = dra_devices(vmi)
-    devices = (*claimed, *_plugin_devices(vmi, record, len(claimed)))
+    devices = _subjects(vmi, pod, record)
     theirs = stored is not None and not owned_by(stored, vmi)
     before = None if theirs else stored
     if not devices:
@@ -129,7 +137,9 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     resolution = _with_shared(resolution, inputs)
     running = vmi.status.phase == "Running"
     known = settled(resolution, Circumstances(running, frozen_in(before, pod), inputs.rules, pod))
-    status = status_for(known, pod, record, before, claimed, pending, inputs.now)
+    target, more = _target(inputs, before)
+    status = status_for(known, pod, record, before, claimed, pending, inputs.now, target)
+    events = (*events, *more)
     actions: list[Write] = []
     if before is None:
         made = VirtualMachineInstanceDevices(metadata=metadata_of(vmi), status=status)
@@ -140,6 +150,26 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
         actions.append(Update(before.with_(metadata=before.metadata.with_(labels=labels), status=status)))
     told = transitions(vmi, before.status if before is not None else None, status) if actions else ()
     return Plan((*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *told))
+
+
+def _target(inputs: Inputs, stored: VirtualMachineInstanceDevices | None) -> tuple[MigrationTarget | None, tuple[Event, ...]]:
+    """The pod that the VMI migrates to, resolved by itself (K-10.5). Nothing is frozen: its guest doesn't run there yet."""
+    pod = migration_target(inputs.vmi, inputs.pods)
+    if pod is None:
+        return None, ()
+    record, events = _record(inputs.vmi, pod)
+    options = replace(inputs.options, now=inputs.now, migration_target=True)
+    devices = _subjects(inputs.vmi, pod, record)
+    resolution = resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, devices)
+    known = settled(resolution, Circumstances(rules=inputs.rules, pod=pod))
+    return target_for(known, pod, record, stored), events
+
+
+def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None) -> tuple[Subject, ...]:
+    """All that is told of: DRA devices, devices of the device-plugin path, networks from claims."""
+    claimed = dra_devices(vmi)
+    plugins = _plugin_devices(vmi, record, len(claimed))
+    return (*claimed, *plugins, *network_devices(vmi, pod, len(claimed) + len(plugins)))
 
 
 def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration | None, tuple[Event, ...]]:
@@ -167,7 +197,7 @@ def _with_shared(resolution: Resolution, inputs: Inputs) -> Resolution:
     node = inputs.pod.spec.node_name if inputs.pod is not None else None
     warnings: list[Warned] = []
     for outcome in resolution.outcomes if node else ():
-        if isinstance(outcome, Resolved) and node:
+        if isinstance(outcome, Resolved) and node and outcome.addresses.given:
             earlier = [
                 key
                 for key in inputs.holders.get(address_on(node, outcome.addresses.pci, outcome.addresses.mdev), ())

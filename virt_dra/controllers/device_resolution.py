@@ -74,7 +74,9 @@ PARENT_ADDRESS_IGNORED: Final = "ParentAddressIgnored"
 """Warning: the PCI address published beside an mdev is malformed and was left out (K-5.22)."""
 
 State = Literal["pending", "error"]
-Kind = Literal["gpus", "hostDevices"]
+Kind = Literal["gpus", "hostDevices", "networks"]
+Need = Literal["any", "pci", "none"]
+"""Which address a device needs: one of either kind; a PCI address (SR-IOV, K-7.21); none (a binding plugin knows its own way)."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +99,17 @@ DEFAULTS: Final = Options()
 
 @dataclass(frozen=True)
 class Subject:
-    """A DRA device entry of a VMI; ``position`` counts the VMI's DRA devices, gpus first."""
+    """A DRA device entry, or a network, of a VMI; ``position`` counts the VMI's DRA devices: gpus, hostDevices, networks."""
 
     position: int
     kind: Kind
     name: str
     claim_name: str
     request_name: str
+    needs: Need = "any"
 
     def __str__(self) -> str:
-        """``gpus/NAME`` or ``hostDevices/NAME``."""
+        """``gpus/NAME``, ``hostDevices/NAME`` or ``networks/NAME``."""
         return f"{self.kind}/{self.name}"
 
 
@@ -175,16 +178,20 @@ class Resolution:
 
 
 def status_of(entries: Iterable[tuple[Subject, DeviceStatusInfo]]) -> DeviceStatus | None:
-    """The two status lists, in the given order. A list without entries is absent; without any entry there is no status."""
+    """The two status lists, in the given order. A list without entries is absent; without any entry there is no status.
+
+    Networks have no list (K-5.12).
+    """
     lists: dict[str, tuple[DeviceStatusInfo, ...]] = {}
     for subject, entry in entries:
-        field = "gpu_statuses" if subject.kind == "gpus" else "host_device_statuses"
-        lists[field] = (*lists.get(field, ()), entry)
+        if subject.kind != "networks":
+            field = "gpu_statuses" if subject.kind == "gpus" else "host_device_statuses"
+            lists[field] = (*lists.get(field, ()), entry)
     return DeviceStatus(**lists) if lists else None
 
 
 def dra_devices(vmi: VirtualMachineInstance) -> tuple[Subject, ...]:
-    """The DRA devices of a VMI (K-1.3), gpus before hostDevices, in spec order."""
+    """The DRA devices of a VMI (K-1.3), gpus before hostDevices, in spec order. (Its networks: ``network_devices``.)"""
     kinds: tuple[tuple[Kind, tuple[DeviceEntry, ...]], ...]
     devices = vmi.spec.domain.devices
     kinds = (("gpus", devices.gpus), ("hostDevices", devices.host_devices))
@@ -250,7 +257,7 @@ def _without_duplicates(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
     first: dict[str, Subject] = {}
     kept: list[Outcome] = []
     for outcome in outcomes:
-        if isinstance(outcome, Resolved):
+        if isinstance(outcome, Resolved) and outcome.addresses.given:
             holder = first.setdefault(outcome.addresses.identity, outcome.subject)
             if holder is not outcome.subject:
                 address = outcome.addresses.mdev or outcome.addresses.pci
@@ -289,7 +296,7 @@ class _Search:
         device = self.device(subject, claim, result)
         if isinstance(device, Unresolved):
             return device
-        found = addresses(result.driver, device.device.attributes, self.options.keys)
+        found = _needed(subject.needs, addresses(result.driver, device.device.attributes, self.options.keys))
         if isinstance(found, Unusable):
             message = f"device {_path(result)}: {found.message}"
             return Unresolved(subject, found.reason, "error", message, claim.name, result.device)
@@ -460,6 +467,18 @@ class _Search:
     def _overdue(self, claim: ResourceClaim) -> bool:
         now, moment = self.options.now, overdue_at(claim, self.options)
         return now is not None and moment is not None and now > moment
+
+
+def _needed(needs: Need, found: Addresses | Unusable) -> Addresses | Unusable:
+    """What of the published addresses counts (K-5.32)."""
+    if needs == "none":
+        return Addresses() if isinstance(found, Unusable) else found
+    if needs == "any" or isinstance(found, Unusable):
+        return found
+    if found.pci is None:
+        fault = found.ignored or "only an mdev UUID is published"
+        return Unusable(NO_ADDRESS, f"{fault}; an SR-IOV interface needs the PCI address of its function")
+    return Addresses(pci=found.pci)
 
 
 def overdue_at(claim: ResourceClaim, options: Options) -> datetime | None:

@@ -32,7 +32,7 @@ from virt_dra.controllers.device_resolution import (
 )
 from virt_dra.controllers.events import Event, outdated, warning
 from virt_dra.controllers.published_devices import PublishedDevices
-from virt_dra.controllers.settling import Circumstances, Settled, settled
+from virt_dra.controllers.settling import Circumstances, Settled, entries_in, settled
 
 __all__ = [
     "Inputs",
@@ -61,7 +61,7 @@ UPDATE_FAILED: Final = "FailedDeviceStatusUpdate"
 def settle(vmi: VirtualMachineInstance, resolution: Resolution, rules: Sequence[DeviceTaintRule] = (), pod: Pod | None = None) -> Settled:
     """What the VMI's own status shall say (``settling``); what it said so far is frozen while the VMI runs (K-5.14)."""
     running = vmi.status.phase == "Running"
-    return settled(resolution, Circumstances(running, vmi.status.device_status, rules, pod))
+    return settled(resolution, Circumstances(running, entries_in(vmi.status.device_status), rules, pod))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration_paths import NATIVE, PART_OF, PART_OF_LABEL, Pair
 from virt_dra.api.integration_record import Integration
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT_API
-from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.meta import Condition, ObjectMeta, OwnerReference
 from virt_dra.api.resource_v1 import DeviceTaint
 from virt_dra.api.virt_dra_v1alpha1 import (
@@ -18,6 +18,7 @@ from virt_dra.api.virt_dra_v1alpha1 import (
     DEVICES_HEALTHY,
     DEVICES_RESOLVED,
     DeviceHealth,
+    MigrationTarget,
     VirtualMachineInstanceDevices,
     VirtualMachineInstanceDevicesStatus,
     VmiDevice,
@@ -27,7 +28,7 @@ from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.device_resolution import Resolved, Subject, status_of
 from virt_dra.controllers.device_status import ALL_HEALTHY, ALL_RESOLVED, sentences
 from virt_dra.controllers.events import Event, normal, shortened, warning
-from virt_dra.controllers.settling import Settled, SettledDevice
+from virt_dra.controllers.settling import Entries, Settled, SettledDevice, one_each
 
 RESOLVED: Final = "Resolved"
 PENDING: Final = "Pending"
@@ -57,15 +58,28 @@ def metadata_of(vmi: VirtualMachineInstance) -> ObjectMeta:
     return ObjectMeta(name=vmi.name, namespace=vmi.namespace, labels={PART_OF_LABEL: PART_OF}, owner_references=(owner,))
 
 
-def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> DeviceStatus | None:
-    """What the object says about the devices that a pod was started with. Those of another pod mean nothing for this one (K-10.5)."""
-    if stored is None or (pod is not None and stored.status.pod_uid != pod.metadata.uid):
-        return None
-    return status_of((_subject(device), _entry(device)) for device in stored.status.devices if device.pci_address or device.mdev_uuid)
+def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> Entries:
+    """What the object says about the devices that a pod was started with."""
+    return one_each((device.kind, _entry(device)) for device in told_of(stored, pod) if _has_address(device) or _needs_none(device))
 
 
-def _subject(device: VmiDevice) -> Subject:
-    return Subject(0, "gpus" if device.kind == "gpus" else "hostDevices", device.name, device.claim_name, device.request_name)
+def told_of(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> tuple[VmiDevice, ...]:
+    """The devices of a pod, or of the last one. Those of another pod mean nothing for this one; a migration's target brings its own
+    (K-10.5)."""
+    if stored is None:
+        return ()
+    status, target = stored.status, stored.status.migration_target
+    if pod is None or status.pod_uid == pod.metadata.uid:
+        return status.devices
+    return target.devices if target is not None and target.pod_uid == pod.metadata.uid else ()
+
+
+def _has_address(device: VmiDevice) -> bool:
+    return bool(device.pci_address or device.mdev_uuid)
+
+
+def _needs_none(device: VmiDevice) -> bool:
+    return device.kind == "networks" and device.state == RESOLVED
 
 
 def _entry(device: VmiDevice) -> DeviceStatusInfo:
@@ -84,12 +98,12 @@ def status_for(
     claimed: Sequence[Subject],
     pending: Condition | None,
     now: datetime,
+    target: MigrationTarget | None = None,
 ) -> VirtualMachineInstanceDevicesStatus:
-    """``claimed``: the DRA devices, which deviceStatus is about (K-5.12); others take the device-plugin path. ``pending``: the condition
-    Allocatable, if it was found out now."""
-    before = {(device.kind, device.name): device for device in stored.status.devices} if stored is not None else {}
-    devices = tuple(_device(device, record, before) for device in settled.devices)
-    told: Json = {"ready": f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"}
+    """``claimed``: the DRA devices, which deviceStatus is about (K-5.12); others take the device-plugin path, or are networks.
+    ``pending``: the condition Allocatable, if it was found out now. ``target``: of a migration that goes on."""
+    devices = _devices(settled, record, told_of(stored, pod))
+    told: Json = {"ready": _ready(devices)}
     if pod is not None:
         told |= {"podName": pod.name, "podUID": pod.metadata.uid}
         if pod.spec.node_name:
@@ -106,7 +120,26 @@ def status_for(
     if published is not None:
         status = status.with_(device_status=published)
     conditions = _conditions(settled, stored.status.conditions if stored is not None else (), pod, pending, now)
-    return status.with_(devices=devices, conditions=conditions)
+    status = status.with_(devices=devices, conditions=conditions)
+    return status.with_(migration_target=target) if target is not None else status
+
+
+def target_for(settled: Settled, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None) -> MigrationTarget:
+    """What is said of a migration's target and its devices."""
+    devices = _devices(settled, record, told_of(stored, pod))
+    told: Json = {"ready": _ready(devices), "podName": pod.name, "podUID": pod.metadata.uid}
+    if pod.spec.node_name:
+        told["nodeName"] = pod.spec.node_name
+    return MigrationTarget.from_wire(told).with_(devices=devices)
+
+
+def _ready(devices: Sequence[VmiDevice]) -> str:
+    return f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"
+
+
+def _devices(settled: Settled, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
+    known = {(device.kind, device.name): device for device in before}
+    return tuple(_device(device, record, known) for device in settled.devices)
 
 
 def _device(device: SettledDevice, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
@@ -177,16 +210,17 @@ def transitions(
     vmi: VirtualMachineInstance, old: VirtualMachineInstanceDevicesStatus | None, new: VirtualMachineInstanceDevicesStatus
 ) -> tuple[Event, ...]:
     """What to tell because of a change of the object, and only then, so that a restart tells nothing again."""
-    events: list[Event] = []
-    before = {(device.kind, device.name): device for device in old.devices} if old is not None else {}
-    for device in new.devices:
-        known = before.get((device.kind, device.name))
-        said = (known.state, known.reason) if known is not None else ("", None)
-        if device.reason and device.state != PENDING and said != (device.state, device.reason):
-            events.append(warning(vmi, device.reason, shortened(f"{device.kind}/{device.name}: {device.message}")))
+    was_target, target = old.migration_target if old is not None else None, new.migration_target
+    events = _troubles(vmi, "", old.devices if old is not None else (), new.devices)
+    if target is not None:
+        same = was_target is not None and was_target.pod_uid == target.pod_uid
+        where = f"migration target {target.pod_name}: "
+        events += _troubles(vmi, where, was_target.devices if was_target is not None and same else (), target.devices)
     was, now = _by_type(old), _by_type(new)
     if _turned_true(was, now, DEVICES_RESOLVED) and new.devices:
-        found = ", ".join(f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address}" for device in new.devices)
+        found = ", ".join(
+            f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address or device.device}" for device in new.devices
+        )
         # kube-scheduler allocates claims a moment before it binds the pod.
         place = f"on node {new.node_name}: " if new.node_name else ""
         events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"{place}{found}")))
@@ -196,6 +230,16 @@ def transitions(
     if allocatable is not None and allocatable.status == "False" and allocatable != earlier:
         events.append(warning(vmi, NOT_ALLOCATABLE, shortened(allocatable.message)))
     return tuple(events)
+
+
+def _troubles(vmi: VirtualMachineInstance, where: str, old: Iterable[VmiDevice], new: Iterable[VmiDevice]) -> list[Event]:
+    """A warning for each device whose error or warning is new."""
+    before = {(device.kind, device.name): (device.state, device.reason) for device in old}
+    return [
+        warning(vmi, device.reason, shortened(f"{where}{device.kind}/{device.name}: {device.message}"))
+        for device in new
+        if device.reason and device.state != PENDING and before.get((device.kind, device.name)) != (device.state, device.reason)
+    ]
 
 
 def _by_type(status: VirtualMachineInstanceDevicesStatus | None) -> Mapping[str, Condition]:

@@ -36,10 +36,10 @@ from virt_dra.api.names import byte_length
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.controllers.device_publication import BAD_RECORD, Inputs
-from virt_dra.controllers.device_resolution import Resolved, Subject, Unresolved, resolve
-from virt_dra.controllers.devices_object import frozen_in, owned_by
+from virt_dra.controllers.device_resolution import Resolved, Subject, Unresolved, dra_devices, resolve
+from virt_dra.controllers.devices_object import owned_by
 from virt_dra.controllers.events import shortened
-from virt_dra.controllers.launcher_pods import COMPUTE
+from virt_dra.controllers.network_devices import network_devices, used_pairs
 from virt_dra.controllers.writes import PatchAnnotations
 
 NOT_THE_PODS: Final = "NotThePodsClaim"
@@ -129,18 +129,11 @@ def _located(inputs: Inputs, pod: Pod, subjects: tuple[Subject, ...]) -> Sequenc
     return resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, subjects).outcomes
 
 
-def _used(pod: Pod) -> frozenset[Pair]:
-    """What the container ``compute`` uses."""
-    compute = next((container for container in pod.spec.containers if container.name == COMPUTE), None)
-    claims = compute.resources.claims if compute is not None else ()
-    return frozenset(Pair(claim.name, claim.request or "") for claim in claims)
-
-
 # --- metadata files ---
 
 
 def _metadata(inputs: Inputs, pod: Pod, record: Integration, addresses_only: bool) -> Filled:
-    used = _used(pod)
+    used = used_pairs(pod)
     entries = {entry.name: entry for entry in pod.spec.resource_claims}
     wanted: dict[Pair, Layout] = {}
     problems: list[Problem] = []
@@ -151,7 +144,7 @@ def _metadata(inputs: Inputs, pod: Pod, record: Integration, addresses_only: boo
             wanted.setdefault(recorded.pair, recorded.layout)
         else:
             problems.append(_not_the_pods(recorded.pair))
-    subjects = tuple(_subject(inputs.vmi, position, pair) for position, pair in enumerate(wanted))
+    subjects = tuple(_subject(inputs.vmi, pod, position, pair) for position, pair in enumerate(wanted))
     outcomes = dict(zip(wanted, _located(inputs, pod, subjects), strict=True))
     devices = {pair: _device(inputs, pod, outcome, addresses_only) for pair, outcome in outcomes.items() if isinstance(outcome, Resolved)}
     annotations: dict[str, str | None] = {}
@@ -169,14 +162,12 @@ def _not_the_pods(pair: Pair) -> Problem:
     return Problem(NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod")
 
 
-def _subject(vmi: VirtualMachineInstance, position: int, pair: Pair) -> Subject:
-    """The device entry that takes the pair, else (a network's) the pair itself."""
-    devices = vmi.spec.domain.devices
-    for gpu in devices.gpus:
-        if gpu.is_dra and (gpu.claim_name, gpu.request_name) == (pair.claim, pair.request):
-            return Subject(position, "gpus", gpu.name, pair.claim, pair.request)
-    named = (d.name for d in devices.host_devices if d.is_dra and (d.claim_name, d.request_name) == (pair.claim, pair.request))
-    return Subject(position, "hostDevices", next(named, str(pair)), pair.claim, pair.request)
+def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: Pair) -> Subject:
+    """The device entry or network that takes the pair, else the pair itself."""
+    for subject in (*dra_devices(vmi), *network_devices(vmi, pod)):
+        if (subject.claim_name, subject.request_name) == (pair.claim, pair.request):
+            return replace(subject, position=position)
+    return Subject(position, "hostDevices", str(pair), pair.claim, pair.request)
 
 
 def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json]) -> str:
@@ -217,7 +208,9 @@ def _device(inputs: Inputs, pod: Pod, outcome: Resolved, addresses_only: bool) -
 def _frozen(inputs: Inputs, pod: Pod, outcome: Resolved) -> Addresses | None:
     """The addresses that a running VMI was started with (K-5.14)."""
     stored = inputs.stored
-    if inputs.vmi.status.phase != "Running" or stored is None or not owned_by(stored, inputs.vmi) or frozen_in(stored, pod) is None:
+    if inputs.vmi.status.phase != "Running" or stored is None or not owned_by(stored, inputs.vmi):
+        return None
+    if stored.status.pod_uid != pod.metadata.uid:
         return None
     pair = (outcome.subject.claim_name, outcome.subject.request_name)
     for device in stored.status.devices:
@@ -268,7 +261,7 @@ def _suffix(resource: str) -> str:
 
 def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tuple[tuple[RecordedDevice, ...], tuple[Problem, ...]]:
     """The devices of the record in the VMI's order, which is the one in which KubeVirt takes addresses, and what is wrong with them."""
-    used, problems = _used(pod), list[Problem]()
+    used, problems = used_pairs(pod), list[Problem]()
     order = {(kind, name, resource): position for position, (kind, name, resource) in enumerate(_plugin_entries(vmi))}
     kinds: dict[str, set[str]] = defaultdict(set)
     for device in record.devices:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -96,15 +97,19 @@ class Settled:
         return status_of(self.entries)
 
 
+Entries = Mapping[tuple[str, str], DeviceStatusInfo]
+"""Kind and name of a device -> its entry."""
+
+
 @dataclass(frozen=True)
 class Circumstances:
-    """What else is known of a VMI. ``before``: what was published so far; ``running``: whether that is to be kept.
+    """What else is known of a VMI. ``before``: the entries that were published so far; ``running``: whether they are to be kept.
 
     ``rules`` and ``pod`` may be left out: then taints are those of the slices, and health isn't known.
     """
 
     running: bool = False
-    before: DeviceStatus | None = None
+    before: Entries = field(default_factory=dict)
     rules: Sequence[DeviceTaintRule] = field(default=())
     pod: Pod | None = None
 
@@ -116,7 +121,7 @@ def settled(resolution: Resolution, known: Circumstances) -> Settled:
 
 def _settled(outcome: Outcome, resolution: Resolution, known: Circumstances) -> SettledDevice:
     subject, now = outcome.subject, outcome.status()
-    frozen = _entry(known.before, subject) if known.running else None
+    frozen = known.before.get((subject.kind, subject.name)) if known.running else None
     warnings = [warned for warned in resolution.warnings if warned.subject is subject]
     if isinstance(outcome, Unresolved):
         return SettledDevice(outcome, frozen or now, frozen is not None, tuple(warnings))
@@ -132,15 +137,25 @@ def _settled(outcome: Outcome, resolution: Resolution, known: Circumstances) -> 
     return SettledDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health)
 
 
-def _entry(before: DeviceStatus | None, subject: Subject) -> DeviceStatusInfo | None:
-    """The device's entry in the status so far, if it has an address. Two entries of one name can't be told apart: none."""
-    if before is None:
-        return None
-    listed = before.gpu_statuses if subject.kind == "gpus" else before.host_device_statuses
-    entries = [entry for entry in listed if entry.name == subject.name]
-    known = entries[0].device_resource_claim_status if len(entries) == 1 else None
+def entries_in(status: DeviceStatus | None) -> Entries:
+    """The entries of a status that have an address."""
+    if status is None:
+        return {}
+    kinds = (("gpus", status.gpu_statuses), ("hostDevices", status.host_device_statuses))
+    return one_each((kind, entry) for kind, entries in kinds for entry in entries if _addressed(entry))
+
+
+def one_each(entries: Iterable[tuple[str, DeviceStatusInfo]]) -> Entries:
+    """By kind and name. Two entries of one name can't be told apart: none."""
+    listed = tuple(entries)
+    counted = Counter((kind, entry.name) for kind, entry in listed)
+    return {(kind, entry.name): entry for kind, entry in listed if counted[kind, entry.name] == 1}
+
+
+def _addressed(entry: DeviceStatusInfo) -> bool:
+    known = entry.device_resource_claim_status
     attributes = known.attributes if known is not None else None
-    return entries[0] if attributes is not None and (attributes.pci_address or attributes.mdev_uuid) else None
+    return attributes is not None and bool(attributes.pci_address or attributes.mdev_uuid)
 
 
 def _show(entry: DeviceStatusInfo) -> str:

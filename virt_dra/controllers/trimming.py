@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from virt_dra.api.core_v1 import Container, Node, Pod
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import Devices, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.wire import Wire
 
@@ -31,10 +31,18 @@ def trimmed(obj: O) -> O:
 def _vmi(obj: VirtualMachineInstance) -> VirtualMachineInstance:
     spec = obj.spec
     domain = _bare(spec.domain, "cpu", "memory", "machine", "resources")
-    domain = domain.with_(devices=_bare(domain.devices, "disks", "interfaces"))
+    domain = domain.with_(devices=_devices(domain.devices, claimed=any(network.resource_claim is not None for network in spec.networks)))
     return obj.with_(
         metadata=_metadata(obj.metadata), spec=_bare(spec, "volumes", "affinity").with_(domain=domain), status=_bare(obj.status)
     )
+
+
+def _devices(devices: Devices, *, claimed: bool) -> Devices:
+    """``claimed``: some network has a claim, so that what its interface is matters."""
+    if not claimed:
+        return _bare(devices, "disks", "interfaces")
+    interfaces = tuple(_bare(interface, "mac_address", "pci_address", "boot_order", "tag") for interface in devices.interfaces)
+    return _bare(devices, "disks").with_(interfaces=interfaces)
 
 
 def _pod(obj: Pod) -> Pod:
