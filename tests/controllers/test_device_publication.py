@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,8 +21,10 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from virt_dra.controllers import device_publication
 from virt_dra.controllers.beside_kubevirt import NOTHING
-from virt_dra.controllers.sources import ListedSources
+from virt_dra.controllers.sources import FINISHED, ListedSources
 from virt_dra.controllers.writes import Create, PatchAnnotations
+
+Found = TypeVar("Found", VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice)
 
 DEVICE_STATUS: Json = {
     "gpuStatuses": [
@@ -356,20 +358,22 @@ def test_health_is_read_from_the_pod_whatever_the_kubelet_calls_the_device(resou
 # --- others ---
 
 
+SECOND = objects({
+    "vmi.metadata": {"name": "second", "namespace": "lab", "uid": "vmi-2"},
+    "pod.metadata.name": "second", "pod.metadata.uid": "pod-2",
+    "pod.metadata.labels": {"kubevirt.io/created-by": "vmi-2"}, "pod.metadata.ownerReferences.0.uid": "vmi-2",
+    "pod.status.resourceClaimStatuses.0.resourceClaimName": "second-gpus",
+    "claims.0.metadata.name": "second-gpus", "claims.0.metadata.uid": "claim-2", "claims.0.metadata.ownerReferences.0.uid": "pod-2",
+    "claims.0.status.reservedFor.0.uid": "pod-2",
+    "slices": None, "rules": None,
+})  # fmt: skip
+"""A VMI with a pod and a claim of its own, and the same device."""
+
+
 def test_an_address_that_two_vmis_have_is_told_of_the_later_one() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
-        second = changed(BASE, {
-            "vmi.metadata": {"name": "second", "namespace": "lab", "uid": "vmi-2"},
-            "pod.metadata.name": "second", "pod.metadata.uid": "pod-2",
-            "pod.metadata.labels": {"kubevirt.io/created-by": "vmi-2"}, "pod.metadata.ownerReferences.0.uid": "vmi-2",
-            "pod.status.resourceClaimStatuses.0.resourceClaimName": "second-gpus",
-            "claims.0.metadata.name": "second-gpus", "claims.0.metadata.uid": "claim-2", "claims.0.metadata.ownerReferences.0.uid": "pod-2",
-            "claims.0.status.reservedFor.0.uid": "pod-2",
-        })  # fmt: skip
-        world.memory.load([
-            VirtualMachineInstance.from_wire(second["vmi"]), Pod.from_wire(second["pod"]), ResourceClaim.from_wire(second["claims"][0]),
-        ])  # fmt: skip
+        world.memory.load(SECOND)
         told = await world.told("lab/second")
         assert told[0] == (
             "Warning", "SharedAddress",
@@ -378,6 +382,36 @@ def test_an_address_that_two_vmis_have_is_told_of_the_later_one() -> None:
         )  # fmt: skip
         assert [reason for _, reason, _ in told] == ["SharedAddress", "DevicesResolved"]
         assert await world.told() == []
+
+    run(life)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"vmi.metadata.deletionTimestamp": "2026-01-01T00:00:00Z", "vmi.metadata.finalizers": ["x"]},
+        {"vmi.metadata.uid": "another-of-that-name"},
+        {"vmi.status.phase": "Succeeded"},
+        None,
+    ],
+    ids=["being deleted", "another of that name", "finished", "gone"],
+)
+def test_an_address_is_not_shared_with_a_vmi_that_gave_it_back(end: dict[str, Any] | None) -> None:
+    """Its object stays until the garbage collector sees it, with the address that the next VMI has now."""
+
+    async def life(world: World) -> None:
+        await world.reconcile()
+        first = await world.devices()
+        assert first.status.devices[0].pci_address == "0000:01:00.0"
+        later = [*SECOND, *(obj for obj in objects(end) if end is not None or isinstance(obj, ResourceSlice))]
+
+        def of(kind: type[Found]) -> list[Found]:
+            return [obj for obj in later if isinstance(obj, kind)]
+
+        sources = ListedSources(of(VirtualMachineInstance), of(Pod), of(ResourceClaim), of(ResourceSlice), devices=[first])
+        inputs = device_publication.gather(sources, "lab/second", NOW)
+        assert inputs is not None
+        assert [event.reason for event in device_publication.plan(inputs).events] == ["DevicesResolved"]
 
     run(life)
 
@@ -490,7 +524,7 @@ def test_a_plan_that_is_done_leaves_nothing_to_do(case: Json) -> None:
     slices = [ResourceSlice.from_wire(each) for each in raw.get("slices", [])]
     inputs = device_publication.gather(ListedSources([vmi], pods, claims, slices), vmi.key, NOW)
     if inputs is None:
-        assert vmi.status.phase in device_publication.FINISHED or not vmi.metadata.uid or vmi.metadata.deletion_timestamp
+        assert vmi.status.phase in FINISHED or not vmi.metadata.uid or vmi.metadata.deletion_timestamp
         return
     annotations = dict(vmi.metadata.annotations)
     devices = []

@@ -223,6 +223,19 @@ def test_an_object_of_ours_concerns_its_vmi_and_who_shares_its_addresses() -> No
     assert [device.reason for device in made.status.devices] == ["SharedAddress"]
 
 
+def test_a_vmi_that_begins_to_end_concerns_who_shares_its_addresses() -> None:
+    stores = two_vms()
+    stores.put(pod(1, "a"), claim(1, (DRIVERS[0], "a", "d0")))
+    for number in (0, 1):
+        stores.change(VirtualMachineInstanceDevices, f"vm{number}", "lab", devices_of(stores, f"lab/vm{number}"))
+    known = stores.by_kind[VirtualMachineInstance].get("vm0", "lab")
+    assert known is not None
+    ending = known.with_(metadata=known.metadata.with_(deletion_timestamp="2026-01-01T00:00:00Z"))
+    assert stores.change(VirtualMachineInstance, "vm0", "lab", known.with_(metadata=known.metadata.with_(finalizers=("x",)))) == {"lab/vm0"}
+    assert stores.change(VirtualMachineInstance, "vm0", "lab", ending) == {"lab/vm0", "lab/vm1"}
+    assert stores.change(VirtualMachineInstance, "vm0", "lab", None) == {"lab/vm0"}
+
+
 def test_vms_are_concerned_by_themselves_their_vmi_and_its_pods() -> None:
     vm = VirtualMachine.from_wire({"metadata": {"name": "vm0", "namespace": "lab"}})
     assert concerned_vms(None, vm) == concerned_vms(vmi(0), None) == concerned_vms(pod(0, None), pod(0, "a")) == {"lab/vm0"}

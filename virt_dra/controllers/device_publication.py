@@ -28,10 +28,9 @@ from virt_dra.controllers.events import Event, shortened, warning
 from virt_dra.controllers.network_devices import network_devices
 from virt_dra.controllers.published_devices import Pool, PublishedDevices
 from virt_dra.controllers.settling import Circumstances, settled
-from virt_dra.controllers.sources import Sources, address_on, claim_keys, pools_of
+from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_keys, ends, pools_of
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Update, Write
 
-FINISHED: Final = ("Succeeded", "Failed")
 BAD_RECORD: Final = "BadIntegrationAnnotation"
 """Event: the pod's annotation can't be read, so nobody knows what was done to the pod."""
 
@@ -70,7 +69,7 @@ NOTHING: Final = Plan()
 def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULTS) -> Inputs | None:
     """What is known about a VMI (``namespace/name``); None if it isn't there, or there is nothing to do about it any more."""
     vmi = sources.vmi(key)
-    if vmi is None or not vmi.metadata.uid or vmi.metadata.deletion_timestamp is not None or vmi.status.phase in FINISHED:
+    if vmi is None or not vmi.metadata.uid or ends(vmi):
         return None
     pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if pod.status.phase not in FINISHED)
     named = {name: sources.claim(name) for pod in pods for name in claim_keys(pod)}
@@ -93,8 +92,7 @@ def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULT
 def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
     """Whether what it publishes is still its VMI's: devices of one that ends are given to the next before its object is gone."""
     vmi = sources.vmi(devices.key)
-    ends = vmi is None or vmi.metadata.deletion_timestamp is not None or vmi.status.phase in FINISHED
-    return vmi is not None and not ends and owned_by(devices, vmi)
+    return vmi is not None and not ends(vmi) and owned_by(devices, vmi)
 
 
 def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: Options) -> set[str]:

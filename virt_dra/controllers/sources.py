@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -13,6 +13,8 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
 from virt_dra.controllers.current_pod import CREATED_BY_LABEL, owner_uids
 from virt_dra.controllers.published_devices import Pool, PublishedDevices
+
+FINISHED: Final = ("Succeeded", "Failed")
 
 
 class Sources(Protocol):
@@ -109,9 +111,14 @@ class ListedSources:
         return leftovers((pod for pod in self._all_pods if key in instance_keys(pod)), uid)
 
 
+def ends(vmi: VirtualMachineInstance) -> bool:
+    """Whether it gives its devices back, or has done so: another VMI may get them."""
+    return vmi.metadata.deletion_timestamp is not None or vmi.status.phase in FINISHED
+
+
 def leftovers(pods: Iterable[Pod], uid: str) -> tuple[str, ...]:
     """The names of pods, of VMIs of one name, that haven't finished and are of another UID."""
-    return tuple(sorted(pod.name for pod in pods if pod.status.phase not in ("Succeeded", "Failed") and uid not in owner_uids(pod)))
+    return tuple(sorted(pod.name for pod in pods if pod.status.phase not in FINISHED and uid not in owner_uids(pod)))
 
 
 def instance_keys(pod: Pod) -> tuple[str, ...]:

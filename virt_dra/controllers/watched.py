@@ -15,7 +15,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.published_devices import Named, Pool, devices_by_name, pool_of
-from virt_dra.controllers.sources import addresses_of, claim_keys, instance_keys, instance_uids, leftovers, pools_of
+from virt_dra.controllers.sources import addresses_of, claim_keys, ends, instance_keys, instance_uids, leftovers, pools_of
 
 O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
 
@@ -142,7 +142,9 @@ class WatchedSources:
             elif isinstance(obj, DeviceTaintRule):
                 self._sorted_rules = None
                 found |= self._of_rule(obj)
-        if isinstance(old or new, ResourceClaim):
+        if isinstance(old or new, VirtualMachineInstance):
+            found |= self._waiting_for(old, new)
+        elif isinstance(old or new, ResourceClaim):
             found |= self._of_claim(old, new)
         elif isinstance(old or new, ResourceSlice):
             found |= self._of_slice(old, new)
@@ -186,6 +188,13 @@ class WatchedSources:
             claims = self._claims.values()
         allocated = (claim for claim in claims if _selected(rule, claim))
         return self._using({claim.key for claim in allocated})
+
+    def _waiting_for(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """Who has the same addresses as a VMI that begins to end, or comes to be: what both have is told only while both have it."""
+        held, holds = (isinstance(obj, VirtualMachineInstance) and not ends(obj) for obj in (old, new))
+        known = (old or new) if held != holds else None
+        devices = None if known is None else self.devices(known.key)
+        return set() if devices is None else self._sharing(devices)
 
     def _sharing(self, devices: VirtualMachineInstanceDevices) -> set[str]:
         return {other.key for address in addresses_of(devices) for other in self._devices.by_index(ADDRESS, address)}
