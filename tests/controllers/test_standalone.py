@@ -291,3 +291,37 @@ def test_a_vmi_without_devices_runs_too() -> None:
         assert (made.status.phase, [condition["type"] for condition in made.status.conditions]) == ("Running", ["Ready"])
 
     asyncio.run(life())
+
+
+def test_an_address_that_two_vmis_have_is_told_of_the_later_one_until_the_other_ends() -> None:
+    """One device for all: a driver that shares it, as K-5.13 has it."""
+
+    async def life() -> None:
+        world = await World.made(devices=1)
+        raw = (await world.memory.get(ResourceSlice, "node-0-gpus")).to_wire()
+        raw["spec"]["devices"][0]["allowMultipleAllocations"] = True
+        await world.memory.update(ResourceSlice.from_wire(raw))
+        for name in ("a", "b"):
+            await world.memory.create(vmi(name))
+        await world.settle()
+        message = (
+            "gpus/gpu0: PCI 0000:01:00.0 on node node-0 is also a device of VMI lab/a; only a driver that shares the device makes this work"
+        )
+        shared = [condition for condition in (await known(world, "b")).status.conditions if condition["type"] == "DevicesShared"]
+        assert [(condition["status"], condition["reason"], condition["message"]) for condition in shared] == [
+            ("True", "SharedAddress", message)
+        ]
+        assert [event for event in world.told() if event[1] == "SharedAddress"] == [("VirtualMachineInstance b", "SharedAddress", message)]
+        assert "DevicesShared" not in [condition["type"] for condition in (await known(world, "a")).status.conditions]
+        assert await world.operator() == 0
+        await world.pod_says("a", "Succeeded")
+        await world.settle()
+        assert "DevicesShared" not in [condition["type"] for condition in (await known(world, "b")).status.conditions]
+
+    asyncio.run(life())
+
+
+async def known(world: World, name: str) -> VirtualMachineInstance:
+    found = await world.vmi(name)
+    assert found is not None
+    return found

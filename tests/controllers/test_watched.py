@@ -247,3 +247,20 @@ def test_leftovers_are_pods_of_an_earlier_vmi_of_that_name() -> None:
     for sources in (stores.sources, stores.listed()):
         assert sources.leftovers("lab/vm0", "uid-0") == ()
         assert sources.leftovers("lab/vm0", "uid-new") == ("pod0",)
+
+
+def test_a_vmi_whose_own_status_tells_an_address_concerns_who_has_it_too() -> None:
+    def told(number: int, mdev: str = "", **more: str) -> VirtualMachineInstance:
+        attributes = {"mDevUUID": mdev} if mdev else {"pciAddress": "0000:0A:00.0"}
+        entry = {"name": "g", "deviceResourceClaimStatus": {"attributes": attributes}}
+        return vmi(number, nodeName="a", deviceStatus={"gpuStatuses": [entry]}, **more)
+
+    stores = Stores()
+    assert stores.change(VirtualMachineInstance, "vm0", "lab", told(0)) == {"lab/vm0"}
+    assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1)) == {"lab/vm0", "lab/vm1"}
+    assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1, phase="Running")) == {"lab/vm1"}
+    for sources in (stores.sources, stores.listed()):
+        assert [each.name for each in sources.instances_at("a: PCI 0000:0a:00.0")] == ["vm0", "vm1"]
+        assert sources.instances_at("b: PCI 0000:0a:00.0") == ()
+    assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1, phase="Succeeded")) == {"lab/vm0", "lab/vm1"}
+    assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1, mdev="12345678-9abc-def0-1234-56789abcdef0")) == {"lab/vm1"}

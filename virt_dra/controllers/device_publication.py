@@ -6,7 +6,7 @@ One VMI at a time: :func:`gather` looks up, :func:`plan` decides, ``writes`` wri
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -66,8 +66,15 @@ class Plan:
 NOTHING: Final = Plan()
 
 
-def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULTS) -> Inputs | None:
-    """What is known about a VMI (``namespace/name``); None if it isn't there, or there is nothing to do about it any more."""
+Holding = Callable[[Sources, str], Iterable[str]]
+"""An address (:func:`sources.address_on`) -> the keys of VMIs that have it."""
+
+
+def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULTS, holding: Holding | None = None) -> Inputs | None:
+    """What is known about a VMI (``namespace/name``); None if it isn't there, or there is nothing to do about it any more.
+
+    ``holding``: who has an address, if not who publishes it in an object of ours.
+    """
     vmi = sources.vmi(key)
     if vmi is None or not vmi.metadata.uid or ends(vmi):
         return None
@@ -82,11 +89,15 @@ def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULT
     current = current_pod(vmi, pods)
     published = PublishedDevices(pools)
     held = {
-        address: tuple(sorted(each.key for each in sources.holders(address) if each.key != key and _holds(sources, each)))
+        address: tuple(sorted(each for each in (holding or _publishing)(sources, address) if each != key))
         for address in _addresses(current, claims, published, options)
     }
     rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
     return Inputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
+
+
+def _publishing(sources: Sources, address: str) -> Iterable[str]:
+    return (each.key for each in sources.holders(address) if _holds(sources, each))
 
 
 def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
@@ -132,7 +143,7 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
         return Plan((*gone, *_annotation(vmi, None)))
     options = replace(inputs.options, now=inputs.now)
     resolution = resolve(vmi, pod, inputs.claims.values(), inputs.published, options, devices)
-    resolution = _with_shared(resolution, inputs)
+    resolution = with_shared(resolution, inputs)
     running = vmi.status.phase == "Running"
     known = settled(resolution, Circumstances(running, frozen_in(before, pod), inputs.rules, pod))
     target, more = _target(inputs, before)
@@ -190,7 +201,7 @@ def _plugin_devices(vmi: VirtualMachineInstance, record: Integration | None, fir
     return tuple(found)
 
 
-def _with_shared(resolution: Resolution, inputs: Inputs) -> Resolution:
+def with_shared(resolution: Resolution, inputs: Inputs) -> Resolution:
     """With a warning for each device whose address a VMI that comes before this one publishes on the same node (K-5.13)."""
     node = inputs.pod.spec.node_name if inputs.pod is not None else None
     warnings: list[Warned] = []
@@ -202,8 +213,10 @@ def _with_shared(resolution: Resolution, inputs: Inputs) -> Resolution:
                 if key < inputs.vmi.key
             ]
             if earlier:
+                # Names of another namespace are none of its business.
+                own = [key for key in earlier if key.startswith(f"{inputs.vmi.namespace}/")]
                 message = (
-                    f"{outcome.addresses.identity} on node {node} is also a device of VMI {earlier[0]}; "
+                    f"{outcome.addresses.identity} on node {node} is also a device of {f'VMI {own[0]}' if own else 'another namespace'}; "
                     "only a driver that shares the device makes this work"
                 )
                 warnings.append(Warned(outcome.subject, SHARED_ADDRESS, message))

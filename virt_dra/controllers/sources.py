@@ -36,6 +36,9 @@ class Sources(Protocol):
     def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
         """The objects that publish an address of :func:`addresses_of`."""
 
+    def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
+        """The VMIs whose own status has an address of :func:`status_addresses`."""
+
 
 class InstanceSources(Protocol):
     """What is asked about the VMI of a VM."""
@@ -107,6 +110,9 @@ class ListedSources:
     def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
         return tuple(each for each in self._devices.values() if address in addresses_of(each))
 
+    def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
+        return tuple(vmi for vmi in self._vmis.values() if address in status_addresses(vmi))
+
     def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
         return leftovers((pod for pod in self._all_pods if key in instance_keys(pod)), uid)
 
@@ -159,6 +165,16 @@ def addresses_of(devices: VirtualMachineInstanceDevices) -> tuple[str, ...]:
             if device.pci_address or device.mdev_uuid
         )
     )
+
+
+def status_addresses(vmi: VirtualMachineInstance) -> tuple[str, ...]:
+    """The addresses in a VMI's own status, with its node."""
+    node, status = vmi.status.node_name, vmi.status.device_status
+    entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
+    known = (entry.device_resource_claim_status for entry in entries)
+    told = (each.attributes for each in known if each is not None and each.attributes is not None)
+    found = (address_on(node, each.pci_address, each.mdev_uuid) for each in told if node and (each.pci_address or each.mdev_uuid))
+    return tuple(dict.fromkeys(found))
 
 
 def address_on(node: str, pci: str | None, mdev: str | None) -> str:

@@ -6,6 +6,7 @@ launcher has no token to ask for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -19,25 +20,27 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt import NOTHING, Explain, Reconciled, look_again
-from virt_dra.controllers.conditions import without
+from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.device_publication import Inputs as Devices
-from virt_dra.controllers.device_publication import annotation_value
+from virt_dra.controllers.device_publication import annotation_value, with_shared
 from virt_dra.controllers.device_publication import gather as gather_devices
 from virt_dra.controllers.device_resolution import DEFAULTS, Options, dra_devices, resolve
-from virt_dra.controllers.device_status import settle, with_status
+from virt_dra.controllers.device_status import SHARED_ADDRESS, sentences, settle, with_status
 from virt_dra.controllers.devices_object import NOT_ALLOCATABLE
-from virt_dra.controllers.events import Event, normal, shortened, warning
+from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened, warning
 from virt_dra.controllers.instance_phase import FINISHED, READY, STARTED, with_phase
 from virt_dra.controllers.instance_phase import verdict as phase_of
 from virt_dra.controllers.launcher_pods import RenderError
 from virt_dra.controllers.settling import Settled
-from virt_dra.controllers.sources import Sources
+from virt_dra.controllers.sources import Sources, ends
 from virt_dra.controllers.standalone_pod import StandaloneOptions, pod_name, standalone_pod
 from virt_dra.controllers.writes import Create, PatchAnnotations, PatchStatus, Write, write
 
 CANNOT_RENDER: Final = "CannotRenderPod"
 """Event: no pod can be made of the VMI; its condition Ready says why."""
+DEVICES_SHARED: Final = "DevicesShared"
+"""Condition, only while it is so: a device's address is a device of an earlier VMI too."""
 NAME_TAKEN: Final = "PodNameTaken"
 """Event: a pod that isn't the VMI's has the name of its pod."""
 
@@ -77,13 +80,18 @@ class Plan:
 
 def gather(sources: Sources, key: str, now: datetime, settings: Settings) -> Inputs | None:
     """None for a VMI that isn't there, is being deleted or has finished: nothing is done about it any more."""
-    devices = gather_devices(sources, key, now, settings.resolution)
+    devices = gather_devices(sources, key, now, settings.resolution, _holding)
     if devices is None:
         return None
     pods = [
         pod for pod in launcher_pods_of(devices.vmi, sources.pods_of(devices.vmi)) if EPHEMERAL_ANNOTATION not in pod.metadata.annotations
     ]
     return Inputs(devices, tuple(sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.name))), settings)
+
+
+def _holding(sources: Sources, address: str) -> Iterable[str]:
+    """Here a VMI's own status says what it has."""
+    return (vmi.key for vmi in sources.instances_at(address) if not ends(vmi))
 
 
 def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
@@ -107,6 +115,7 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     if known is not None and found.phase not in FINISHED:
         updated = with_status(updated, known, now)
         first += _pod_annotation(inputs.devices.pod, known)
+        updated = _with_shared(updated, known, now)
     updated = _with_pending(updated, inputs.devices.pod, pending)
     then = (PatchStatus.between(vmi, updated),) if updated is not vmi else ()
     if then and not then[0].changes:
@@ -127,7 +136,18 @@ def _devices(inputs: Inputs) -> Settled | None:
         return None
     options = replace(devices.options, now=devices.now)
     resolution = resolve(devices.vmi, devices.pod, devices.claims.values(), devices.published, options)
-    return settle(devices.vmi, resolution, devices.rules, devices.pod)
+    return settle(devices.vmi, with_shared(resolution, devices), devices.rules, devices.pod)
+
+
+def _with_shared(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> VirtualMachineInstance:
+    """With the condition DevicesShared while an address is another VMI's too (K-5.33)."""
+    shared = [warned for warned in known.warnings if warned.reason == SHARED_ADDRESS]
+    conditions = vmi.status.conditions
+    if shared:
+        kept = put(conditions, DEVICES_SHARED, "True", SHARED_ADDRESS, shortened(sentences(shared), MESSAGE_LIMIT), now)
+    else:
+        kept = without(conditions, DEVICES_SHARED)
+    return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
 
 
 def _pod_annotation(pod: Pod | None, known: Settled) -> tuple[PatchAnnotations, ...]:
@@ -180,6 +200,8 @@ def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Eve
         changed = said != (was.get("status"), was.get("reason"), was.get("message"))
         if kind == ALLOCATABLE and condition.get("status") == "False" and changed:
             events.append(warning(new, NOT_ALLOCATABLE, shortened(str(condition.get("message")))))
+        elif kind == DEVICES_SHARED and changed:
+            events.append(warning(new, SHARED_ADDRESS, shortened(str(condition.get("message")))))
         elif kind == "DevicesHealthy" and condition.get("status") == "False" and condition.get("reason") != was.get("reason"):
             events.append(warning(new, str(condition.get("reason")), shortened(str(condition.get("message")))))
         elif kind == "DevicesResolved" and condition.get("status") == "True" and was.get("status") != "True":

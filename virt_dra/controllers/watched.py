@@ -15,7 +15,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.published_devices import Named, Pool, devices_by_name, pool_of
-from virt_dra.controllers.sources import addresses_of, claim_keys, ends, instance_keys, instance_uids, leftovers, pools_of
+from virt_dra.controllers.sources import addresses_of, claim_keys, ends, instance_keys, instance_uids, leftovers, pools_of, status_addresses
 
 O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
 
@@ -32,11 +32,11 @@ POOL = "pool"
 DRIVER = "driver"
 """Of claims: of each allocated device."""
 ADDRESS = "address"
-"""Of devices objects: each address with its node."""
+"""Of devices objects, and of VMIs' own status: each address with its node."""
 
 Index = Callable[[Any], Iterable[Hashable]]
 INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
-    VirtualMachineInstance: {UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else ()},
+    VirtualMachineInstance: {UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else (), ADDRESS: status_addresses},
     Pod: {INSTANCE: instance_uids, INSTANCE_NAME: instance_keys, CLAIM: claim_keys},
     ResourceClaim: {POOL: pools_of, DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)}},
     ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
@@ -120,6 +120,9 @@ class WatchedSources:
     def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
         return self._devices.by_index(ADDRESS, address)
 
+    def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
+        return self._vmis.by_index(ADDRESS, address)
+
     def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
         return leftovers(self._pods.by_index(INSTANCE_NAME, key), uid)
 
@@ -143,7 +146,7 @@ class WatchedSources:
                 self._sorted_rules = None
                 found |= self._of_rule(obj)
         if isinstance(old or new, VirtualMachineInstance):
-            found |= self._waiting_for(old, new)
+            found |= self._waiting_for(old, new) | self._sharing_status(old, new)
         elif isinstance(old or new, ResourceClaim):
             found |= self._of_claim(old, new)
         elif isinstance(old or new, ResourceSlice):
@@ -195,6 +198,12 @@ class WatchedSources:
         known = (old or new) if held != holds else None
         devices = None if known is None else self.devices(known.key)
         return set() if devices is None else self._sharing(devices)
+
+    def _sharing_status(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """Who has an address in its own status that a VMI has, or had, in its; only where that, or whether it ends, has changed."""
+        both = [obj if isinstance(obj, VirtualMachineInstance) else None for obj in (old, new)]
+        before, after = (frozenset(status_addresses(vmi)) if vmi is not None and not ends(vmi) else frozenset() for vmi in both)
+        return {vmi.key for address in before ^ after for vmi in self._vmis.by_index(ADDRESS, address)}
 
     def _sharing(self, devices: VirtualMachineInstanceDevices) -> set[str]:
         return {other.key for address in addresses_of(devices) for other in self._devices.by_index(ADDRESS, address)}
