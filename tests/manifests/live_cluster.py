@@ -142,15 +142,19 @@ def live(cluster: Cluster) -> None:
         vms = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines"
         cluster.create(vms, "VirtualMachine", "vm", "kubevirt.io/v1", spec={"runStrategy": "Always", "template": template})
         vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
+        # Started twice: what was said before is said again, which is counted.
         until(lambda: plane.request("GET", f"{vmis}/vm"), "the VM's instance")
-        halted = [{"op": "replace", "path": "/spec/runStrategy", "value": "Halted"}]
-        plane.request("PATCH", f"{vms}/vm", halted, JSON_PATCH)
+        _choose(plane, f"{vms}/vm", "Halted")
         until(partial(_gone, plane, f"{vmis}/vm"), "the end of the VM's instance")
+        _choose(plane, f"{vms}/vm", "Always")
+        until(lambda: any(event["count"] > 1 for event in _events(cluster, "vm")), "a counted event")
     devices = f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices"
     until(lambda: _events(cluster, "waiting"), "an event")
     if cluster.overlay == STANDALONE:
         good = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/good"
         until(lambda: "deviceStatus" in plane.request("GET", good).get("status", {}), "the device's address")
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        until(lambda: any(_is_told(pod) for pod in plane.request("GET", pods)["items"]), "the pod's annotation")
         return
     until(lambda: plane.request("GET", f"{devices}/good")["status"]["ready"] == "1/1", "the device's address")
     # The devices of a former VMI of this name.
@@ -166,6 +170,14 @@ def live(cluster: Cluster) -> None:
     # What was said before is said again, which is counted.
     plane.request("DELETE", f"{devices}/good")
     until(lambda: any(event["count"] > 1 for event in _events(cluster, "good")), "a counted event")
+
+
+def _is_told(pod: Json) -> bool:
+    return "virt-dra.io/device-status" in pod["metadata"].get("annotations", {})
+
+
+def _choose(plane: ControlPlane, vm: str, strategy: str) -> None:
+    plane.request("PATCH", vm, [{"op": "replace", "path": "/spec/runStrategy", "value": strategy}], JSON_PATCH)
 
 
 def _gone(plane: ControlPlane, path: str) -> bool:
