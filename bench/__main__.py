@@ -6,7 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-BENCHES = ("cel", "allocator", "load", "startup", "webhook", "operator")
+BENCHES = ("cel", "allocator", "load", "startup", "webhook", "operator", "faults")
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
     parser.add_argument(
         "--json", type=Path, default=Path("out/bench-allocator.json"), help="where allocator saves its figures [%(default)s]"
     )
-    parser.add_argument("--quick", action="store_true", help="allocator, operator: a tenth, for a look")
+    parser.add_argument("--quick", action="store_true", help="allocator, operator, faults: a tenth, for a look")
     options = parser.parse_args()
     unknown = [name for name in options.benches if name not in BENCHES]
     if unknown:
@@ -24,7 +24,7 @@ def main() -> None:
         module = importlib.import_module(f"bench.{name}")
         if name == "allocator":
             module.main(options.json, quick=options.quick)
-        elif name == "operator":
+        elif name in ("operator", "faults"):
             module.main(quick=options.quick)
         else:
             module.main()

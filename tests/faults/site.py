@@ -169,8 +169,9 @@ class Site:
         assert len(set(addresses.values())) == len(wanted), "two VMs have the same device"
         if self.kubevirt is not None:
             for name, address in addresses.items():
-                bus = f'bus="0x{str(address).split(":")[1]}"'
-                assert bus in self.kubevirt.domains[self.namespace, name].domain_xml, f"{name}: {address}"
+                _, bus, slot = str(address).partition(".")[0].split(":")
+                domain = self.kubevirt.domains[self.namespace, name].domain_xml
+                assert f'bus="0x{bus}" slot="0x{slot}"' in domain, f"{name}: {address} isn't in {domain}"
         else:
             assert {name: len(self.started[name]) for name in wanted} == dict.fromkeys(wanted, 1)
 
@@ -198,6 +199,7 @@ def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, d
     with ExitStack() as stack:
         background = Background()
         stack.callback(background.close)
+        stack.callback(lambda: background.do(_end_the_rest()))
         own = stack.enter_context(background.entered(kubevirt_installed(plane, gates))) if overlay == BESIDE_KUBEVIRT else None
         running = stack.enter_context(installed(plane, overlay))
         running.operator.terminate()
@@ -228,6 +230,14 @@ def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, d
 async def _made(make: Callable[[], T]) -> T:
     """What must be made on the event loop."""
     return make()
+
+
+async def _end_the_rest() -> None:
+    """What containers still run."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 async def _runs(container: RunningContainer) -> int:

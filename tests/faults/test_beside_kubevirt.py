@@ -1,0 +1,62 @@
+"""Beside KubeVirt, path metadata-shim: every launcher pod needs the webhook when it is made, and the operator before it can boot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control_plane import ControlPlane
+from tests.faults import certificates, scenarios
+from tests.faults.scenarios import Report
+from tests.faults.site import Site, site
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT
+
+SEED = 20261121
+
+
+@pytest.fixture(scope="module")
+def here(audited: tuple[ControlPlane, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site(*audited, BESIDE_KUBEVIRT, tmp_path_factory.mktemp("containers"), devices=100) as made:
+        yield made
+
+
+def once(report: Report, *, told: bool) -> None:
+    """Each VM's object was created once, and its pod got its metadata once, by whatever operator. ``told``: so was its Event.
+
+    The API server doesn't always get to tell whom it answers; what it stored is verified already.
+    """
+    number = len(report.vms)
+    assert number - 2 <= report.done["create virtualmachineinstancedevices"] <= number
+    assert number - 2 <= report.done["patch pods"] <= number
+    if told:
+        assert report.done["create events"] == number
+
+
+def test_the_operator_is_killed_while_certificates_change(here: Site) -> None:
+    with certificates.changing(here) as reviews:
+        once(scenarios.killed(here, 30, 12, SEED), told=False)
+    assert reviews.failed == []
+    assert len(reviews.serving) == 3
+    assert min(reviews.answered.values()) > 20
+
+
+def test_two_operators_that_both_lead(here: Site) -> None:
+    once(scenarios.two_at_once(here, 10), told=True)
+
+
+def test_the_webhook_is_killed(here: Site) -> None:
+    once(scenarios.webhook_killed(here, 10, 2, SEED), told=True)
+
+
+def test_the_operators_connections_are_cut(here: Site) -> None:
+    once(scenarios.connections_cut(here, 10, 10, SEED), told=False)
+
+
+def test_the_api_server_hangs(here: Site) -> None:
+    once(scenarios.api_server_paused(here, 10, 1, SEED), told=False)
+
+
+def test_the_api_server_is_killed(here: Site) -> None:
+    once(scenarios.api_server_restarted(here, 10, 1, SEED), told=False)

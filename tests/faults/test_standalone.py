@@ -1,0 +1,31 @@
+"""Without KubeVirt the operator makes VMIs and pods itself: one of each, whenever it is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control_plane import ControlPlane
+from tests.faults import scenarios
+from tests.faults.site import Site, site
+from virt_dra.cli.install_plan import STANDALONE
+
+SEED = 20261121
+
+
+@pytest.fixture(scope="module")
+def here(audited: tuple[ControlPlane, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site(*audited, STANDALONE, tmp_path_factory.mktemp("containers"), devices=40) as made:
+        yield made
+
+
+def test_the_operator_is_killed(here: Site) -> None:
+    report = scenarios.killed(here, 10, 4, SEED)
+    assert report.done["create pods"] <= len(report.vms)
+
+
+def test_two_operators_that_both_lead(here: Site) -> None:
+    report = scenarios.two_at_once(here, 6)
+    assert report.done["create virtualmachineinstances"] == report.done["create pods"] == report.done["patch pods"] == 6
