@@ -171,7 +171,7 @@ def test_requests_survive_a_restart(control_plane: ControlPlane, namespace: str)
     async def test() -> None:
         async with connect(str(control_plane.kubeconfig), limits=QUICK) as cluster:
             await cluster.create(claim(namespace, "c"))
-            await asyncio.to_thread(control_plane.stop_api_server, gracefully=True)
+            await asyncio.to_thread(control_plane.stop_api_server)
             asking = asyncio.create_task(cluster.get(ResourceClaim, "c", namespace))
             await asyncio.to_thread(control_plane.start_api_server)
             assert (await asking).name == "c"
