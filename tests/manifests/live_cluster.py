@@ -55,10 +55,10 @@ class Cluster:
 
     def said(self) -> str:
         """What the components logged last, and how the pods and devices are."""
-        logs = [path.read_text(errors="replace")[-3000:] for path in sorted(self.log.parent.glob("virt-dra-*.log"))]
+        logs = [path.read_text(errors="replace")[-1500:] for path in sorted(self.log.parent.glob("virt-dra-*.log"))]
         kinds = ("/api/v1/pods", "/apis/kubevirt.io/v1/virtualmachineinstances")
         found = [
-            f"{each['metadata']['name']}: {json.dumps(each.get('status'))}"
+            f"{each['metadata']['name']}: {json.dumps(each.get('status'))[:300]}"
             for kind in kinds
             for each in self.plane.request("GET", kind)["items"]
         ]
@@ -146,6 +146,9 @@ def live(cluster: Cluster) -> None:
         until(lambda: plane.request("GET", f"{vmis}/vm"), "the VM's instance")
         _choose(plane, f"{vms}/vm", "Halted")
         until(partial(_gone, plane, f"{vmis}/vm"), "the end of the VM's instance")
+        for pod in plane.request("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector=vm.kubevirt.io/name=vm")["items"]:
+            # Where there is no kubelet, nobody else ends it.
+            plane.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0")
         _choose(plane, f"{vms}/vm", "Always")
         until(lambda: any(event["count"] > 1 for event in _events(cluster, "vm")), "a counted event")
     devices = f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices"

@@ -63,6 +63,15 @@ def test_what_is_copied_into_the_build_is_there() -> None:
     assert not set(copied) & set(ignored)
 
 
+def test_a_wheel_has_every_file_of_the_manifests() -> None:
+    package = ROOT / "virt_dra"
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["virt_dra"]
+    packed = {path.resolve() for pattern in patterns for path in package.glob(pattern)}
+    files = {path.resolve() for path in (ROOT / "manifests").rglob("*") if path.is_file()}
+    assert files
+    assert files - packed == set()
+
+
 def test_images_do_not_run_as_root_and_as_the_user_that_the_pods_name() -> None:
     for overlay in (BESIDE_KUBEVIRT, STANDALONE):
         for deployment in (obj for obj in planned(Choices(overlay), packaged()) if obj["kind"] == "Deployment"):
