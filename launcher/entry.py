@@ -21,7 +21,7 @@ import click
 
 from launcher import Conversion, LauncherError, libvirt_conn
 from launcher.errors import LIBVIRT_UNAVAILABLE
-from launcher.metadata_files import read_folder
+from launcher.metadata_files import overlaid, read_base, read_folder
 from launcher.waiting import BadFile, Waiting, decide, read_device_status, read_vmi
 from virt_dra.api import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -55,7 +55,7 @@ Example, outside of a pod (libvirt's test driver starts nothing real):
 """,
 )
 @click.option("--info-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.INFO_DIRECTORY, show_default=True,
-              help="Folder of the files vmi.json and device-status.json.")  # fmt: skip
+              help="Folder of the files vmi.json and device-status.json, and of networks' metadata.")  # fmt: skip
 @click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.RUN_DIRECTORY, show_default=True,
               help="Folder in which the file 'ready' says that the domain runs.")  # fmt: skip
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False), default="/", show_default=True,
@@ -113,7 +113,8 @@ def _look(folders: Folders) -> tuple[VirtualMachineInstance, Conversion] | Waiti
     if isinstance(vmi, Waiting):
         return vmi
     status = read_device_status(_text(status_file), str(status_file))
-    conversion = decide(vmi, status, read_folder(folders.root), os.environ)
+    files = overlaid(read_folder(folders.root), read_base(folders.info / standalone.METADATA_FOLDER))
+    conversion = decide(vmi, status, files, os.environ)
     return conversion if isinstance(conversion, Waiting) else (vmi, conversion)
 
 

@@ -70,15 +70,26 @@ def read_folder(root: Path) -> dict[str, str]:
 
     What isn't UTF-8 is read with replacement characters, and so refused as JSON or as an address, by name.
     """
+    return {path: text for base in (BASE, BASE_1_8_0) for path, text in read_base(root / base.lstrip("/"), base).items()}
+
+
+def read_base(folder: Path, base: str = BASE) -> dict[str, str]:
+    """Every metadata file below a folder that stands for ``base``, by its path there. An unreadable one raises OSError."""
     found: dict[str, str] = {}
-    for base in (BASE, BASE_1_8_0):
-        folder = root / base.lstrip("/")
-        for path in sorted(folder.glob(f"**/*{FILE_SUFFIX}")):
-            # A downwardAPI volume keeps its files behind links in a hidden folder, and shows them beside it.
-            if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-                with path.open("rb") as file:
-                    found[f"/{path.relative_to(root)}"] = file.read(MAX_BYTES + 1).decode(errors="replace")
+    for path in sorted(folder.glob(f"**/*{FILE_SUFFIX}")):
+        # A downwardAPI volume keeps its files behind links in a hidden folder, and shows them beside it.
+        inside = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in inside.parts):
+            with path.open("rb") as file:
+                found[f"{base}/{inside}"] = file.read(MAX_BYTES + 1).decode(errors="replace")
     return found
+
+
+def overlaid(files: Files, supplied: Files) -> dict[str, str]:
+    """``files`` with others in the place of all that is in their folders. A supplied file that is empty isn't there yet."""
+    there = {path: text for path, text in supplied.items() if text.strip()}
+    taken = {path.rpartition("/")[0] for path in there}
+    return {path: text for path, text in files.items() if path.rpartition("/")[0] not in taken} | there
 
 
 def _read(files: Files, entry: PodResourceClaim, request: str) -> tuple[str, DeviceMetadata]:

@@ -82,7 +82,8 @@ def test_a_launcher_waits_for_its_devices_then_runs_the_domain_until_it_is_stopp
     pod.write("device-status.json", "")
     with pod.running() as process:
         pod.write("vmi.json", VMI)
-        time.sleep(0.3)
+        assert process.stderr is not None
+        assert "waiting: gpus/g has no address yet\n" in iter(process.stderr.readline, "")
         assert not (pod.run / "ready").exists()
         pod.write("device-status.json", STATUS)
         pod.eventually((pod.run / "ready").exists)
@@ -90,13 +91,33 @@ def test_a_launcher_waits_for_its_devices_then_runs_the_domain_until_it_is_stopp
         code, told = ended(process)
 
     assert (code, pod.message.exists(), (pod.run / "ready").exists()) == (0, False, False)
-    assert told[-3:] == [
-        "waiting: gpus/g has no address yet",
+    assert told[-2:] == [
         "domain tests_vm runs with 1 host devices",
         "domain tests_vm: shutdown",
     ]
     xml = (pod.run / "domain.xml").read_text()
     assert '<address domain="0x0000" bus="0x41" slot="0x00" function="0x0"/>' in xml
+
+
+def test_a_networks_function_comes_by_a_file_of_the_pods_own_volume(pod: Pod) -> None:
+    attributes = {"resource.kubernetes.io/pciBusID": {"string": "0000:3b:02.1"}}
+    content = {"apiVersion": "metadata.resource.k8s.io/v1alpha1", "requests": [{"name": "vf", "devices": [{"attributes": attributes}]}]}
+    claims = [{"name": "nics", "resourceClaimTemplateName": "t"}]
+    networks = [{"name": "fast", "resourceClaim": {"claimName": "nics", "requestName": "vf"}}]
+    devices = {"interfaces": [{"name": "fast", "sriov": {}}]}
+    pod.write("vmi.json", {**VMI, "spec": {"resourceClaims": claims, "networks": networks, "domain": {"devices": devices}}})
+    place = pod.info / "dra-device-attributes/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json"
+    place.parent.mkdir(parents=True)
+    place.write_text("")
+    with pod.running() as process:
+        assert process.stderr is not None
+        assert "waiting: interfaces/fast has no address yet\n" in iter(process.stderr.readline, "")
+        place.write_text(json.dumps(content))
+        pod.eventually((pod.run / "ready").exists)
+        process.send_signal(signal.SIGTERM)
+        assert ended(process) == (0, ["domain tests_vm runs with 1 host devices", "domain tests_vm: shutdown"])
+    xml = (pod.run / "domain.xml").read_text()
+    assert '<address domain="0x0000" bus="0x3b" slot="0x02" function="0x1"/>' in xml
 
 
 def test_a_drivers_metadata_file_serves_as_well(pod: Pod) -> None:

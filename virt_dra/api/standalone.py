@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, DOMAIN
+from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.device_metadata import BASE, request_directory
+from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, DOMAIN, SHIM_FILE
 
 VMI_ANNOTATION: Final = f"{DOMAIN}/vmi"
 """On launcher pods: the VMI as JSON, without status. Written when the pod is made; the VMI's spec doesn't change afterwards."""
@@ -20,6 +22,8 @@ INFO_DIRECTORY: Final = "/etc/virt-dra"
 VMI_FILE: Final = "vmi.json"
 DEVICE_STATUS_FILE: Final = "device-status.json"
 """Empty until the annotation is there."""
+METADATA_FOLDER: Final = "dra-device-attributes"
+"""In :data:`INFO_DIRECTORY`: metadata files (K-7.7) of networks' devices, for which deviceStatus has no place (K-5.12)."""
 
 RUN_VOLUME: Final = "virt-dra-run"
 RUN_DIRECTORY: Final = "/run/virt-dra"
@@ -34,3 +38,9 @@ MAX_TERMINATION_MESSAGE: Final = 4096
 
 COMMAND: Final = ("virt-dra-launcher",)
 """The command of the container ``compute``; its options' defaults are the paths above."""
+
+
+def metadata_file(entry: PodResourceClaim, request: str) -> str:
+    """Where in :data:`INFO_DIRECTORY` the metadata of one request is. Names are to be judged before: nothing is escaped here."""
+    directory = request_directory(entry.name, entry.resource_claim_name, request)
+    return f"{METADATA_FOLDER}/{directory.removeprefix(f'{BASE}/')}/{SHIM_FILE}"

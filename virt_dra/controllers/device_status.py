@@ -32,7 +32,7 @@ from virt_dra.controllers.device_resolution import (
 )
 from virt_dra.controllers.events import Event, outdated, warning
 from virt_dra.controllers.published_devices import PublishedDevices
-from virt_dra.controllers.settling import Circumstances, Settled, entries_in, settled
+from virt_dra.controllers.settling import NO_ENTRIES, Circumstances, Entries, Settled, entries_in, settled
 
 __all__ = [
     "Inputs",
@@ -58,10 +58,19 @@ UPDATE_FAILED: Final = "FailedDeviceStatusUpdate"
 """Event: the cluster refused the new status."""
 
 
-def settle(vmi: VirtualMachineInstance, resolution: Resolution, rules: Sequence[DeviceTaintRule] = (), pod: Pod | None = None) -> Settled:
-    """What the VMI's own status shall say (``settling``); what it said so far is frozen while the VMI runs (K-5.14)."""
+def settle(
+    vmi: VirtualMachineInstance,
+    resolution: Resolution,
+    rules: Sequence[DeviceTaintRule] = (),
+    pod: Pod | None = None,
+    networks: Entries = NO_ENTRIES,
+) -> Settled:
+    """What the VMI's own status shall say (``settling``); what it said so far is frozen while the VMI runs (K-5.14).
+
+    ``networks``: what was said of them so far, for which the status has no place.
+    """
     running = vmi.status.phase == "Running"
-    return settled(resolution, Circumstances(running, entries_in(vmi.status.device_status), rules, pod))
+    return settled(resolution, Circumstances(running, {**entries_in(vmi.status.device_status), **networks}, rules, pod))
 
 
 @dataclass(frozen=True)
@@ -153,10 +162,11 @@ def with_status(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> V
         reason = unhealthy[0].reason if unhealthy else ALL_HEALTHY
         conditions = put(conditions, DEVICES_HEALTHY, "False" if unhealthy else "True", reason, sentences(unhealthy), now)
     status, old = known.device_status(), vmi.status.device_status
-    same = status is not None and old is not None and status.to_wire() == old.to_wire()
+    same = status is None or (old is not None and status.to_wire() == old.to_wire())
     if same and conditions == vmi.status.conditions:
         return vmi
-    return vmi.with_(status=vmi.status.with_(device_status=status, conditions=conditions))
+    told_of = {} if status is None else {"device_status": status}  # of networks it says nothing
+    return vmi.with_(status=vmi.status.with_(conditions=conditions, **told_of))
 
 
 def sentences(told: Sequence[Unresolved | Warned]) -> str:

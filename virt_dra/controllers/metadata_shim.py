@@ -134,7 +134,7 @@ def _located(inputs: Inputs, pod: Pod, subjects: tuple[Subject, ...]) -> Sequenc
 
 def _metadata(inputs: Inputs, pod: Pod, record: Integration, addresses_only: bool) -> Filled:
     used = used_pairs(pod)
-    entries = {entry.name: entry for entry in pod.spec.resource_claims}
+    entries = {entry.name for entry in pod.spec.resource_claims}
     wanted: dict[Pair, Layout] = {}
     problems: list[Problem] = []
     for recorded in record.pairs:
@@ -144,6 +144,12 @@ def _metadata(inputs: Inputs, pod: Pod, record: Integration, addresses_only: boo
             wanted.setdefault(recorded.pair, recorded.layout)
         else:
             problems.append(_not_the_pods(recorded.pair))
+    return replace(metadata_files(inputs, pod, wanted, addresses_only=addresses_only), problems=tuple(problems))
+
+
+def metadata_files(inputs: Inputs, pod: Pod, wanted: Mapping[Pair, Layout], *, addresses_only: bool) -> Filled:
+    """The files of pairs that the pod has, each as an annotation, as far as they are known now."""
+    entries = {entry.name: entry for entry in pod.spec.resource_claims}
     subjects = tuple(_subject(inputs.vmi, pod, position, pair) for position, pair in enumerate(wanted))
     outcomes = dict(zip(wanted, _located(inputs, pod, subjects), strict=True))
     devices = {pair: _device(inputs, pod, outcome, addresses_only) for pair, outcome in outcomes.items() if isinstance(outcome, Resolved)}
@@ -155,7 +161,7 @@ def _metadata(inputs: Inputs, pod: Pod, record: Integration, addresses_only: boo
         claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
         requests = [_request(each, devices[each]) for each in (pair, *others)]
         annotations[metadata_annotation(pair.claim, pair.request)] = _file(entries[pair.claim], claim, requests)
-    return Filled(annotations, tuple(problems), tuple(o for o in outcomes.values() if isinstance(o, Unresolved)))
+    return Filled(annotations, waiting=tuple(o for o in outcomes.values() if isinstance(o, Unresolved)))
 
 
 def _not_the_pods(pair: Pair) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from virt_dra.allocator.features.taints import selects
@@ -99,6 +100,7 @@ class Settled:
 
 Entries = Mapping[tuple[str, str], DeviceStatusInfo]
 """Kind and name of a device -> its entry."""
+NO_ENTRIES: Final[Entries] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA, Gates
 from virt_dra.api.meta import Condition
 from virt_dra.api.standalone import POD_DEVICE_STATUS_ANNOTATION
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
@@ -32,8 +32,10 @@ from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened,
 from virt_dra.controllers.instance_phase import FINISHED, READY, STARTED, with_phase
 from virt_dra.controllers.instance_phase import verdict as phase_of
 from virt_dra.controllers.launcher_pods import RenderError
+from virt_dra.controllers.network_devices import network_devices
 from virt_dra.controllers.settling import Settled
 from virt_dra.controllers.sources import Sources, ends
+from virt_dra.controllers.standalone_networks import annotations_for, started_with
 from virt_dra.controllers.standalone_pod import StandaloneOptions, pod_name, standalone_pod
 from virt_dra.controllers.writes import Create, PatchAnnotations, PatchStatus, Write, write
 
@@ -114,7 +116,7 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     known = _devices(inputs)
     if known is not None and found.phase not in FINISHED:
         updated = with_status(updated, known, now)
-        first += _pod_annotation(inputs.devices.pod, known)
+        first += _pod_annotations(inputs.devices, known)
         updated = _with_shared(updated, known, now)
     updated = _with_pending(updated, inputs.devices.pod, pending)
     then = (PatchStatus.between(vmi, updated),) if updated is not vmi else ()
@@ -132,11 +134,15 @@ def _said(vmi: VirtualMachineInstance) -> tuple[object, object]:
 def _devices(inputs: Inputs) -> Settled | None:
     """What is to be said of the VMI's devices; None if it has none."""
     devices = inputs.devices
-    if not dra_devices(devices.vmi):
+    vmi, pod = devices.vmi, devices.pod
+    subjects = dra_devices(vmi)
+    if NETWORK_DEVICES_WITH_DRA in inputs.settings.gates:
+        subjects = (*subjects, *network_devices(vmi, pod, len(subjects)))
+    if not subjects:
         return None
     options = replace(devices.options, now=devices.now)
-    resolution = resolve(devices.vmi, devices.pod, devices.claims.values(), devices.published, options)
-    return settle(devices.vmi, with_shared(resolution, devices), devices.rules, devices.pod)
+    resolution = resolve(vmi, pod, devices.claims.values(), devices.published, options, subjects)
+    return settle(vmi, with_shared(resolution, devices), devices.rules, pod, started_with(vmi, pod))
 
 
 def _with_shared(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> VirtualMachineInstance:
@@ -150,14 +156,16 @@ def _with_shared(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> 
     return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
 
 
-def _pod_annotation(pod: Pod | None, known: Settled) -> tuple[PatchAnnotations, ...]:
-    """The deviceStatus for the launcher, whole or not at all."""
-    if pod is None or known.unresolved:
+def _pod_annotations(devices: Devices, known: Settled) -> tuple[PatchAnnotations, ...]:
+    """For the launcher: the deviceStatus, whole or not at all, and the networks' metadata."""
+    pod = devices.pod
+    if pod is None:
         return ()
-    value = annotation_value(known.device_status())
-    if pod.metadata.annotations.get(POD_DEVICE_STATUS_ANNOTATION) == value:
-        return ()
-    return (PatchAnnotations.of(pod, {POD_DEVICE_STATUS_ANNOTATION: value}, unchanged=True),)
+    wanted = dict(annotations_for(devices, pod))
+    if not known.unresolved:
+        wanted[POD_DEVICE_STATUS_ANNOTATION] = annotation_value(known.device_status())
+    changes = {key: value for key, value in wanted.items() if pod.metadata.annotations.get(key) != value}
+    return (PatchAnnotations.of(pod, changes, unchanged=True),) if changes else ()
 
 
 def _with_pending(vmi: VirtualMachineInstance, pod: Pod | None, pending: Condition | None) -> VirtualMachineInstance:

@@ -9,12 +9,13 @@ from typing import Final
 
 from virt_dra.api import standalone
 from virt_dra.api.core_v1 import Container, Pod, Volume, VolumeMount
-from virt_dra.api.integration_paths import ANNOTATIONS_LIMIT, PART_OF, PART_OF_LABEL, own_pod_annotations
+from virt_dra.api.integration_paths import ANNOTATIONS_LIMIT, PART_OF, PART_OF_LABEL, metadata_annotation, own_pod_annotations
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.names import byte_length
 from virt_dra.api.wire import Json
 from virt_dra.controllers.launcher_pods import COMPUTE, LauncherOptions, RenderError, render
+from virt_dra.controllers.standalone_networks import files_of
 
 VMI_TOO_LARGE: Final = "VmiTooLarge"
 """The VMI doesn't fit into an annotation of its pod."""
@@ -78,7 +79,7 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
         ),
         automount_service_account_token=False,
         termination_grace_period_seconds=(30 if grace is None else max(grace, 0)) + _GRACE,
-        volumes=_VOLUMES,
+        volumes=_volumes(vmi, pod),
         security_context={
             "runAsUser": _UID,
             "runAsGroup": _UID,
@@ -118,18 +119,18 @@ def _annotation_file(path: str, annotation: str) -> Json:
     return {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
 
 
-_VOLUMES: Final = (
-    Volume(
-        name=standalone.INFO_VOLUME,
-        downward_api={
-            "items": [
-                _annotation_file(standalone.VMI_FILE, standalone.VMI_ANNOTATION),
-                _annotation_file(standalone.DEVICE_STATUS_FILE, standalone.POD_DEVICE_STATUS_ANNOTATION),
-            ]
-        },
-    ),
-    Volume(name=standalone.RUN_VOLUME, empty_dir={}),
-)
+def _volumes(vmi: VirtualMachineInstance, pod: Pod) -> tuple[Volume, ...]:
+    networks = (
+        _annotation_file(standalone.metadata_file(entry, pair.request), metadata_annotation(pair.claim, pair.request))
+        for pair, entry in files_of(vmi, pod).items()
+    )
+    items = [
+        _annotation_file(standalone.VMI_FILE, standalone.VMI_ANNOTATION),
+        _annotation_file(standalone.DEVICE_STATUS_FILE, standalone.POD_DEVICE_STATUS_ANNOTATION),
+        *networks,
+    ]
+    info = Volume(name=standalone.INFO_VOLUME, downward_api={"items": items})
+    return info, Volume(name=standalone.RUN_VOLUME, empty_dir={})
 
 
 def _compute(container: Container, options: StandaloneOptions) -> Container:
