@@ -155,6 +155,20 @@ def test_without_our_definitions_it_waits_and_says_what_to_do(control_plane: Con
         assert running.terminate() == 0
 
 
+def test_it_ends_in_order_while_the_api_server_hangs(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+    with replica(control_plane, namespace, "one") as running:
+        until(lambda: leads(running.ready()))
+        with control_plane.paused():
+            began = time.monotonic()
+            assert running.terminate() == 0
+            assert time.monotonic() - began < 10
+        assert [line["message"] for line in running.log()[-3:]] == [
+            "stopping",
+            f"the lease {namespace}/virt-dra-operator could not be given back: no answer in time",
+            "stopped",
+        ]
+
+
 def test_one_that_is_stuck_says_so_to_its_probe(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     """In this process, since after five minutes it is for a user."""
     process = Process(

@@ -31,6 +31,7 @@ from virt_dra.cluster.port import AlreadyExists, ApiError, Conflict, NotFound
 log = logging.getLogger(__name__)
 
 LEASE = "coordination.k8s.io/v1"
+_SILENT = "no answer in time"
 
 
 class LeadershipLost(Exception):
@@ -167,7 +168,7 @@ class _Candidate:
             async with asyncio.timeout(self._timing.retry):
                 await self._objects.update_raw({**self._lease, "spec": free})
         except (ApiError, TimeoutError) as error:
-            log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, error)
+            log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, str(error) or _SILENT)
 
     async def _attempt(self, deadline: float) -> bool:
         """One attempt to take or renew, which ends at the deadline; a failure of any kind is False."""
@@ -179,7 +180,7 @@ class _Candidate:
                     self._lease = None
                     return await self._taken()
         except (ApiError, TimeoutError) as error:
-            log.warning("the lease %s/%s could not be taken or renewed: %s", self._namespace, self._name, error or "no answer in time")
+            log.warning("the lease %s/%s could not be taken or renewed: %s", self._namespace, self._name, str(error) or _SILENT)
             return False
 
     async def _taken(self) -> bool:
