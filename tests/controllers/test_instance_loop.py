@@ -22,8 +22,9 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.event_recorder import EVENT
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Forbidden
-from virt_dra.controllers import instance_loop, standalone
+from virt_dra.controllers import explaining, instance_loop, pending, standalone
 from virt_dra.controllers.instance_loop import InstanceLoop, Settings
+from virt_dra.controllers.pending import View
 from virt_dra.controllers.standalone_pod import StandaloneOptions
 
 STANDALONE = standalone.Settings(Gates.of(NEWEST), StandaloneOptions("launcher"))
@@ -252,6 +253,35 @@ def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
             "NoNodeFits",
             "none of 1 nodes can take the pod: 1 node: claim vms/vm-gpu, request gpu: device in use (1 device in use) (node-1)",
         )
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    asyncio.run(scenario())
+
+
+def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes seconds to make one in a large cluster."""
+    views: list[View] = []
+
+    def view_of(*everything: Any, **limits: Any) -> View:
+        views.append(pending.view_of(*everything, **limits))
+        return views[-1]
+
+    monkeypatch.setattr(explaining, "view_of", view_of)
+
+    async def scenario() -> None:
+        cluster = counting()
+        await cluster.create(read(Node, "node-1"))
+        loop = InstanceLoop(cluster, Settings(), lambda: NOW.replace(minute=5), Recorded())
+        tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
+        for name in ("one", "other"):
+            await vm_with_pod(cluster, name, node=None)
+            await eventually(
+                lambda: cluster.get(VirtualMachineInstanceDevices, name, "vms"),  # noqa: B023 - asked before the next name
+                lambda devices: any(condition.type == "Allocatable" for condition in devices.status.conditions),
+            )
+        assert len(views) == 1
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

@@ -92,8 +92,12 @@ class Explainer:
                     # The program's fault over one pod must not end the explaining of all others.
                     log.exception("why %s waits could not be found out", key)
                     self._again(key, self._limits.every.total_seconds())
-            self._view = None
-            await self._asked.wait()
+            try:
+                async with asyncio.timeout(self._limits.age.total_seconds()):
+                    await self._asked.wait()
+            except TimeoutError:
+                self._view = None  # too old for the next question; it holds as much as the stores
+                await self._asked.wait()
 
     async def _answer(self, key: str, question: _Question) -> None:
         now = self._looked[key] = self._now()
