@@ -165,6 +165,7 @@ class CuttingProxy:
         self.hang = False
         self.port = 0
         self.connections = 0
+        self.serving: set[asyncio.Task[None]] = set()
 
     def cut(self) -> None:
         for writer in list(self._open):
@@ -172,10 +173,18 @@ class CuttingProxy:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self.serving.add(task)
+        task.add_done_callback(self.serving.discard)
         if self.refuse:
             writer.transport.abort()
             return
-        there, back = await asyncio.open_connection(self._host, self._port)
+        try:
+            there, back = await asyncio.open_connection(self._host, self._port)
+        except OSError:  # the server is being restarted
+            writer.transport.abort()
+            return
         self._open |= {writer, back}
         try:
             await asyncio.gather(self._pumped(reader, back), self._pumped(there, writer))
@@ -205,5 +214,7 @@ async def cutting_proxy(host: str, port: int) -> AsyncIterator[CuttingProxy]:
         yield proxy
     finally:
         server.close()
-        proxy.cut()
-        await asyncio.sleep(0)
+        while proxy.serving:
+            proxy.cut()
+            await asyncio.wait(proxy.serving, timeout=0.05)
+        await asyncio.sleep(0)  # what was aborted is closed when the loop comes to it
