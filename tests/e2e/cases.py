@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,10 @@ from tests.e2e.worlds import Hardware, World
 from virt_dra.api.device_metadata import PCI_BUS_ID
 
 Json = dict[str, Any]
+
+VERSIONS: Final = ("1.7.2", "1.8.0", "1.8.3", "1.9.0")
+"""Of KubeVirt: one of each behaviour of its own."""
+STANDALONE: Final = "standalone"
 
 FOLDER: Final = Path(__file__).parent / "cases"
 
@@ -39,6 +43,7 @@ class Case:
     vmis: Mapping[str, Json]
     phase: str
     kind: str
+    unmatched: bool
 
     def create(self, world: World) -> None:
         """All of it, templates and claims first."""
@@ -59,7 +64,8 @@ class Case:
                 }
                 del metadata["name"]
             plural = f"{self.kind.lower()}s"
-            world.eventually(partial(world.post, plural, body, "?dryRun=All"), _is_informed)
+            if not self.unmatched:
+                world.eventually(partial(world.post, plural, body, "?dryRun=All"), _is_informed)
             world.create(plural, body)
 
 
@@ -69,6 +75,7 @@ def _is_informed(answer: Answer) -> bool:
     return not any(finding in warning for finding in behind for warning in answer.warnings)
 
 
+@cache
 def read(file: str) -> tuple[Case, ...]:
     """The cases of a file. KeyError and TypeError where one isn't as it should be."""
     return tuple(
@@ -81,9 +88,22 @@ def read(file: str) -> tuple[Case, ...]:
             vmis=raw["vmis"],
             phase=raw.get("phase", "Running"),
             kind=raw.get("kind", "VirtualMachineInstance"),
+            unmatched=raw.get("unmatched", False),
         )
         for raw in yaml.safe_load((FOLDER / file).read_text(encoding="utf-8"))
     )
+
+
+def of(place: str) -> tuple[Case, ...]:
+    """The cases of a KubeVirt version, or those without KubeVirt."""
+    if place == STANDALONE:
+        return read("standalone.yaml")
+    return tuple(case for file in ("beside_kubevirt.yaml", "reports.yaml") for case in read(file) if place in case.kubevirt)
+
+
+def create(cases: Sequence[Case], world: World) -> None:
+    for case in cases:
+        case.create(world)
 
 
 def hardware(cases: Sequence[Case]) -> Hardware:

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import pytest
 
 from tests import libvirt_witness
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.control_plane import RequestError
 from tests.conftest import Golden
-from tests.e2e import cases, worlds
+from tests.e2e import cases
 from tests.e2e.cases import Case
+from tests.e2e.conftest import InWorld
 from tests.e2e.told import domain_of, told
-from tests.e2e.worlds import Json, World, Worlds
+from tests.e2e.worlds import Json, World
 
-CASES = cases.read("standalone.yaml")
+PLACE = cases.STANDALONE
+CASES = [case for case in cases.of(PLACE) if case.phase == "Running"]
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.usefixtures("libvirt")]
 
 
 @pytest.fixture
-def world(worlds: Worlds, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """In which the VMs of all cases start as soon as it is there."""
-    libvirt_witness.require_binding()
-    found, new = worlds.get("standalone", partial(_make, control_plane, tmp_path_factory))
-    if new:
-        for case in CASES:
-            case.create(found)
-    return found
-
-
-def _make(control_plane: ControlPlane, folders: pytest.TempPathFactory) -> object:
-    return worlds.standalone(control_plane, cases.hardware(CASES), folders.mktemp("e2e"))
+def world(in_world: InWorld) -> World:
+    return in_world(PLACE)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_vm_gets_its_devices_and_runs(world: World, golden: Golden, case: Case) -> None:
     (name,) = case.vmis
     vmi = world.in_phase(name, "Running")
-    pod = world.launcher_pod(name)
+    pod = world.launcher_pod(vmi)
     world.eventually(lambda: world.events(name), lambda found: any(reason == "Running" for _, reason, _ in found))
     golden(f"standalone/{name}.yaml", told(world, vmi, pod))
     xml = domain_of(world, pod)
@@ -47,30 +39,93 @@ def test_a_vm_gets_its_devices_and_runs(world: World, golden: Golden, case: Case
         libvirt_witness.define(xml, uri)
 
 
-def _restarted(world: World, name: str, before: Json) -> Json:
-    """The VM's next VMI, once it runs."""
-
-    def is_next(found: Json | None) -> bool:
-        return found is not None and found["metadata"]["uid"] != before["metadata"]["uid"] and found["status"].get("phase") == "Running"
-
-    after = world.eventually(lambda: world.find("virtualmachineinstances", name), is_next)
-    assert after is not None
-    return after
-
-
 @pytest.mark.parametrize("end", ["shut_down", "kill"])
 def test_a_guest_that_ends_is_started_again_with_its_devices(world: World, end: str) -> None:
     name = "by-claim"
     before = world.in_phase(name, "Running")
-    pod = world.launcher_pod(name)
     assert world.launchers is not None
-    world.background.call(getattr(world.launchers, end), pod["metadata"]["uid"])
+    world.background.call(getattr(world.launchers, end), world.launcher_pod(before)["metadata"]["uid"])
     after = _restarted(world, name, before)
     assert after["status"]["deviceStatus"]["gpuStatuses"][0]["deviceResourceClaimStatus"]["attributes"] == {"pciAddress": "0000:42:00.0"}
     vm = world.eventually(lambda: world.get("virtualmachines", name), lambda vm: vm["status"].get("ready"))
     assert (vm["status"]["printableStatus"], vm["status"]["created"]) == ("Running", True)
     columns = world.table("virtualmachines", name)
     assert (columns["Status"], columns["Ready"]) == ("Running", "True")
-    # What was before is gone: the pod, and with it the claim that was made for it.
-    (after_pod,) = world.eventually(lambda: world.launcher_pods(name), lambda pods: len(pods) == 1)
-    assert after_pod["metadata"]["uid"] != pod["metadata"]["uid"]
+
+
+def _restarted(world: World, name: str, before: Json) -> Json:
+    """The VM's next VMI, once it runs."""
+
+    def is_next(found: Json | None) -> bool:
+        return found is not None and found["metadata"]["uid"] != before["metadata"]["uid"] and _phase(found) == "Running"
+
+    after = world.eventually(lambda: world.find("virtualmachineinstances", name), is_next)
+    assert after is not None
+    return after
+
+
+def _phase(vmi: Json) -> str:
+    phase: str = vmi.get("status", {}).get("phase", "")
+    return phase
+
+
+def test_a_vm_that_is_halted_has_nothing_left(world: World) -> None:
+    """The pods of its earlier lives are gone too, and with them their claims."""
+    name = "by-claim"
+    world.in_phase(name, "Running")
+    world.patch("virtualmachines", name, {"spec": {"runStrategy": "Halted"}})
+    world.eventually(lambda: world.find("virtualmachineinstances", name) is None)
+    world.eventually(lambda: not world.launcher_pods(name))
+    vm = world.eventually(lambda: world.get("virtualmachines", name), lambda vm: vm["status"].get("printableStatus") == "Stopped")
+    assert (vm["status"]["created"], vm["status"]["ready"]) == (False, False)
+    world.eventually(
+        lambda: [claim for claim in world.all("resourceclaims") if "e2e-by-claim" in str(claim["spec"])], lambda left: not left
+    )
+    world.patch("virtualmachines", name, {"spec": {"runStrategy": "Always"}})
+    world.in_phase(name, "Running")
+
+
+def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(world: World) -> None:
+    def allocatable() -> Json | None:
+        conditions = world.get("virtualmachineinstances", "patient").get("status", {}).get("conditions", ())
+        return next((each for each in conditions if each["type"] == "Allocatable"), None)
+
+    told = world.eventually(allocatable)
+    assert told is not None
+    assert (told["status"], told["reason"]) == ("False", "NoNodeFits")
+    assert told["message"].startswith("none of 1 nodes can take the pod: 1 node: claim ")
+    assert ("Warning", "DevicesNotAllocatable", told["message"]) in world.eventually(lambda: world.events("patient"))
+    driver = world.drivers["gpu.example.com"]
+    (pool,) = driver.pools
+    bigger = [replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "pgpu-9" else each for each in pool.devices]
+    world.background.do(driver.change(pool.next_generation(tuple(bigger))))
+    world.in_phase("patient", "Running")
+    assert allocatable() is None
+
+
+def test_nobody_else_says_which_device_a_vm_has(world: World) -> None:
+    """The status is no subresource, so whoever may change a VMI could; a policy keeps it from them."""
+    world.in_phase("by-name", "Running")
+    with pytest.raises(RequestError) as refused:
+        world.patch("virtualmachineinstances", "by-name", {"status": {"deviceStatus": {"gpuStatuses": []}}})
+    message = "the status of a VirtualMachineInstance is written by virt-dra's operator only; leave it out"
+    assert refused.value.status == 403
+    assert message in str(refused.value)
+    world.patch("virtualmachineinstances", "by-name", {"metadata": {"labels": {"mine": "yes"}}})
+
+
+def test_during_an_outage_of_the_webhook_no_vm_is_made_and_those_that_are_there_run_on(world: World) -> None:
+    before = world.in_phase("no-claims", "Running")
+    body: Json = {"kind": "VirtualMachine", "metadata": {"name": "during-outage"}}
+    body["spec"] = {"runStrategy": "Halted", "template": {"spec": {"domain": {"devices": {}}}}}
+    world.running.webhook.kill()
+    try:
+        answer = world.post("virtualmachines", body)
+        assert answer.code == 500
+        assert answer.body["message"].startswith('Internal error occurred: failed calling webhook "vm.virt-dra.io": ')
+        world.patch("virtualmachineinstances", "no-claims", {"metadata": {"labels": {"changed": "yes"}}})
+    finally:
+        world.running.start_webhook()
+    world.create("virtualmachines", body)
+    after = world.get("virtualmachineinstances", "no-claims")
+    assert (after["metadata"]["uid"], after["status"]["phase"]) == (before["metadata"]["uid"], "Running")

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -26,6 +26,8 @@ from virt_dra.api.kubevirt_versions import (
     HOST_DEVICES,
     HOST_DEVICES_WITH_DRA,
     NETWORK_DEVICES_WITH_DRA,
+    V1_8_0,
+    V1_9_0,
     Gates,
     KubeVirtVersion,
 )
@@ -42,6 +44,11 @@ MERGE: Final = "application/merge-patch+json"
 WRITERS: Final = frozenset({"gpu.intel.com"})
 """Drivers of the tests that write metadata files, as those of these names do."""
 ALL_GATES: Final = (GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA)
+
+PERMITTED: Final = PermittedHostDevices.from_wire({
+    "pciHostDevices": [{"pciVendorSelector": "10DE:20B0", "resourceName": "example.com/A-100", "externalResourceProvider": True}]
+})  # fmt: skip
+"""What an administrator adds to KubeVirt's configuration for the path device-plugin."""
 
 _GROUPS: Final[Mapping[str, str]] = {
     "pods": "/api/v1",
@@ -203,9 +210,14 @@ class World:
         owned = [pod for pod in pods if any(owner["name"] == vmi for owner in pod["metadata"].get("ownerReferences", ()))]
         return sorted(owned, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
-    def launcher_pod(self, vmi: str) -> Json:
-        """The only one."""
-        (pod,) = self.eventually(lambda: self.launcher_pods(vmi))
+    def launcher_pod(self, vmi: Json) -> Json:
+        """The only one of a VMI."""
+
+        def look() -> list[Json]:
+            pods = self.launcher_pods(vmi["metadata"]["name"])
+            return [pod for pod in pods if any(owner["uid"] == vmi["metadata"]["uid"] for owner in pod["metadata"]["ownerReferences"])]
+
+        (pod,) = self.eventually(look)
         return pod
 
     def events(self, name: str) -> list[tuple[str, str, str]]:
@@ -271,11 +283,16 @@ def _create_class(plane: ControlPlane, case: str, stack: ExitStack) -> None:
     stack.callback(plane.request, "DELETE", f"{path}/{name}")
 
 
+Maker = AbstractContextManager[World]
+
+
 @contextmanager
-def beside_kubevirt(
-    plane: ControlPlane, version: str, hardware: Hardware, folder: Path, permitted: PermittedHostDevices | None = None
-) -> Iterator[World]:
-    """Beside a KubeVirt of that version with all gates for devices on."""
+def beside_kubevirt(plane: ControlPlane, version: str, hardware: Hardware, folder: Path, then: Callable[[World], None]) -> Iterator[World]:
+    """Beside a KubeVirt of that version with all gates for devices on. ``then`` is done to it at last.
+
+    permittedHostDevices is set where it doesn't keep host devices with claims from starting (K-4.8).
+    """
+    permitted = None if V1_8_0 <= KubeVirtVersion.parse(version) < V1_9_0 else PERMITTED
     gates = Gates.of(KubeVirtVersion.parse(version), dict.fromkeys(ALL_GATES, True))
     with _started(plane, hardware) as (stack, background, namespace):
         own: Cluster = stack.enter_context(background.entered(kubevirt_installed(plane, gates, permitted)))
@@ -285,12 +302,13 @@ def beside_kubevirt(
         stack.enter_context(background.entered(kubevirt.running()))
         world = World(plane, background, namespace, drivers, kubelet, running, kubevirt=kubevirt)
         _until_asked(world)
+        then(world)
         yield world
 
 
 @contextmanager
-def standalone(plane: ControlPlane, hardware: Hardware, folder: Path) -> Iterator[World]:
-    """Without KubeVirt; launcher pods run ``virt-dra-launcher``."""
+def standalone(plane: ControlPlane, hardware: Hardware, folder: Path, then: Callable[[World], None]) -> Iterator[World]:
+    """Without KubeVirt; launcher pods run ``virt-dra-launcher``. ``then`` is done to it at last."""
     with _started(plane, hardware) as (stack, background, namespace):
         running = stack.enter_context(installed(plane, STANDALONE))
         launchers = Launchers(folder / "launchers")
@@ -298,6 +316,7 @@ def standalone(plane: ControlPlane, hardware: Hardware, folder: Path) -> Iterato
         drivers, kubelet = stack.enter_context(background.entered(_agents(plane, namespace, hardware, folder, launchers)))
         world = World(plane, background, namespace, drivers, kubelet, running, launchers=launchers)
         _until_asked(world)
+        then(world)
         yield world
 
 
@@ -322,18 +341,15 @@ class Worlds:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._key = ""
-        self._world: World | None = None
+        self._known: tuple[str, World] | None = None
 
-    def get(self, key: str, make: Callable[[], Any]) -> tuple[World, bool]:
-        """The world of that name, and whether it is new. ``make``: its context manager."""
-        if self._key == key and self._world is not None:
-            return self._world, False
-        self.close()
-        self._world, self._key = self._stack.enter_context(make()), key
-        assert self._world is not None
-        return self._world, True
+    def get(self, name: str, make: Callable[[], Maker]) -> World:
+        """The world of that name; made if it isn't the one that is there."""
+        if self._known is None or self._known[0] != name:
+            self.close()
+            self._known = (name, self._stack.enter_context(make()))
+        return self._known[1]
 
     def close(self) -> None:
-        self._world, self._key = None, ""
+        self._known = None
         self._stack.close()

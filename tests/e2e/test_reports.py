@@ -1,0 +1,137 @@
+"""What is told of devices while VMs run or wait: health, taints, why a pod waits, metrics; and who else may say it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.cluster.agents.driver import Driver
+from tests.e2e.conftest import InWorld
+from tests.e2e.worlds import Json, World
+from virt_dra.api.resource_v1 import DeviceTaint
+
+PLACE = "1.9.0"
+
+
+@pytest.fixture
+def world(in_world: InWorld) -> World:
+    return in_world(PLACE)
+
+
+def _condition(status: Json, kind: str) -> tuple[str, str, str] | None:
+    found = next((each for each in status["conditions"] if each["type"] == kind), None)
+    return None if found is None else (found["status"], found["reason"], found["message"])
+
+
+def _is(kind: str, *wanted: str) -> Callable[[Json], bool]:
+    return lambda status: (_condition(status, kind) or ())[: len(wanted)] == wanted
+
+
+def _driver(world: World) -> Driver:
+    return world.drivers["gpu.example.com"]
+
+
+def test_a_taint_of_a_running_vms_device_is_told_until_it_is_gone(world: World) -> None:
+    world.in_phase("tainted", "Running")
+    world.devices("tainted", _is("DevicesHealthy", "True", "AllDevicesHealthy"))
+    taint = DeviceTaint(key="example.com/hot", value="90C", effect="NoSchedule", time_added="2026-11-21T09:00:00Z")
+    world.background.do(_driver(world).taint(world.node, "pgpu-20", taint))
+    message = "gpus/gpu1: device pgpu-20 has taint example.com/hot=90C:NoSchedule; see its driver"
+    status = world.devices("tainted", _is("DevicesHealthy", "False", "DeviceTainted", message))
+    (device,) = status["devices"]
+    assert device["taints"] == [{"key": "example.com/hot", "value": "90C", "effect": "NoSchedule", "timeAdded": "2026-11-21T09:00:00Z"}]
+    assert (device["state"], device["reason"]) == ("Resolved", "DeviceTainted")
+    assert world.table("virtualmachineinstancedevices", "tainted")["Healthy"] == "False"
+    world.eventually(lambda: ("Warning", "DeviceTainted", message) in world.events("tainted"))
+    world.background.do(_driver(world).taint(world.node, "pgpu-20"))
+    status = world.devices("tainted", _is("DevicesHealthy", "True", "AllDevicesHealthy"))
+    assert "taints" not in status["devices"][0]
+    world.eventually(lambda: ("Normal", "DevicesHealthy", "nothing is wrong with the devices any more") in world.events("tainted"))
+    assert world.get("virtualmachineinstances", "tainted")["status"]["phase"] == "Running"
+
+
+def test_what_the_kubelet_hears_of_a_devices_health_is_told(world: World) -> None:
+    world.in_phase("unhealthy", "Running")
+    world.background.call(_driver(world).set_health, world.node, "pgpu-21", "Unhealthy", "XID 79: fell off the bus")
+    message = "gpus/gpu1: device pgpu-21 is unhealthy: XID 79: fell off the bus; see its driver"
+    status = world.devices("unhealthy", _is("DevicesHealthy", "False", "DeviceUnhealthy", message))
+    assert status["devices"][0]["health"] == {"status": "Unhealthy", "message": "XID 79: fell off the bus"}
+    world.eventually(lambda: ("Warning", "DeviceUnhealthy", message) in world.events("unhealthy"))
+    world.background.call(_driver(world).set_health, world.node, "pgpu-21", "Healthy")
+    status = world.devices("unhealthy", _is("DevicesHealthy", "True", "AllDevicesHealthy"))
+    assert status["devices"][0]["health"] == {"status": "Healthy"}
+
+
+def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(world: World) -> None:
+    status = world.devices("waiting", lambda status: _condition(status, "Allocatable") is not None)
+    verdict = _condition(status, "Allocatable")
+    assert verdict is not None
+    assert verdict[:2] == ("False", "NoNodeFits")
+    assert verdict[2].startswith("none of 1 nodes can take the pod: 1 node: claim ")
+    assert "request gpu" in verdict[2]
+    assert verdict[2].endswith(f"({world.node})")
+    assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["reason"]) == ("0/1", "Pending", "NotAllocated")
+    world.eventually(lambda: ("Warning", "DevicesNotAllocatable", verdict[2]) in world.events("waiting"))
+    assert world.table("virtualmachineinstancedevices", "waiting") | {"Age": ""} == {
+        "Name": "waiting", "Ready": "0/1", "Node": None, "Path": "metadata-shim", "Healthy": "Unknown", "Reason": "NotAllocated", "Age": "",
+    }  # fmt: skip
+    driver = _driver(world)
+    (pool,) = driver.pools
+    bigger = [replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "pgpu-22" else each for each in pool.devices]
+    world.background.do(driver.change(pool.next_generation(tuple(bigger))))
+    world.in_phase("waiting", "Running")
+    status = world.devices("waiting", lambda status: status["ready"] == "1/1")
+    assert _condition(status, "Allocatable") is None
+
+
+@pytest.mark.parametrize("place", ["1.7.2"])
+def test_a_kubevirt_that_reads_no_metadata_gets_claims_without_a_path(in_world: InWorld, place: str) -> None:
+    world = in_world(place)
+    status = world.devices("too-old", lambda status: status["ready"] == "1/1" and status.get("nodeName"))
+    (device,) = status["devices"]
+    assert (device["integrationPath"], device["pciAddress"]) == ("none", "0000:65:00.0")
+    assert world.table("virtualmachineinstancedevices", "too-old")["Path"] == "none"
+    assert any("[address-key]" in warning for warning in world.warnings["too-old"]), world.warnings["too-old"]
+
+
+def test_what_others_write_is_put_right(world: World) -> None:
+    """KubeVirt undoes a foreign status, we undo a foreign annotation; labels and annotations of others stay."""
+    before = world.get("virtualmachineinstances", "native")["metadata"]["annotations"]["virt-dra.io/device-status"]
+    forged = {"virt-dra.io/device-status": '{"gpuStatuses":[]}', "example.com/mine": "stays"}
+    world.patch("virtualmachineinstances", "native", {"metadata": {"annotations": forged}, "status": {"phase": "Failed"}})
+
+    def annotations() -> dict[str, str]:
+        found: dict[str, str] = world.get("virtualmachineinstances", "native")["metadata"]["annotations"]
+        return found
+
+    after = world.eventually(annotations, lambda found: found["virt-dra.io/device-status"] == before)
+    assert after["example.com/mine"] == "stays"
+    assert json.loads(before)["gpuStatuses"][0]["name"] == "gpu1"
+    assert world.get("virtualmachineinstances", "native")["status"]["phase"] == "Running"
+
+
+def test_metrics_count_what_is_there(world: World) -> None:
+    """Of the operator: devices and paths, and no right that it lacks; of the webhook: reviews."""
+    listed = [each["status"] for each in world.all("virtualmachineinstancedevices")]
+    resolved = sum(device["state"] == "Resolved" for status in listed for device in status.get("devices", ()))
+    shimmed = sum("metadata-shim" in status.get("integrationPaths", "").split(",") for status in listed)
+    metrics = world.running.operator.metrics()
+    assert (metrics['virt_dra_devices{state="Resolved"}'], metrics['virt_dra_vmis{path="metadata-shim"}']) == (resolved, shimmed)
+    assert metrics["virt_dra_leader"] == 1
+    assert metrics["virt_dra_allocation_to_status_seconds_count"] >= 1
+    assert not any("failed" in name for name, value in metrics.items() if name.startswith("virt_dra_reconciles_total") and value)
+    refused = {name: value for name, value in metrics.items() if name.startswith("virt_dra_api_requests_total") and 'code="403"' in name}
+    assert refused == {}, "a right is missing"
+    assert world.running.operator.healthy()
+    reviews = {name: value for name, value in world.running.webhook.metrics().items() if "review" in name and value}
+    assert reviews
+
+
+def test_what_is_told_goes_with_its_vmi(world: World) -> None:
+    world.in_phase("metadata-shim", "Running")
+    world.delete("virtualmachineinstances", "metadata-shim")
+    for plural in ("virtualmachineinstances", "virtualmachineinstancedevices"):
+        world.eventually(lambda plural=plural: world.find(plural, "metadata-shim") is None)  # type: ignore[misc] # mypy sees no type for a default
