@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -119,9 +120,12 @@ async def _stand(
         _tell(running, kubeconfig, f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} without kubelet")
         await asyncio.Event().wait()
         return
-    async with standing(running, site, network, kubeconfig.parent / "cluster", scratch) as agents, asyncio.TaskGroup() as group:
+    folder = kubeconfig.parent / "cluster"
+    folder.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(filename=folder / "agents.log", filemode="w", level=logging.WARNING)
+    async with standing(running, site, network, folder, scratch) as agents, asyncio.TaskGroup() as group:
         group.create_task(agents.run())
-        _tell(running, kubeconfig, str(site), f"domains of running VMs, and logs of our pods: {kubeconfig.parent / 'cluster'}")
+        _tell(running, kubeconfig, str(site), f"domains of running VMs, and logs: {folder}")
 
 
 def _tell(running: ControlPlane, kubeconfig: Path, site: str, *more: str) -> None:

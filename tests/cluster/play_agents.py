@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from launcher import Conversion
 from tests.cluster.agents.driver import Driver
 from tests.cluster.agents.hardware import pci_devices, pools_of_nodes
 from tests.cluster.agents.kubelet import Kubelet
@@ -16,7 +18,7 @@ from tests.cluster.agents.kubevirt import FakeKubeVirt, kubevirt_installed
 from tests.cluster.agents.worlds import UNLIMITED
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.play_network import PodNetwork
-from tests.cluster.play_pods import PodProcesses
+from tests.cluster.play_pods import PodProcesses, domain_file
 from virt_dra.api.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import (
     GPUS_WITH_DRA,
@@ -26,6 +28,7 @@ from virt_dra.api.kubevirt_versions import (
     Gates,
     KubeVirtVersion,
 )
+from virt_dra.cluster.informer import Key
 from virt_dra.cluster.kube import connect
 
 CONTROLLERS: Final = (
@@ -36,7 +39,6 @@ CONTROLLERS: Final = (
 )
 """With those of :mod:`tests.cluster.play`, what runs Deployments behind Services."""
 _GATES: Final = (GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA)
-_REFRESH_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -60,35 +62,13 @@ class Standing:
 
     kubelet: Kubelet
     kubevirt: FakeKubeVirt | None
-    pods: PodProcesses
-    folder: Path
 
     async def run(self) -> None:
         """For ever. Raises an exception group where one of the agents fails."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.kubelet.run())
-            group.create_task(self._show_domains())
             if self.kubevirt is not None:
                 group.create_task(self.kubevirt.run())
-
-    def domains(self) -> Mapping[tuple[str, str], str]:
-        """Namespace and name of a VMI -> the domain that was started for it."""
-        if self.kubevirt is None:
-            return self.pods.domains()
-        return {key: conversion.domain_xml for key, conversion in self.kubevirt.domains.items()}
-
-    async def _show_domains(self) -> None:
-        """Each in a file ``NAMESPACE_NAME.xml``, as long as its VMI runs."""
-        shown: dict[str, str] = {}
-        while True:
-            wanted = {f"{namespace}_{name}.xml": text for (namespace, name), text in self.domains().items()}
-            for name, text in wanted.items():
-                if shown.get(name) != text:
-                    (self.folder / name).write_text(text, encoding="utf-8")
-            for name in shown.keys() - wanted.keys():
-                (self.folder / name).unlink(missing_ok=True)
-            shown = wanted
-            await asyncio.sleep(_REFRESH_SECONDS)
 
 
 @asynccontextmanager
@@ -104,7 +84,7 @@ async def standing(plane: ControlPlane, site: Site, network: PodNetwork, folder:
         cluster = await stack.enter_async_context(connect(str(plane.kubeconfig), limits=UNLIMITED))
         pools = pools_of_nodes(site.driver, site.nodes, pci_devices(site.gpus))
         driver = Driver(cluster, pools, metadata=site.driver in metadata_writers())
-        pods = stack.enter_context(closing(PodProcesses(plane, network, logs, scratch)))
+        pods = stack.enter_context(closing(PodProcesses(plane, network, logs, domains, scratch)))
         images = pods.images if site.kubevirt is None else {"virt-dra": pods.images["virt-dra"]}
         kubelet = Kubelet(cluster, site.nodes, (driver,), scratch / "kubelet", images=images, address_of=network.address_of)
         await kubelet.register()
@@ -113,5 +93,13 @@ async def standing(plane: ControlPlane, site: Site, network: PodNetwork, folder:
         if site.kubevirt is not None:
             gates = Gates.of(site.kubevirt, dict.fromkeys(_GATES, True))
             own = await stack.enter_async_context(kubevirt_installed(plane, gates, stays=True))
-            kubevirt = FakeKubeVirt(own, kubelet, gates)
-        yield Standing(kubelet, kubevirt, pods, domains)
+            kubevirt = FakeKubeVirt(own, kubelet, gates, told=partial(_show, domains))
+        yield Standing(kubelet, kubevirt)
+
+
+def _show(folder: Path, key: Key, domain: Conversion | None) -> None:
+    path = domain_file(folder, *key)
+    if domain is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_text(domain.domain_xml, encoding="utf-8")

@@ -35,19 +35,22 @@ _TOKEN_SECONDS: Final = 3607
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-class PodProcesses:
-    """:attr:`images` is for :class:`tests.cluster.agents.kubelet.Kubelet`. ``folder`` gets the containers' logs, and ``scratch`` what goes
-    with them. :meth:`close` ends all of them."""
+def domain_file(folder: Path, namespace: str, name: str) -> Path:
+    """Where the domain of a VMI is shown."""
+    return folder / f"{namespace}_{name}.xml"
 
-    def __init__(self, plane: ControlPlane, network: PodNetwork, folder: Path, scratch: Path) -> None:
-        self._plane, self._network, self._folder = plane, network, folder
-        folder.mkdir(parents=True, exist_ok=True)
+
+class PodProcesses:
+    """:attr:`images` is for :class:`tests.cluster.agents.kubelet.Kubelet`. ``logs`` gets what containers say, ``domains`` those of
+    launchers, and ``scratch`` what goes with them. :meth:`close` ends all of them."""
+
+    def __init__(self, plane: ControlPlane, network: PodNetwork, logs: Path, domains: Path, scratch: Path) -> None:
+        self._plane, self._network, self._logs, self._domains = plane, network, logs, domains
         processes = scratch / "processes"
         processes.mkdir()
         self._supervisor = Supervisor(processes)
         # A machine to play on has none of the devices: libvirt's own driver for tests takes any domain, and starts nothing.
         self._launchers = Launchers(scratch / "launchers", "--uri", "test:///default")
-        self._launching: dict[str, RunningContainer] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self.images = {"virt-dra": self._run, "virt-dra-launcher": self._launch}
 
@@ -55,33 +58,23 @@ class PodProcesses:
         self._supervisor.close()
         self._launchers.close()
 
-    def log_of(self, namespace: str, pod: str, container: str) -> Path:
-        return self._folder / f"{namespace}_{pod}_{container}.log"
-
-    def domains(self) -> dict[tuple[str, str], str]:
-        """The domains of the launchers that run: namespace and name of the VMI -> XML."""
-        found = {}
-        for container in self._launching.values():
-            text = container.text(f"{standalone.RUN_DIRECTORY}/{standalone.DOMAIN_FILE}")
-            owners = [owner.name for owner in container.pod.metadata.owner_references if owner.kind == VirtualMachineInstance.KIND]
-            if text and owners:
-                found[container.pod.namespace, owners[0]] = text
-        return found
-
     async def _launch(self, container: RunningContainer) -> int:
-        uid = container.pod.metadata.uid
-        self._launching[uid] = container
+        """``virt-dra-launcher``. The domain that it writes is shown as long as it runs."""
+        owners = [owner.name for owner in container.pod.metadata.owner_references if owner.kind == VirtualMachineInstance.KIND]
+        shown = domain_file(self._domains, container.pod.namespace, owners[0] if owners else container.pod.name)
+        shown.unlink(missing_ok=True)
+        shown.symlink_to(container.path(f"{standalone.RUN_DIRECTORY}/{standalone.DOMAIN_FILE}"))
         try:
             return await self._launchers.run(container)
         finally:
-            del self._launching[uid]
+            shown.unlink(missing_ok=True)
 
     async def _run(self, container: RunningContainer) -> int:
         """``virt-dra`` with the container's arguments, again and again until the pod goes."""
         pod = container.pod
         listening = loopback_of(self._network.address_of(pod.metadata.uid))
         argv = [sys.executable, "-c", PROGRAM, *container.spec.args, "--host", listening]
-        log = self.log_of(pod.namespace, pod.name, container.spec.name)
+        log = self._logs / f"{pod.namespace}_{pod.name}_{container.spec.name}.log"
         environment = {
             **container.environment,
             "KUBECONFIG": str(await asyncio.to_thread(self._kubeconfig, container)),

@@ -54,7 +54,8 @@ class Phase:
 class FakeKubeVirt:
     """Run it with ``async with fake.running()``. ``domains``: what was started, by namespace and name of the VMI.
 
-    ``kubelet`` has the containers that domains are started in. ``options``: of the launcher pods.
+    ``kubelet`` has the containers that domains are started in. ``options``: of the launcher pods. ``told``: of each domain that is
+    started, before its VMI is Running, and of each that went (None).
     """
 
     def __init__(
@@ -66,9 +67,11 @@ class FakeKubeVirt:
         permitted_host_devices: PermittedHostDevices | None = None,
         options: launcher_pods.LauncherOptions = launcher_pods.DEFAULT_OPTIONS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        told: Callable[[Key, Conversion | None], None] = lambda key, domain: None,
     ) -> None:
         self._cluster, self._kubelet, self.gates = cluster, kubelet, gates
         self._permitted, self._options, self._clock = permitted_host_devices, options, clock
+        self._told = told
         self.domains: dict[Key, Conversion] = {}
         self.syncs: dict[Key, int] = {}
         """How often a domain was tried to start."""
@@ -194,10 +197,12 @@ class FakeKubeVirt:
             return Phase("Scheduled", {})
         self.syncs[key] = self.syncs.get(key, 0) + 1
         try:
-            self.domains[key] = convert(vmi, container.environment, kubevirt=self.gates.version, files=container.metadata_files())
+            domain = convert(vmi, container.environment, kubevirt=self.gates.version, files=container.metadata_files())
         except LauncherError as error:
             message = f'server error. command SyncVMI failed: "{error}"'
             return Phase("Scheduled", {"Synchronized": ("False", "Synchronizing with the Domain failed.", message)})
+        self.domains[key] = domain
+        self._told(key, domain)
         return Phase("Running", up)
 
     async def _write(self, vmi: VirtualMachineInstance, pod: Pod | None, phase: Phase) -> None:
@@ -233,7 +238,8 @@ class FakeKubeVirt:
         for pod in left:
             if pod.metadata.deletion_timestamp is None:
                 await self._cluster.delete(Pod, pod.name, pod.namespace, uid=pod.metadata.uid)
-        self.domains.pop(key, None)
+        if self.domains.pop(key, None) is not None:
+            self._told(key, None)
         if not left and FINALIZER in vmi.metadata.finalizers:
             others = [finalizer for finalizer in vmi.metadata.finalizers if finalizer != FINALIZER]
             merge = {"metadata": {"finalizers": others, "resourceVersion": vmi.metadata.resource_version}}

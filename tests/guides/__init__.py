@@ -1,0 +1,1 @@
+"""Guides, followed as a new user would: their commands, on a real control plane."""
