@@ -30,7 +30,7 @@ from virt_dra.controllers.device_resolution import (
     dra_devices,
     resolve,
 )
-from virt_dra.controllers.events import Event, outdated, warning
+from virt_dra.controllers.events import Event, outdated, shortened, warning
 from virt_dra.controllers.published_devices import PublishedDevices
 from virt_dra.controllers.settling import NO_ENTRIES, Circumstances, Entries, Settled, entries_in, settled
 
@@ -54,6 +54,8 @@ ALL_RESOLVED: Final = "AllDevicesResolved"
 ALL_HEALTHY: Final = "AllDevicesHealthy"
 SHARED_ADDRESS: Final = "SharedAddress"
 """Event: another VMI on the same node has the same address (K-5.13)."""
+_MESSAGE: Final = 4096
+"""Characters of a condition's message."""
 UPDATE_FAILED: Final = "FailedDeviceStatusUpdate"
 """Event: the cluster refused the new status."""
 
@@ -170,8 +172,8 @@ def with_status(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> V
 
 
 def sentences(told: Sequence[Unresolved | Warned]) -> str:
-    """For a condition's message."""
-    return "; ".join(f"{about.subject}: {about.message}" for about in told)
+    """For a condition's message. Bounded: a VMI has many devices, and users name them."""
+    return shortened("; ".join(f"{about.subject}: {about.message}" for about in told), _MESSAGE)
 
 
 def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, Resolution]]) -> list[Event]:

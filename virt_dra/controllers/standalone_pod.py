@@ -26,6 +26,12 @@ _GRACE: Final = 15
 """Seconds that the launcher has after the guest's own grace period."""
 _ROOM: Final = 32 * 1024
 """Bytes of annotations that are left for others and for the deviceStatus."""
+_LOOSENING: Final = (
+    "container.apparmor.security.beta.kubernetes.io",
+    "container.seccomp.security.alpha.kubernetes.io",
+    "seccomp.security.alpha.kubernetes.io",
+)
+"""Domains of annotations that Kubernetes takes for fields of the pod's security context."""
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _PREFIX_LIMIT: Final = 58
 
@@ -92,8 +98,9 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
 
 
 def _ours(pod: Pod) -> tuple[str, ...]:
-    """Annotations that a tenant may have put on the VMI and that only we may set on its pod."""
-    return (*own_pod_annotations(pod.metadata.annotations), standalone.VMI_ANNOTATION)
+    """Annotations that a tenant may have put on the VMI and that only we may set on its pod; and those that take back what confines it."""
+    loosening = (key for key in pod.metadata.annotations if key.partition("/")[0] in _LOOSENING)
+    return (*own_pod_annotations(pod.metadata.annotations), standalone.VMI_ANNOTATION, *loosening)
 
 
 def vmi_annotation(vmi: VirtualMachineInstance) -> str:
