@@ -137,7 +137,9 @@ class _Mutation:
         if devices:
             self._add_variables(devices)
             self._add_wait()
-        record = Integration.of(decisions, devices, paths.layout_of(self.version)) if shims or devices else None
+        hopeless = any(each.path == paths.NONE and each.reason != paths.BAD_NAME for each in decisions) and len(decisions) <= MAX_PAIRS
+        # Without a record a pod is taken for one whose devices come natively; that nothing can be done is to be told, too.
+        record = Integration.of(decisions, devices, paths.layout_of(self.version)) if shims or devices or hopeless else None
         self._annotate(record.to_annotation() if record else None)
         self.patch.append(("spec", "volumes"), len(self.pod.spec.volumes), self.volumes)
         self.patch.append((*self._at, "volumeMounts"), len(self.compute.volume_mounts), self.mounts)
