@@ -145,6 +145,7 @@ class Transport:
 
     async def close(self) -> None:
         await self.client.close()  # type: ignore[no-untyped-call]  # the package has no types here
+        await asyncio.sleep(0.01)  # aborted TLS connections are closed when the loop comes to them
 
     async def _repeated(self, request: Request, once: Callable[[], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
