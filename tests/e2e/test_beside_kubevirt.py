@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Final
+
 import pytest
 
 from tests import libvirt_witness
@@ -11,6 +15,7 @@ from tests.e2e.cases import VERSIONS, Case
 from tests.e2e.conftest import InWorld
 from tests.e2e.told import told
 
+GUIDE: Final = Path(__file__).parents[2] / "docs" / "guides" / "integration-paths.md"
 PAIRS = [
     pytest.param(version, case, name, id=f"{version}-{name}")
     for version in VERSIONS
@@ -37,3 +42,11 @@ def test_a_vmi_gets_its_devices(in_world: InWorld, golden: Golden, place: str, c
     libvirt_witness.validate(xml)
     for uri in libvirt_witness.URIS:
         libvirt_witness.define(xml, uri)
+
+
+def test_the_guide_has_every_case_and_no_other() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    assert set(re.findall(r"`(\d+\.\d+\.\d+-[a-z-]+)`", text)) == {str(pair.id) for pair in PAIRS}
+    modules = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py")]
+    for name in re.findall(r"`(?:\S+::)?(test_[a-z_]+)`", text):
+        assert any(f"def {name}(" in module for module in modules), name
