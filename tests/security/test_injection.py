@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -39,7 +40,7 @@ from virt_dra.operator_metrics import OperatorMetrics
 from webhooks.server import Limits
 from webhooks.server_log import JsonFormatter
 
-TEXT = st.text(max_size=40) | st.sampled_from([text for text in TEXTS if text]) | st.just("x" * 6_000)
+TEXT = st.text(max_size=40) | st.sampled_from([text for text in TEXTS if text]) | st.just("x" * 4_200)
 WORLD: Json = {
     **BASE,
     "rules": [{"metadata": {"name": "r"}, "spec": {"deviceSelector": {}, "taint": {"key": "k", "value": "v", "effect": "NoExecute"}}}],
@@ -223,7 +224,8 @@ def test_no_name_makes_an_element_or_an_attribute_of_the_domain(name: str, devic
         made = domain_of(name, device, network)
     except LauncherError:
         return
-    assert shape(made) == PLAIN
+    # An alias of characters that libvirt drops isn't written (K-7.17).
+    assert Counter(shape(made)) <= Counter(PLAIN), "no element or attribute that isn't there with plain names"
 
 
 @given(TEXT, st.dictionaries(TEXT, TEXT | st.integers() | st.none(), max_size=4), TEXT)
@@ -301,3 +303,26 @@ def test_what_would_take_back_the_pods_confinement_does_not_reach_it() -> None:
     assert (raw["automountServiceAccountToken"], raw["enableServiceLinks"], raw["nodeSelector"]) == (False, False, {})
     assert [volume["name"] for volume in raw["volumes"]] == ["virt-dra-info", "virt-dra-run"]
     assert [container["name"] for container in raw["containers"]] == ["compute"]
+
+
+@given(TEXT | st.just("\x1b[2J" * 2_000))
+@settings(max_examples=60, deadline=None)
+def test_what_a_guest_makes_of_its_launcher_is_a_bounded_text_about_its_own_vmi(message: str) -> None:
+    raw = changed(BASE, {
+        "vmi.status.phase": "Running",
+        "pod.status.phase": "Failed",
+        "pod.status.containerStatuses": [{"name": "compute", "state": {"terminated": {"exitCode": 1, "message": message}}}],
+    })  # fmt: skip
+    inputs = standalone.gather(
+        ListedSources([VirtualMachineInstance.from_wire(raw["vmi"])], [Pod.from_wire(raw["pod"])]), "lab/fedora", NOW, SETTINGS
+    )
+    assert inputs is not None
+    plan = standalone.plan(inputs)
+    assert plan.first == ()
+    (write,) = plan.then
+    assert isinstance(write, PatchStatus)
+    assert write.changes.keys() <= {"phase", "reason", "conditions", "phaseTransitionTimestamps"}
+    assert (write.obj.key, write.changes["phase"]) == ("lab/fedora", "Failed")
+    check_write(write)
+    for event in plan.events:
+        check_event(event)

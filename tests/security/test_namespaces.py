@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.controllers.changed_objects import changed
 from tests.controllers.published_world import BASE, NOW, POD, World
 from tests.controllers.standalone_world import SETTINGS
+from tests.controllers.test_pending import explained, node, slice_of
 from tests.controllers.test_watched import Stores
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION, Pair
@@ -175,3 +176,16 @@ def test_the_webhook_knows_drivers_of_templates_and_claims_of_the_requests_names
             entry = PodResourceClaim.from_wire({"name": "c", **source})
             serving = knowledge.drivers("lab", [entry], [Pair("c", "gpu")]).get(Pair("c", "gpu"))
             assert (serving is not None and serving.drivers == ("gpu.example.com",)) == (known and bool(name))
+
+
+def test_why_a_pod_waits_names_nobody_elses_claims_and_devices() -> None:
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "a", "device": "secret-device"}
+    status: Json = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "secret-pod", "uid": "u"}],
+    }
+    theirs = ResourceClaim.from_wire({"metadata": {"name": "secret-claim", "namespace": "secret", "uid": "x"}, "status": status})
+    published = slice_of("a", 1).to_wire()
+    published["spec"]["devices"] = [{"name": "secret-device", "attributes": {"secret-key": {"string": "secret-value"}}}]
+    told_ = explained([node("a")], [ResourceSlice.from_wire(published)], (theirs,))
+    assert (told_.reason, "1 device in use" in told_.message, "secret" in told_.message) == ("NoNodeFits", True, False)
