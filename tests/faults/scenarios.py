@@ -35,7 +35,11 @@ class Report:
     settled: float = 0.0
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[int] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    """Events about the VMs, by reason."""
     notes: dict[str, int] = field(default_factory=dict)
+    ends: list[str] = field(default_factory=list)
+    """What operators said last that ended by themselves."""
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -44,6 +48,10 @@ def names(prefix: str, count: int) -> list[str]:
 
 def _finish(site: Site, report: Report, audit: Audit) -> Report:
     site.verify(report.vms)
+    mine = set(report.vms)
+    for (vm, reason), count in site.ledger.events().items():
+        if vm in mine:
+            report.told[reason] += count
     report.done, report.refused = audit.done(site.namespace), audit.refused(site.namespace)
     return report
 
@@ -102,7 +110,7 @@ class Kept:
     def __init__(self, site: Site, replicas: Sequence[str], *options: str, kubeconfig_of: Callable[[], Component] | None = None) -> None:
         self._site, self._options, self._make = site, options, kubeconfig_of
         self._stack = ExitStack()
-        self.restarts = 0
+        self.ends: list[str] = []
         self._running = {name: self._started(name) for name in replicas}
 
     def _started(self, name: str) -> Component:
@@ -115,7 +123,7 @@ class Kept:
             if code is not None:
                 assert "Traceback" not in running.said()
                 assert code == 1, running.tail()
-                self.restarts += 1
+                self.ends.append(running.said().splitlines()[-1])
                 self._running[name] = self._started(name)
 
     def ready(self) -> None:
@@ -154,7 +162,7 @@ def api_server_restarted(site: Site, vms: int, restarts: int, seed: int, *, grac
                 kept.tend()
         report.settled = site.until_all_run(report.vms, kept.tend)
         kept.end()
-        report.notes["operators that ended and were started anew"] = kept.restarts
+        report.ends = kept.ends
     return _finish(site, report, audit)
 
 
@@ -171,7 +179,7 @@ def api_server_paused(site: Site, vms: int, pauses: int, seed: int, prefix: str 
                     time.sleep(chance.uniform(1, 3))
         report.settled = site.until_all_run(report.vms, kept.tend)
         kept.end()
-        report.notes["operators that ended and were started anew"] = kept.restarts
+        report.ends = kept.ends
     return _finish(site, report, audit)
 
 
@@ -196,7 +204,7 @@ def connections_cut(site: Site, vms: int, cuts: int, seed: int, prefix: str = "c
                 kept.tend()
         report.settled = site.until_all_run(report.vms, kept.tend)
         kept.end()
-        report.notes["operators that ended and were started anew"] = kept.restarts
+        report.ends = kept.ends
     return _finish(site, report, audit)
 
 
