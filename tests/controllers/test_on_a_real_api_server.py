@@ -14,6 +14,8 @@ from tests.cluster.control_plane import ControlPlane
 from tests.controllers.changed_objects import changed
 from tests.controllers.published_world import BASE, NOW
 from tests.controllers.standalone_world import SETTINGS, vm
+from tests.controllers.test_standalone_networks import WITH_NETWORKS
+from tests.controllers.test_standalone_networks import vmi as vmi_with_network
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.custom_resources import DEVICES, STANDALONE
 from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION, metadata_annotation
@@ -184,5 +186,31 @@ def test_standalone(control_plane: ControlPlane, namespace: str, gpus: int) -> N
         machine = await cluster.get(VirtualMachine, "fedora", namespace)
         assert (machine.status["printableStatus"], machine.status["startFailure"]["consecutiveFailCount"]) == ("CrashLoopBackOff", 1)
         await settle()
+
+    lived(control_plane, namespace, life)
+
+
+def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlane, namespace: str) -> None:
+    """The pod's volume, with a file in folders of its own, is one that an API server takes; so is the file's annotation."""
+
+    async def life(cluster: KubeCluster, namespace: str) -> None:
+        made = vmi_with_network(gpus=0)
+        await cluster.create(made.with_(metadata=made.metadata.with_(namespace=namespace)))
+
+        async def reconcile() -> int:
+            key = f"{namespace}/fedora"
+            done = await standalone.reconcile(await ListedSources.read(cluster, namespace), cluster, key, NOW, WITH_NETWORKS)
+            assert not done.again
+            return done.written
+
+        assert await reconcile() == 2
+        (pod,) = (await cluster.list(Pod, namespace)).items
+        items = (pod.spec.volumes[0].downward_api or {})["items"]
+        assert [item["path"] for item in items][2:] == ["dra-device-attributes/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json"]
+        names = {"metadata": {"annotations": {metadata_annotation("nics", "vf"): "{}", "virt-dra.io/device-status": None}}}
+        assert (await cluster.patch(Pod, pod.name, namespace, merge=names)).metadata.annotations["metadata.virt-dra.io/nics.vf"] == "{}"
+        await reconcile()
+        assert await reconcile() == 0
+        assert (await cluster.get(VirtualMachineInstance, "fedora", namespace)).status.device_status is None
 
     lived(control_plane, namespace, life)
