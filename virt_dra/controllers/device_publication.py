@@ -26,6 +26,7 @@ from virt_dra.controllers.device_status import SHARED_ADDRESS
 from virt_dra.controllers.devices_object import frozen_in, metadata_of, owned_by, status_for, target_for, transitions
 from virt_dra.controllers.events import Event, shortened, warning
 from virt_dra.controllers.network_devices import network_devices
+from virt_dra.controllers.metadata_clash import with_clashes
 from virt_dra.controllers.published_devices import Pool, PublishedDevices
 from virt_dra.controllers.settling import Circumstances, settled
 from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_keys, ends, pools_of
@@ -145,6 +146,7 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     resolution = resolve(vmi, pod, inputs.claims.values(), inputs.published, options, devices)
     resolution = with_shared(resolution, inputs)
     running = vmi.status.phase == "Running"
+    resolution = with_clashes(resolution, record, running=running)
     known = settled(resolution, Circumstances(running, frozen_in(before, pod), inputs.rules, pod))
     target, more = _target(inputs, before)
     status = status_for(known, pod, record, before, claimed, pending, inputs.now, target)
