@@ -115,8 +115,12 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=self.limits.timeout, sock_connect=self.limits.connect_timeout)
 
         async def once() -> bytes:
-            async with await self._sent(request, timeout) as response:
+            response = await self._sent(request, timeout)
+            try:
                 data = await response.read()
+            except BaseException:
+                _abort(response)
+                raise
             self._heed_warnings(response)
             if response.status >= 300:
                 raise refusal(response.status, data, response.headers.get("Retry-After", ""))
@@ -141,7 +145,7 @@ class Transport:
         try:
             yield response.content
         finally:
-            response.close()  # not released: what is left of a stream has no end
+            _abort(response)  # not released: what is left of a stream has no end
 
     async def close(self) -> None:
         await self.client.close()  # type: ignore[no-untyped-call]  # the package has no types here
@@ -229,6 +233,14 @@ class Transport:
 
 class _Lost(Unavailable):
     """The connection ended before the answer did."""
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Cuts the connection. Closing it would wait for the server's farewell, which may never come, long after the loop has ended."""
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None:
+        transport.abort()
+    response.close()
 
 
 def lost(server: str, error: aiohttp.ClientError | OSError) -> Unavailable:
