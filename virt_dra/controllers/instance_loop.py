@@ -147,6 +147,7 @@ class InstanceLoop:
         for informer in self._informers:
             await informer.synced()
         queue = self._queue = WorkQueue[str](observer=self._observer)
+        self._ended.clear()
         self._add_all()
         try:
             async with asyncio.TaskGroup() as group:
