@@ -47,7 +47,7 @@ class Launchers:
         options = [text for option, path in folders.items() for text in (option, str(path))]
         argv = [str(PROGRAM), *command[len(standalone.COMMAND) :], *options, "--poll", "0.05", *self._options]
         uid = container.pod.metadata.uid
-        pid = self._pids[uid] = self._supervisor.start(argv, self._folder / f"{uid}.log", container.environment)
+        pid = self._pids[uid] = self._supervisor.start(argv, self.log_of(uid), container.environment)
         try:
             while (code := self._supervisor.status(pid)) is None:
                 await asyncio.sleep(_POLL_SECONDS)
@@ -64,6 +64,10 @@ class Launchers:
         """As by the node's lack of memory."""
         self._supervisor.signal(self._pids[pod_uid], signal.SIGKILL)
 
+    def log_of(self, pod_uid: str) -> Path:
+        """Where its launcher's words go."""
+        return self._folder / f"{pod_uid}.log"
+
     def said(self, pod_uid: str) -> str:
-        path = self._folder / f"{pod_uid}.log"
+        path = self.log_of(pod_uid)
         return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -98,6 +98,29 @@ def test_a_kubevirt_that_reads_no_metadata_gets_claims_without_a_path(in_world: 
     assert warning.startswith('spec.domain.devices.gpus[0].requestName: [address-key] every device that request "gpu" may get, such as ')
 
 
+@pytest.mark.parametrize("place", ["1.8.3"])
+def test_a_driver_that_comes_late_and_writes_metadata_is_told_to_clash(in_world: InWorld, place: str) -> None:
+    """When the pod was made nothing said which driver would serve it. After a restart it is known."""
+    world = in_world(place)
+    status = world.devices("late-driver", lambda status: status.get("podName"))
+    assert status["integrationPaths"] == "metadata-shim"
+    driver = world.drivers["gpu.intel.com"]
+    (pool,) = driver.pools
+    bigger = [replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "card9" else each for each in pool.devices]
+    world.background.do(driver.change(pool.next_generation(tuple(bigger))))
+    status = world.devices("late-driver", lambda status: status["devices"][0].get("reason") == "MetadataClash")
+    assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == ("1/1", "Resolved", "0000:03:00.3")
+    told = world.eventually(lambda: [event for event in world.events("late-driver") if event[1] == "MetadataClash"])
+    assert told == [("Warning", "MetadataClash", f"gpus/gpu1: {status['devices'][0]['message']}")]
+    vmi = world.get("virtualmachineinstances", "late-driver")
+    assert vmi["status"]["phase"] == "Scheduling"
+    world.delete("virtualmachineinstances", "late-driver")
+    world.eventually(lambda: world.find("virtualmachineinstances", "late-driver") is None)
+    world.create("virtualmachineinstances", {"kind": "VirtualMachineInstance", "metadata": {"name": "late-driver"}, "spec": vmi["spec"]})
+    world.in_phase("late-driver", "Running")
+    assert world.devices("late-driver", lambda status: status["ready"] == "1/1")["integrationPaths"] == "native"
+
+
 def test_what_others_write_is_put_right(world: World) -> None:
     """KubeVirt undoes a foreign status, we undo a foreign annotation; labels and annotations of others stay."""
     before = world.get("virtualmachineinstances", "native")["metadata"]["annotations"]["virt-dra.io/device-status"]
