@@ -89,10 +89,9 @@ def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kube
     with tempfile.TemporaryDirectory(prefix="virt-dra-play-", ignore_cleanup_errors=True) as scratch:
         network = PodNetwork(Path(scratch))
         arguments = network.server_arguments() if site else ()
+        plane = ControlPlane(gates=parsed_gates(gates), service_accounts=CONTROLLERS not in left_out, arguments=arguments, port=port)
         try:
-            with ControlPlane(
-                gates=parsed_gates(gates), service_accounts=CONTROLLERS not in left_out, arguments=arguments, port=port
-            ) as running:
+            with network, plane as running:
                 _start(running, left_out, site)
                 asyncio.run(_stand(running, kubeconfig, names, site, network, Path(scratch)))
         except KeyboardInterrupt:

@@ -17,6 +17,7 @@ from tests.cluster.agents.kubelet import Kubelet
 from tests.cluster.agents.kubevirt import FakeKubeVirt, kubevirt_installed
 from tests.cluster.agents.worlds import UNLIMITED
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.play_logs import logs_served
 from tests.cluster.play_network import PodNetwork
 from tests.cluster.play_pods import PodProcesses, domain_file
 from virt_dra.api.known_drivers import metadata_writers
@@ -88,6 +89,7 @@ async def standing(plane: ControlPlane, site: Site, network: PodNetwork, folder:
         images = pods.images if site.kubevirt is None else {"virt-dra": pods.images["virt-dra"]}
         kubelet = Kubelet(cluster, site.nodes, (driver,), scratch / "kubelet", images=images, address_of=network.address_of)
         await kubelet.register()
+        await stack.enter_async_context(logs_served(cluster, network, site.nodes, pods.log_of))
         await driver.publish()
         kubevirt = None
         if site.kubevirt is not None:

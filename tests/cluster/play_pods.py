@@ -19,7 +19,7 @@ import aiohttp
 
 from tests.cluster.agents.containers import RunningContainer
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.play_network import PodNetwork, loopback_of
+from tests.cluster.play_network import PodNetwork
 from tests.cluster.processes import PROGRAM
 from tests.cluster.supervisor import Supervisor
 from tests.e2e.launchers import Launchers
@@ -52,11 +52,16 @@ class PodProcesses:
         # A machine to play on has none of the devices: libvirt's own driver for tests takes any domain, and starts nothing.
         self._launchers = Launchers(scratch / "launchers", "--uri", "test:///default")
         self._ending: set[asyncio.Task[None]] = set()
+        self._logs_of: dict[tuple[str, str, str], Path] = {}
         self.images = {"virt-dra": self._run, "virt-dra-launcher": self._launch}
 
     def close(self) -> None:
         self._supervisor.close()
         self._launchers.close()
+
+    def log_of(self, namespace: str, pod: str, container: str) -> Path | None:
+        """What a container has said, if it is a process of ours."""
+        return self._logs_of.get((namespace, pod, container))
 
     async def _launch(self, container: RunningContainer) -> int:
         """``virt-dra-launcher``. The domain that it writes is shown as long as it runs."""
@@ -64,6 +69,7 @@ class PodProcesses:
         shown = domain_file(self._domains, container.pod.namespace, owners[0] if owners else container.pod.name)
         shown.unlink(missing_ok=True)
         shown.symlink_to(container.path(f"{standalone.RUN_DIRECTORY}/{standalone.DOMAIN_FILE}"))
+        self._logs_of[container.pod.namespace, container.pod.name, container.spec.name] = self._launchers.log_of(container.pod.metadata.uid)
         try:
             return await self._launchers.run(container)
         finally:
@@ -72,9 +78,10 @@ class PodProcesses:
     async def _run(self, container: RunningContainer) -> int:
         """``virt-dra`` with the container's arguments, again and again until the pod goes."""
         pod = container.pod
-        listening = loopback_of(self._network.address_of(pod.metadata.uid))
+        listening = self._network.loopback_of(self._network.address_of(pod.metadata.uid))
         argv = [sys.executable, "-c", PROGRAM, *container.spec.args, "--host", listening]
         log = self._logs / f"{pod.namespace}_{pod.name}_{container.spec.name}.log"
+        self._logs_of[pod.namespace, pod.name, container.spec.name] = log
         environment = {
             **container.environment,
             "KUBECONFIG": str(await asyncio.to_thread(self._kubeconfig, container)),

@@ -15,7 +15,7 @@ from tests.cluster.agents.kubelet import Kubelet, image_name
 from tests.cluster.agents.worlds import embedded_world, eventually
 from tests.cluster.play import parsed_kubevirt
 from tests.cluster.play_agents import Site
-from tests.cluster.play_network import PodNetwork, loopback_of
+from tests.cluster.play_network import PodNetwork
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
@@ -24,8 +24,9 @@ from virt_dra.api.wire import Json
 def run(life: Callable[[PodNetwork, Path], Awaitable[None]], folder: Path) -> None:
     async def whole() -> None:
         network = PodNetwork(folder)
-        async with network.served():
-            await life(network, folder / "egress.sock")
+        with network:
+            async with network.served():
+                await life(network, folder / "egress.sock")
 
     asyncio.run(whole())
 
@@ -44,9 +45,12 @@ def test_each_pod_has_an_address_of_its_own() -> None:
     assert addresses[:2] == ["10.244.0.1", "10.244.0.2"]
     assert len(set(addresses)) == 300
     assert network.address_of("pod-299") == addresses[299] == "10.244.1.44"
-    assert loopback_of("10.244.1.44") == "127.244.1.44"
-    with pytest.raises(ValueError, match=r"10\.0\.0\.1 is no pod's address"):
-        loopback_of("10.0.0.1")
+    with network, PodNetwork(Path()) as other:
+        first, second = (each.loopback_of("10.244.1.44") for each in (network, other))
+        assert first != second
+        assert [address.split(".")[0::2] for address in (first, second)] == [["127", "1"]] * 2
+        with pytest.raises(ValueError, match=r"10\.0\.0\.1 is no pod's address"):
+            network.loopback_of("10.0.0.1")
 
 
 def test_the_api_server_is_told_of_the_proxy(tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ def test_a_pods_port_is_reached_by_its_address(tmp_path: Path) -> None:
             writer.close()
 
         address = network.address_of("uid")
-        async with await asyncio.start_server(shout, loopback_of(address), 0) as server:
+        async with await asyncio.start_server(shout, network.loopback_of(address), 0) as server:
             port = server.sockets[0].getsockname()[1]
             status, reader, writer = await asked(socket, f"CONNECT {address}:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert status == b"HTTP/1.1 200 Connection established"

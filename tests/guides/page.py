@@ -32,7 +32,7 @@ class Block:
         rest = iter([comparable(line) for line in printed.splitlines()])
 
         def follows(line: str) -> bool:
-            pattern = ".*".join(map(re.escape, comparable(line).split(ANY)))
+            pattern = ".*".join(re.escape(part.strip()) for part in comparable(line).split(ANY))
             return any(re.fullmatch(pattern, found) for found in rest)
 
         return next((line for line in self.shown if not follows(line)), None)

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,7 +85,7 @@ async def served(admission: KubeVirtAdmission) -> AsyncIterator[tuple[Json, Json
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=await asyncio.to_thread(_context, bundle.to_files()))
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=await asyncio.to_thread(server_context, bundle.to_files()))
         await site.start()
         port = runner.addresses[0][1]
         yield configurations(f"https://127.0.0.1:{port}", bundle.ca_bundle)
@@ -97,7 +97,8 @@ def _operation(review: Review) -> Operation:
     return "CREATE" if review.operation == "CREATE" else "UPDATE"
 
 
-def _context(files: Any) -> ssl.SSLContext:
+def server_context(files: Mapping[str, bytes]) -> ssl.SSLContext:
+    """Of a TLS server, from the files ``tls.crt`` and ``tls.key``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as folder:
         for name in ("tls.crt", "tls.key"):
