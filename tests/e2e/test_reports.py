@@ -53,6 +53,23 @@ def test_a_taint_of_a_running_vms_device_is_told_until_it_is_gone(world: World) 
     assert world.get("virtualmachineinstances", "tainted")["status"]["phase"] == "Running"
 
 
+def test_an_administrators_rule_taints_devices_too(world: World) -> None:
+    world.in_phase("host-device", "Running")
+    rules = "/apis/resource.k8s.io/v1/devicetaintrules"
+    selector = {"driver": "gpu.example.com", "pool": world.node, "device": "card-0"}
+    taint = {"key": "example.com/service", "value": "planned", "effect": "NoSchedule"}
+    rule = {"metadata": {"name": "e2e"}, "spec": {"deviceSelector": selector, "taint": taint}}
+    world.plane.request("POST", rules, rule)
+    try:
+        message = "hostDevices/card1: device card-0 has taint example.com/service=planned:NoSchedule; see its driver"
+        status = world.devices("host-device", _is("DevicesHealthy", "False", "DeviceTainted", message))
+        (told,) = status["devices"][0]["taints"]
+        assert {key: told[key] for key in taint} == taint
+    finally:
+        world.plane.request("DELETE", f"{rules}/e2e")
+    world.devices("host-device", _is("DevicesHealthy", "True", "AllDevicesHealthy"))
+
+
 def test_what_the_kubelet_hears_of_a_devices_health_is_told(world: World) -> None:
     world.in_phase("unhealthy", "Running")
     world.background.call(_driver(world).set_health, world.node, "pgpu-21", "Unhealthy", "XID 79: fell off the bus")

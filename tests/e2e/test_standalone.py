@@ -129,3 +129,14 @@ def test_during_an_outage_of_the_webhook_no_vm_is_made_and_those_that_are_there_
     world.create("virtualmachines", body)
     after = world.get("virtualmachineinstances", "no-claims")
     assert (after["metadata"]["uid"], after["status"]["phase"]) == (before["metadata"]["uid"], "Running")
+
+
+@pytest.mark.parametrize("place", ["1.9.0", "standalone"])
+def test_components_have_all_rights_that_they_use_and_complain_of_nothing(in_world: InWorld, place: str) -> None:
+    world = in_world(place)
+    world.in_phase("no-claims", "Running")
+    running = world.running
+    metrics = running.operator.metrics()
+    assert {name: value for name, value in metrics.items() if name.startswith("virt_dra_api_requests_total") and 'code="403"' in name} == {}
+    for component in (running.operator, running.webhook):
+        assert [line for line in component.log() if line.get("level") not in ("info", "debug")] == []
