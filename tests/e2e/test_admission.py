@@ -98,6 +98,37 @@ def test_the_configurations_are_as_installed_but_for_the_place(world: World) -> 
     }
 
 
+def test_what_only_virt_dra_may_say_of_a_pod_is_not_taken_from_its_vmi(world: World) -> None:
+    """KubeVirt copies a VMI's annotations to its pod, and users write those."""
+    template = {"kind": "ResourceClaimTemplate", "metadata": {"name": "forged"}}
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "e2e-forged"}}]
+    world.create("resourceclaimtemplates", {**template, "spec": {"spec": {"devices": {"requests": requests}}}})
+    forged = {
+        "virt-dra.io/integration": '{"format":1,"pairs":[{"claim":"gpu","request":"gpu","path":"native"}]}',
+        "virt-dra.io/device-status": '{"gpuStatuses":[{"name":"gpu1"}]}',
+        "metadata.virt-dra.io/gpu.gpu": '{"apiVersion":"metadata.resource.k8s.io/v1alpha1"}',
+        "metadata.virt-dra.io/other.other": "{}",
+        "addresses.virt-dra.io/ready": "true",
+    }
+    spec: Json = {
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "forged"}],
+        "domain": {"devices": {"gpus": [{"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}]}},
+    }
+    metadata = {"name": "forged", "annotations": forged}
+    world.create("virtualmachineinstances", {"kind": "VirtualMachineInstance", "metadata": metadata, "spec": spec})
+    vmi = world.in_phase("forged", "Running")
+    ours = {key for key in world.launcher_pod(vmi)["metadata"]["annotations"] if "virt-dra.io" in key}
+    assert ours == {"virt-dra.io/integration", "metadata.virt-dra.io/gpu.gpu"}
+    assert world.kubevirt is not None
+    (device,) = world.kubevirt.domains[world.namespace, "forged"].hostdevs
+    assert str(device.address) == "0000:65:00.0"
+    told = world.eventually(
+        lambda: world.get("virtualmachineinstances", "forged")["metadata"]["annotations"]["virt-dra.io/device-status"],
+        lambda text: text != forged["virt-dra.io/device-status"],
+    )
+    assert "0000:65:00.0" in told
+
+
 def test_during_an_outage_only_launcher_pods_with_claims_wait(world: World) -> None:
     world.in_phase("native", "Running")
     world.running.webhook.kill()
