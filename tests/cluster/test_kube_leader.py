@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.scripted_server import cutting_proxy
+from virt_dra.api.wire import Json
 from virt_dra.cluster.kube import KubeCluster, connect
 from virt_dra.cluster.kube_leader import LEASE, LeadershipLost, LeaseTiming, lead, may_take, taken
 from virt_dra.cluster.kube_limits import Limits
+from virt_dra.cluster.kube_raw import RawObjects
 
 TIMING = LeaseTiming(duration=4, renew_deadline=3, retry=1)
 
@@ -188,3 +191,33 @@ def test_renewing_keeps_what_taking_wrote() -> None:
     later = datetime(2026, 1, 1, 0, 0, 2, 5, tzinfo=UTC)
     assert taken(first, "me", 15, later) == {**first, "renewTime": "2026-01-01T00:00:02.000005Z"}
     assert taken(first, "you", 15, later)["leaseTransitions"] == 2
+
+
+def test_a_lease_that_was_taken_while_its_taker_was_told_to_go_is_given_back(
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would lead for as long as it lasts, or for ever where the next ones don't live that long."""
+
+    async def test() -> None:
+        taken_there = asyncio.Event()
+        create = RawObjects.create_raw
+
+        async def answered_late(objects: RawObjects, raw: Mapping[str, Any]) -> Json:
+            made = await create(objects, raw)
+            taken_there.set()
+            await asyncio.sleep(60)
+            return made
+
+        monkeypatch.setattr(RawObjects, "create_raw", answered_late)
+        leading = Leading()
+        async with client(control_plane) as cluster:
+            first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a"), timing=TIMING))
+            await taken_there.wait()
+            assert (await spec_of(cluster, namespace))["holderIdentity"] == "a"
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            assert (await spec_of(cluster, namespace)).get("holderIdentity") is None
+            assert leading.order == []
+
+    asyncio.run(test())

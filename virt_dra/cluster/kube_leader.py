@@ -70,7 +70,11 @@ async def lead(
     """
     candidate = _Candidate(cluster, name, namespace, identity, timing)
     cluster.transport.may_write = candidate.holds
-    renewed = await candidate.acquired()
+    try:
+        renewed = await candidate.acquired()
+    except asyncio.CancelledError:
+        await candidate.disown()
+        raise
     log.info("%s leads: it holds the lease %s/%s", identity, namespace, name)
     if leading is not None:
         leading(True)
@@ -169,6 +173,18 @@ class _Candidate:
                 await self._objects.update_raw({**self._lease, "spec": free})
         except (ApiError, TimeoutError) as error:
             log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, str(error) or _SILENT)
+
+    async def disown(self) -> None:
+        """Give the lease back that an attempt may have taken whose answer nobody waited for."""
+        try:
+            async with asyncio.timeout(self._timing.retry):
+                self._lease = await self._objects.get_raw(LEASE, "Lease", self._name, self._namespace)
+        except NotFound:
+            return
+        except (ApiError, TimeoutError) as error:
+            log.warning("whether the lease %s/%s is ours could not be read: %s", self._namespace, self._name, str(error) or _SILENT)
+            return
+        await self.release()
 
     async def _attempt(self, deadline: float) -> bool:
         """One attempt to take or renew, which ends at the deadline; a failure of any kind is False."""
