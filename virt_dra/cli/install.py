@@ -44,6 +44,13 @@ def _image(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     return value
 
 
+def _arguments(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not value.startswith("--") or value == "--":
+            raise click.BadParameter(f"{value!r}: write an option with its value in one, as in {param.opts[0]}=--log-level=debug")
+    return values
+
+
 def parse_our_namespace(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """A namespace that may be ours. Raises BadParameter."""
     if value is None:
@@ -66,6 +73,22 @@ def parse_our_namespace(ctx: click.Context, param: click.Parameter, value: str |
 )
 @click.option("--image", metavar="IMAGE", callback=_image, help="Of operator and webhook.  [default: virt-dra with this version's tag]")
 @click.option("--launcher-image", metavar="IMAGE", callback=_image, help="Of launcher pods (standalone).")
+@click.option(
+    "--operator-argument",
+    "operator_arguments",
+    metavar="ARGUMENT",
+    multiple=True,
+    callback=_arguments,
+    help="Of virt-dra operator, in addition; may be repeated. Give it again when you upgrade.",
+)
+@click.option(
+    "--webhook-argument",
+    "webhook_arguments",
+    metavar="ARGUMENT",
+    multiple=True,
+    callback=_arguments,
+    help="Of virt-dra webhook, in addition, such as --writes-metadata=gpu.nvidia.com; may be repeated. Give it again when you upgrade.",
+)
 @click.option("--cert-manager", is_flag=True, help="The webhook's certificate from cert-manager instead of an authority of its own.")
 @click.option("--dry-run", is_flag=True, help="Print the objects that would be applied, in their order, and do nothing.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Until the Deployments run.")
@@ -77,6 +100,8 @@ def command(
     namespace: str,
     image: str | None,
     launcher_image: str | None,
+    operator_arguments: tuple[str, ...],
+    webhook_arguments: tuple[str, ...],
     cert_manager: bool,
     dry_run: bool,
     wait: bool,
@@ -89,7 +114,7 @@ def command(
     Objects are applied server-side, as the manager virt-dra-install. Nothing that isn't virt-dra's is changed: an object that has one of
     its names but not its label is a reason to refuse. A namespace that exists already is used as it is.
     """
-    choices = Choices(cast("Overlay", overlay), namespace, image, launcher_image, cert_manager)
+    choices = Choices(cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments)
     try:
         objects = planned(choices, packaged())
     except ManifestError as error:

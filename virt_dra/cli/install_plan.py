@@ -25,6 +25,9 @@ CERTIFICATE_ANNOTATION: Final = "cert-manager.io/certificate-name"
 """On Secrets, by cert-manager: of which Certificate it is made."""
 IMAGE: Final = "virt-dra"
 LAUNCHER_IMAGE: Final = "virt-dra-launcher"
+OPERATOR: Final = "virt-dra-operator"
+WEBHOOK: Final = "virt-dra-webhook"
+"""The Deployments, of one container each."""
 SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 """Where nothing of ours belongs: what is there isn't watched by the webhook, and couldn't be removed with its namespace."""
 
@@ -56,13 +59,18 @@ APPLY_ORDER: Final = (
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user may choose. ``image`` and ``launcher_image``: whole references, else those of the manifests."""
+    """What the user may choose. ``image`` and ``launcher_image``: whole references, else those of the manifests.
+
+    ``operator_arguments`` and ``webhook_arguments`` come after those of the manifests, so that theirs win.
+    """
 
     overlay: Overlay = BESIDE_KUBEVIRT
     namespace: str = NAMESPACE
     image: str | None = None
     launcher_image: str | None = None
     cert_manager: bool = False
+    operator_arguments: tuple[str, ...] = ()
+    webhook_arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, order=True)
@@ -97,7 +105,7 @@ def packaged(root: Traversable | None = None) -> Read:
 def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     """All objects, in the order in which they are to be applied. Raises :class:`~.install_kustomize.ManifestError`."""
     objects = build(read, f"overlays/{choices.overlay}", (CERT_MANAGER,) if choices.cert_manager else ())
-    chosen = (_with_images(in_namespace(obj, choices.namespace), choices) for obj in objects)
+    chosen = (_with_arguments(_with_images(in_namespace(obj, choices.namespace), choices), choices) for obj in objects)
     return tuple(sorted(chosen, key=lambda obj: (_place(obj), Key.of(obj))))
 
 
@@ -170,6 +178,16 @@ def _with_images(obj: Json, choices: Choices) -> Json:
         {**container, "image": replaced(container["image"]), "args": [argument(text) for text in container["args"]]}
         for container in template["spec"]["containers"]
     ]
+    return {**obj, "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}}}
+
+
+def _with_arguments(obj: Json, choices: Choices) -> Json:
+    more = {OPERATOR: choices.operator_arguments, WEBHOOK: choices.webhook_arguments}
+    added = more.get(obj["metadata"]["name"]) if obj["kind"] == "Deployment" else None
+    if not added:
+        return obj
+    template = obj["spec"]["template"]
+    containers = [{**container, "args": [*container["args"], *added]} for container in template["spec"]["containers"]]
     return {**obj, "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}}}
 
 
