@@ -29,6 +29,7 @@ from tests.cluster.play_agents import CONTROLLERS as FOR_DEPLOYMENTS
 from tests.cluster.play_agents import Site, standing
 from tests.cluster.play_network import PodNetwork
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.cluster.port import ApiError
 
 PARTS = (SCHEDULER, CONTROLLERS)
 FOR_PEOPLE = (
@@ -82,6 +83,8 @@ def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kube
     missing = [name for name in (ETCD, API_SERVER, *PARTS) if name not in left_out and binary(name) is None]
     if missing:
         raise click.ClickException(f"{', '.join(missing)} missing: {ADVICE}")
+    if kubevirt and not nodes:
+        raise click.BadParameter("with --kubevirt at least one node is needed, which runs the pods", param_hint="--nodes")
     names = tuple(f"node-{number}" for number in range(nodes))
     site = Site(parsed_kubevirt(kubevirt), names, gpus, driver) if kubevirt else None
     for number in (signal.SIGINT, signal.SIGTERM):  # the former too: what a script starts in the background ignores it
@@ -96,7 +99,7 @@ def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kube
                 asyncio.run(_stand(running, kubeconfig, names, site, network, Path(scratch)))
         except KeyboardInterrupt:
             click.echo("\nended")
-        except ControlPlaneError as error:
+        except (ControlPlaneError, ApiError) as error:
             raise click.ClickException(str(error)) from None
         except OSError as error:
             raise click.ClickException(f"the control plane can't be started: {error}") from None

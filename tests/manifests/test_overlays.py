@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cluster.programs import KUBECTL, binary
 from virt_dra.api.wire import Json
 from virt_dra.cli.install_kustomize import ManifestError, build
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, Overlay, packaged, planned
@@ -31,7 +32,7 @@ def objects(choices: Choices, *kinds: str) -> list[Json]:
 
 @each_variant
 def test_kustomize_reads_the_same_objects(choices: Choices, tmp_path: Path) -> None:
-    kubectl = shutil.which("kubectl")
+    kubectl = shutil.which("kubectl") or binary(KUBECTL)
     if kubectl is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
             "kubectl is missing: it carries kustomize, which reads the manifests too"
