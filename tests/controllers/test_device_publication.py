@@ -61,6 +61,21 @@ async def _run(life: Callable[[World], Awaitable[None]], world: World) -> None:
     await life(world)
 
 
+def test_a_claim_that_is_heard_of_after_its_pod_runs_is_not_taken_for_deleted() -> None:
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"}
+
+    async def life(world: World) -> None:
+        done = await world.reconcile()
+        assert (done.events, done.look_again) == ((), NOW + timedelta(seconds=10))
+        assert (await world.conditions())["DevicesResolved"] == ("False", "ClaimMissing")
+        assert (await world.status())["devices"][0]["state"] == "Pending"
+        world.now = NOW + timedelta(seconds=11)
+        ((kind, reason, message),) = await world.told()
+        assert (kind, reason, message.endswith("it was deleted while the pod runs; restart the VM")) == ("Warning", "ClaimMissing", True)
+
+    run(life, {"claims": [], "pod.status.phase": "Running", "pod.status.conditions": [bound]})
+
+
 def test_a_pod_whose_claims_are_allocated_before_it_is_bound_is_told_without_a_place() -> None:
     async def life(world: World) -> None:
         assert await world.told() == [("Normal", "DevicesResolved", "gpus/g0 0000:01:00.0")]

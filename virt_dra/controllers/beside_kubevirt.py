@@ -12,11 +12,11 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers import device_publication, metadata_shim
 from virt_dra.controllers.device_publication import Inputs, gather
-from virt_dra.controllers.device_resolution import DEFAULTS, Options, overdue_at
+from virt_dra.controllers.device_resolution import DEFAULTS, Options, missed_at, overdue_at
 from virt_dra.controllers.devices_object import owned_by
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.metadata_shim import Problem
-from virt_dra.controllers.sources import Sources
+from virt_dra.controllers.sources import Sources, claim_keys
 from virt_dra.controllers.writes import Write, write
 
 Explain = Callable[[Inputs, Condition | None], Condition | None]
@@ -79,8 +79,9 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
 
 
 def look_again(inputs: Inputs) -> datetime | None:
-    """When the grace period for the first unpublished device ends (K-5.9)."""
-    moments = (overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key))
+    """When the grace period for the first unpublished device ends (K-5.9), or for a claim that we haven't heard of (K-5.4)."""
+    moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
+    moments += [missed_at(pod) for pod in inputs.pods if any(key not in inputs.claims for key in claim_keys(pod))]
     return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
 
 

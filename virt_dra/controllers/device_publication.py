@@ -25,8 +25,8 @@ from virt_dra.controllers.device_resolution import DEFAULTS, Options, Resolution
 from virt_dra.controllers.device_status import SHARED_ADDRESS
 from virt_dra.controllers.devices_object import frozen_in, metadata_of, owned_by, status_for, target_for, transitions
 from virt_dra.controllers.events import Event, shortened, warning
-from virt_dra.controllers.network_devices import network_devices
 from virt_dra.controllers.metadata_clash import with_clashes
+from virt_dra.controllers.network_devices import network_devices
 from virt_dra.controllers.published_devices import Pool, PublishedDevices
 from virt_dra.controllers.settling import Circumstances, settled
 from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_keys, ends, pools_of

@@ -73,6 +73,9 @@ REASONS: Final = (
 PARENT_ADDRESS_IGNORED: Final = "ParentAddressIgnored"
 """Warning: the PCI address published beside an mdev is malformed and was left out (K-5.22)."""
 
+CLAIM_LAG: Final = timedelta(seconds=10)
+"""As much later than of a pod's node we may hear of its claims (K-5.4)."""
+
 State = Literal["pending", "error"]
 Kind = Literal["gpus", "hostDevices", "networks"]
 Need = Literal["any", "pci", "none"]
@@ -84,7 +87,8 @@ class Options:
     """``spread``: entries of one claim and request take its devices in order (K-5.8). ``keys``: K-6.6.
 
     ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still not
-    published ``grace`` after its allocation from pending into an error (K-5.9).
+    published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing :data:`CLAIM_LAG` after its
+    running pod got its node; without it that one is an error at once.
     """
 
     spread: bool = False
@@ -351,7 +355,7 @@ class _Search:
         """K-5.4 and K-5.5: an allocated claim that is this pod's."""
         claim = self.claims.get(name)
         if claim is None:
-            running = self.pod.status.phase == "Running"
+            running = self.pod.status.phase == "Running" and not self._may_be_new()
             advice = "it was deleted while the pod runs; restart the VM" if running else "it is used as soon as it is created"
             message = f"ResourceClaim {name} does not exist in namespace {self.namespace}; {advice}"
             return Unresolved(subject, CLAIM_MISSING, "error" if running else "pending", message, name)
@@ -464,6 +468,11 @@ class _Search:
             return unresolved(AMBIGUOUS_DEVICE, "error", message)
         return found[0]
 
+    def _may_be_new(self) -> bool:
+        """Whether a claim that isn't known may be one that we haven't heard of yet."""
+        now, moment = self.options.now, missed_at(self.pod)
+        return now is not None and moment is not None and now <= moment
+
     def _overdue(self, claim: ResourceClaim) -> bool:
         now, moment = self.options.now, overdue_at(claim, self.options)
         return now is not None and moment is not None and now > moment
@@ -479,6 +488,20 @@ def _needed(needs: Need, found: Addresses | Unusable) -> Addresses | Unusable:
         fault = found.ignored or "only an mdev UUID is published"
         return Unusable(NO_ADDRESS, f"{fault}; an SR-IOV interface needs the PCI address of its function")
     return Addresses(pci=found.pci)
+
+
+def missed_at(pod: Pod) -> datetime | None:
+    """From when on a claim of a running pod that isn't known is taken for deleted; None if nothing says when the pod got its node.
+
+    Who follows a cluster hears of pods and claims by different ways, so that a claim may become known after the pod that runs with it.
+    """
+    bound = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None)
+    if bound is None or not bound.last_transition_time:
+        return None
+    try:
+        return parse_time(bound.last_transition_time) + CLAIM_LAG
+    except (ValueError, OverflowError):
+        return None
 
 
 def overdue_at(claim: ResourceClaim, options: Options) -> datetime | None:
