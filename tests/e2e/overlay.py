@@ -30,12 +30,11 @@ _JSON_PATCH: Final = "application/json-patch+json"
 class Installed:
     """Both components run and are ready. :meth:`start_webhook` brings one that was killed back, at the same place."""
 
-    def __init__(self, plane: ControlPlane, overlay: Overlay, stack: ExitStack, options: tuple[str, ...]) -> None:
+    def __init__(self, plane: ControlPlane, overlay: Overlay, stack: ExitStack) -> None:
         self._plane, self.overlay, self._stack = plane, overlay, stack
         self._port = free_port()
         self._accounts = {name: _account(plane, f"virt-dra-{name}") for name in ("operator", "webhook")}
         redirect(plane, self._port)
-        self._options = options
         self.webhook = self._webhook()
         self.operator = self._operator()
         for each in (self.webhook, self.operator):
@@ -49,7 +48,7 @@ class Installed:
 
     def _webhook(self) -> Component:
         options = self._arguments("webhook")[2:]
-        started = processes.webhook(self._plane, self._accounts["webhook"], *options, *self._options, port=self._port)
+        started = processes.webhook(self._plane, self._accounts["webhook"], *options, port=self._port)
         return self._stack.enter_context(started)
 
     def _operator(self) -> Component:
@@ -72,12 +71,12 @@ def _account(plane: ControlPlane, name: str) -> Path:
 
 
 @contextmanager
-def installed(plane: ControlPlane, overlay: Overlay, *webhook_options: str) -> Iterator[Installed]:
-    """The overlay while the body runs; nothing of it is left afterwards. ``webhook_options``: what an administrator adds."""
-    run(plane, "install", "--overlay", overlay, "--no-wait")
+def installed(plane: ControlPlane, overlay: Overlay, *options: str) -> Iterator[Installed]:
+    """The overlay while the body runs; nothing of it is left afterwards. ``options``: of ``virt-dra install``."""
+    run(plane, "install", "--overlay", overlay, "--no-wait", *options)
     try:
         with ExitStack() as stack:
-            yield Installed(plane, overlay, stack, webhook_options)
+            yield Installed(plane, overlay, stack)
     finally:
         run(plane, "uninstall", "--yes", *(("--delete-vms",) if overlay == STANDALONE else ()), "--timeout", "60")
 

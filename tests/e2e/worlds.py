@@ -41,8 +41,10 @@ Json = dict[str, Any]
 PATIENCE: Final = 60.0
 """For whatever a loaded machine takes; nothing waits that long on one of one's own."""
 MERGE: Final = "application/merge-patch+json"
-WRITERS: Final = frozenset({"gpu.intel.com"})
-"""Drivers of the tests that write metadata files, as those of these names do."""
+TOLD_WRITER: Final = "switch.example.com"
+"""A driver that writes metadata files since an administrator turned that on, and told virt-dra so."""
+WRITERS: Final = frozenset({"gpu.intel.com", TOLD_WRITER})
+"""Drivers of the tests that write metadata files. Of Intel's it is known."""
 ALL_GATES: Final = (GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA)
 
 PERMITTED: Final = PermittedHostDevices.from_wire({
@@ -296,7 +298,7 @@ def beside_kubevirt(plane: ControlPlane, version: str, hardware: Hardware, folde
     gates = Gates.of(KubeVirtVersion.parse(version), dict.fromkeys(ALL_GATES, True))
     with _started(plane, hardware) as (stack, background, namespace):
         own: Cluster = stack.enter_context(background.entered(kubevirt_installed(plane, gates, permitted)))
-        running = stack.enter_context(installed(plane, BESIDE_KUBEVIRT))
+        running = stack.enter_context(installed(plane, BESIDE_KUBEVIRT, f"--webhook-argument=--writes-metadata={TOLD_WRITER}"))
         drivers, kubelet = stack.enter_context(background.entered(_agents(plane, namespace, hardware, folder, None)))
         kubevirt = FakeKubeVirt(own, kubelet, gates, permitted_host_devices=permitted)
         stack.enter_context(background.entered(kubevirt.running()))
