@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -94,7 +95,7 @@ def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kube
         arguments = network.server_arguments() if site else ()
         plane = ControlPlane(gates=parsed_gates(gates), service_accounts=CONTROLLERS not in left_out, arguments=arguments, port=port)
         try:
-            with network, plane as running:
+            with network if site else nullcontext(), plane as running:
                 _start(running, left_out, site)
                 asyncio.run(_stand(running, kubeconfig, names, site, network, Path(scratch)))
         except KeyboardInterrupt:
