@@ -136,7 +136,9 @@ class InstanceLoop:
             missing = self.unsynced()
             if not missing:
                 return
-            log.error("nothing can be done yet: waiting for %s", "; ".join(missing))
+            served = not any(informer.not_served for informer in self._informers if not informer.has_synced)
+            # A large cluster takes its time to read.
+            log.log(logging.INFO if served else logging.ERROR, "nothing can be done yet: waiting for %s", "; ".join(missing))
             pause = again
 
     async def work(self) -> None:
