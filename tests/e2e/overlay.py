@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from tests.cluster import processes
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.cluster.processes import Component, free_port
-from virt_dra.cli.install_plan import STANDALONE, Choices, Overlay, packaged, planned
+from virt_dra.cli.install_plan import STANDALONE, Overlay
 from virt_dra.cli.main import cli
 
 Json = dict[str, Any]
@@ -42,9 +42,6 @@ class Installed:
 
     def start_webhook(self) -> None:
         self.webhook = self._webhook().ready()
-
-    def start_operator(self) -> None:
-        self.operator = self._operator().ready()
 
     def _webhook(self) -> Component:
         options = self._arguments("webhook")[2:]
@@ -113,8 +110,3 @@ def redirect(plane: ControlPlane, port: int) -> None:
             for index, webhook in enumerate(configuration["webhooks"])
         ]
         plane.request("PATCH", path, cast("Json", patch), _JSON_PATCH)
-
-
-def objects(overlay: Overlay) -> tuple[Json, ...]:
-    """What the overlay consists of."""
-    return planned(Choices(overlay), packaged())
