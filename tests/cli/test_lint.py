@@ -173,9 +173,18 @@ FOUND = {
 """What is found in the examples that fail; the others there can't be read."""
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "failing"))
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("cluster", "failing"))
+)
 def test_examples_that_run_have_no_denials(name: str) -> None:
     assert _run("-f", str(EXAMPLES / name)).exit_code == 0
+
+
+def test_of_the_examples_for_a_cluster_the_one_that_is_to_be_denied_is() -> None:
+    folder = EXAMPLES / "cluster"
+    others = [f"-f{path}" for path in sorted(folder.glob("*.yaml")) if path.name != "wrong-request.yaml"]
+    denied = _run("-f", str(folder))
+    assert (_run(*others).exit_code, denied.exit_code, denied.output.count("[request-missing]")) == (0, 1, 1)
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (EXAMPLES / "failing").iterdir()))
