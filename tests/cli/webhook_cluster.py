@@ -56,8 +56,7 @@ def kubevirt_kinds(plane: ControlPlane) -> Iterator[None]:
     made = []
     try:
         for definition in CRDS:
-            with suppress(RequestError):
-                plane.request("POST", _DEFINITIONS, definition)
+            if until(partial(_there, plane, definition)) == "made":
                 made.append(definition["metadata"]["name"])
         for definition in CRDS:
             plural = definition["spec"]["names"]["plural"]
@@ -66,6 +65,18 @@ def kubevirt_kinds(plane: ControlPlane) -> Iterator[None]:
     finally:
         for name in made:
             plane.request("DELETE", f"{_DEFINITIONS}/{name}")
+
+
+def _there(plane: ControlPlane, definition: dict[str, Any]) -> str:
+    """``made``; ``there``, if it was; nothing as long as one of that name is going."""
+    path = f"{_DEFINITIONS}/{definition['metadata']['name']}"
+    try:
+        plane.request("POST", _DEFINITIONS, definition)
+    except RequestError:
+        with suppress(RequestError):
+            return "" if plane.request("GET", path)["metadata"].get("deletionTimestamp") else "there"
+        return ""
+    return "made"
 
 
 def _served(plane: ControlPlane, path: str) -> bool:
