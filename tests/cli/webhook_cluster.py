@@ -65,6 +65,8 @@ def kubevirt_kinds(plane: ControlPlane) -> Iterator[None]:
     finally:
         for name in made:
             plane.request("DELETE", f"{_DEFINITIONS}/{name}")
+        for name in made:
+            plane.wait_until_gone(f"{_DEFINITIONS}/{name}")
 
 
 def _there(plane: ControlPlane, definition: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,6 +121,13 @@ def test_beside_kubevirt(control_plane: ControlPlane, namespace: str) -> None:
         vmi = await world(cluster, namespace)
 
         async def reconcile() -> beside_kubevirt.Reconciled:
+            """Until nobody else (a scheduler that other tests started) has changed something meanwhile."""
+            done = beside_kubevirt.NOTHING.and_(await _look())
+            while done.again:
+                done = replace(done, again=False).and_(await _look())
+            return done
+
+        async def _look() -> beside_kubevirt.Reconciled:
             return await beside_kubevirt.reconcile(await ListedSources.read(cluster, namespace), cluster, vmi.key, NOW)
 
         try:
@@ -198,10 +206,12 @@ def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlane, nam
         await cluster.create(made.with_(metadata=made.metadata.with_(namespace=namespace)))
 
         async def reconcile() -> int:
-            key = f"{namespace}/fedora"
-            done = await standalone.reconcile(await ListedSources.read(cluster, namespace), cluster, key, NOW, WITH_NETWORKS)
-            assert not done.again
-            return done.written
+            key, written = f"{namespace}/fedora", 0
+            while True:
+                done = await standalone.reconcile(await ListedSources.read(cluster, namespace), cluster, key, NOW, WITH_NETWORKS)
+                written += done.written
+                if not done.again:
+                    return written
 
         assert await reconcile() == 2
         (pod,) = (await cluster.list(Pod, namespace)).items
