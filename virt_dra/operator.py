@@ -7,6 +7,7 @@ election and metrics. Why kopf watches no objects: docs/decisions/0012-real-clus
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -113,6 +114,7 @@ class _Background:
         self._tasks = [asyncio.create_task(self._loop.follow(), name="informers"), asyncio.create_task(self._lead(), name="workers")]
         for task in self._tasks:
             task.add_done_callback(self._noticed)
+        self._tasks.append(asyncio.create_task(self._spare_the_collector(), name="collector"))
 
     async def stop(self) -> None:
         """Workers finish what they are at, with informers to see what came of it; then the Lease is given back."""
@@ -125,6 +127,12 @@ class _Background:
         for task in reversed(self._tasks):
             task.cancel()
             await asyncio.wait({task})
+
+    async def _spare_the_collector(self) -> None:
+        """What is known of a large cluster stays; going through it again and again would hold up everything for half a second each time."""
+        await self._loop.settled()
+        gc.collect()
+        gc.freeze()
 
     async def _lead(self) -> None:
         process = self._process

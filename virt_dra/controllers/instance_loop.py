@@ -162,6 +162,14 @@ class InstanceLoop:
             self._queue = None
             self._ended.set()
 
+    async def settled(self) -> None:
+        """Returns when every kind has been read and nothing is left to be looked at. Where another replica leads nothing ever is."""
+        for informer in self._informers:
+            await informer.synced()
+        await asyncio.sleep(0)  # the work begins
+        if self._queue is not None:
+            await self._queue.idle()
+
     async def stop(self) -> None:
         """No further VMI is begun; returns when those in work are done and what was said of them is written."""
         self.stopping = True
