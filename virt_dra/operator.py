@@ -30,6 +30,8 @@ log = logging.getLogger("virt_dra.operator")
 
 STOP_SECONDS: Final = 10.0
 """What is in work at SIGTERM has so long to be done; then it is left to the next replica."""
+_RELEASE_SECONDS: Final = 3.0
+"""For giving back the Lease."""
 _KILLED_SECONDS: Final = 25.0
 """After so long kopf ends the process whatever holds it up: less than the pod's terminationGracePeriodSeconds."""
 _LIMITS: Final = Limits(qps=400.0, burst=800)
@@ -106,15 +108,16 @@ class _Background:
 
     def __init__(self, process: Process, cluster: KubeCluster, loop: InstanceLoop, metrics: OperatorMetrics) -> None:
         self._process, self._cluster, self._loop, self._metrics = process, cluster, loop, metrics
-        self._tasks: list[asyncio.Task[None]] = []
+        self._led = False
         self.ended = asyncio.Event()
         self.failure: BaseException | None = None
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._loop.follow(), name="informers"), asyncio.create_task(self._lead(), name="workers")]
-        for task in self._tasks:
+        self._informers = asyncio.create_task(self._loop.follow(), name="informers")
+        self._workers = asyncio.create_task(self._lead(), name="workers")
+        for task in (self._informers, self._workers):
             task.add_done_callback(self._noticed)
-        self._tasks.append(asyncio.create_task(self._spare_the_collector(), name="collector"))
+        self._collector = asyncio.create_task(self._spare_the_collector(), name="collector")
 
     async def stop(self) -> None:
         """Workers finish what they are at, with informers to see what came of it; then the Lease is given back."""
@@ -124,7 +127,9 @@ class _Background:
                 await self._loop.stop()
         except TimeoutError:
             log.warning("what is in work isn't done after %.0f s and is left to the next replica", STOP_SECONDS)
-        for task in reversed(self._tasks):
+        if self._led:
+            await asyncio.wait({self._workers}, timeout=_RELEASE_SECONDS)
+        for task in (self._collector, self._workers, self._informers):
             task.cancel()
             await asyncio.wait({task})
 
@@ -137,13 +142,17 @@ class _Background:
     async def _lead(self) -> None:
         process = self._process
         if process.lease is None:
-            self._metrics.leading(True)
+            self._leading(True)
             await self._loop.work()
             return
         await lead(
             self._cluster, process.lease, process.namespace, process.identity, self._loop.work,
-            timing=process.timing, leading=self._metrics.leading,
+            timing=process.timing, leading=self._leading,
         )  # fmt: skip
+
+    def _leading(self, leads: bool) -> None:
+        self._led = self._led or leads
+        self._metrics.leading(leads)
 
     def _noticed(self, task: asyncio.Task[None]) -> None:
         """What runs for ever has ended: a fault, which ends the process, unless it was to end."""
