@@ -171,7 +171,8 @@ class WorkQueue(Generic[K]):
     def _failed(self, key: K) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = backoff(failures, self._chance(), first=self._first_delay, longest=self._longest_delay)
-        log.exception("work on %s failed for the %d. time; again in %.3f s", key, failures, delay)
+        told = {"key": str(key), "failures": failures, "againInSeconds": round(delay, 3)}
+        log.exception("work on %s failed for the %d. time; again in %.3f s", key, failures, delay, extra={"fields": told})
         self.add_after(key, delay)
 
     def _set_alarm(self) -> None:

@@ -90,7 +90,7 @@ class Explainer:
                     await self._answer(key, question)
                 except Exception:
                     # The program's fault over one pod must not end the explaining of all others.
-                    log.exception("why %s waits could not be found out", key)
+                    log.exception("why %s waits could not be found out", key, extra={"fields": {"vmi": key}})
                     self._again(key, self._limits.every.total_seconds())
             try:
                 async with asyncio.timeout(self._limits.age.total_seconds()):

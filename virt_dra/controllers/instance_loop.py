@@ -242,7 +242,9 @@ class InstanceLoop:
             result, again = await self._reconcile(key)
         finally:
             del self._in_work[key]
-        self._observer.reconciled(result, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        self._observer.reconciled(result, seconds)
+        log.debug("looked at", extra={"fields": {"vmi": key, "result": result, "seconds": round(seconds, 4)}})
         return again
 
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
