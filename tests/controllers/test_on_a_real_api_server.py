@@ -90,7 +90,8 @@ async def world(cluster: KubeCluster, namespace: str) -> VirtualMachineInstance:
         "slices.0.metadata.name": f"{namespace}-gpus",
         "slices.0.spec.pool.name": namespace,
         "slices.0.spec.devices.0.attributes": {"pciAddress": {"string": "0000:01:00.0"}, "model": {"string": "<&>"}},
-        "slices.0.spec.devices.0.taints": [{"key": "k", "effect": "NoExecute"}],
+        # Not NoExecute: Kubernetes' controller, where other tests started it, would evict the pod.
+        "slices.0.spec.devices.0.taints": [{"key": "k", "effect": "NoSchedule"}],
         "claims.0.status.allocation.devices.results.0.pool": namespace,
     })  # fmt: skip
     vmi = await cluster.create(VirtualMachineInstance.from_wire(in_(namespace, raw["vmi"])))
