@@ -367,6 +367,8 @@ class TestInstalled:
         assert installed.request("GET", f"{secrets}/virt-dra-webhook-tls")["data"] == {"tls.crt": "Y3J0", "tls.key": "a2V5"}
         for definition in CERT_MANAGER:
             installed.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
+        for definition in CERT_MANAGER:
+            installed.wait_until_gone(f"{CRDS}/{definition['metadata']['name']}")
 
     def test_a_dry_run_of_a_removal_and_a_no_remove_nothing(self, installed: ControlPlane) -> None:
         before = everything(installed)
