@@ -19,7 +19,7 @@ from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.validation import FieldError, Rules, validate_create
 from virt_dra.api.wire import Json
-from virt_dra.cluster.rules import COMPILED
+from virt_dra.cel.validation import COMPILED
 from virt_dra.controllers import standalone
 from virt_dra.controllers.instance_phase import ever_ran, phase_times, verdict, with_phase
 from virt_dra.controllers.launcher_pods import RenderError

@@ -16,10 +16,10 @@ from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.validation import validate_create
+from virt_dra.cel.validation import compiled_rules
 from virt_dra.cli.allocate_report import ERROR, FITS, REFUSED, TIMED_OUT, Answer, NodeAnswer
 from virt_dra.cli.deadline import Deadline, progress_of
 from virt_dra.cli.gate_options import gate_name
-from virt_dra.cluster.rules import compiled_rules
 
 T = TypeVar("T", bound=TypedObject)
 Told = Callable[[int, int], None]

@@ -18,11 +18,11 @@ from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.validation import validate_create
 from virt_dra.api.wire import Json, WireError
+from virt_dra.cel.validation import compiled_rules
 from virt_dra.cli.allocate_report import explanation_json
 from virt_dra.cli.deadline import Deadline, told
 from virt_dra.cli.gate_options import with_features
 from virt_dra.cli.jsonl import BadLine, member, under
-from virt_dra.cluster.rules import compiled_rules
 
 T = TypeVar("T", bound=TypedObject)
 

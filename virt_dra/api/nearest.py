@@ -1,0 +1,59 @@
+"""Which of the names that exist somebody meant: for messages about a name that doesn't exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+
+from virt_dra.api.go_text import quoted
+
+COMPARED = 1000
+"""Names that one is compared with at most: both sides are users' texts, and a comparison of two takes up to a millisecond."""
+LENGTH_MAX = 100
+"""Characters of a name that can be meant; nobody mistypes a longer one."""
+LISTED = 5
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like the given one; None if none is.
+
+    >>> nearest("gpuclaim", ["net-claim", "gpu-claim"])
+    'gpu-claim'
+    >>> nearest("x", ["gpu-claim"])
+    """
+    if not name or len(name) > LENGTH_MAX:
+        return None
+    by_fold: dict[str, str] = {}
+    for each in islice(known, COMPARED):
+        if len(each) <= LENGTH_MAX:
+            by_fold.setdefault(_folded(each), each)
+    folded = _folded(name)
+    if folded in by_fold:
+        return by_fold[folded]
+    close = get_close_matches(folded, by_fold, n=1, cutoff=0.7)
+    return by_fold[close[0]] if close else None
+
+
+def _folded(name: str) -> str:
+    """Without what is confused most: case and separators."""
+    return name.lower().replace("_", "-")
+
+
+def listed(known: Iterable[str]) -> str:
+    """``"a", "b"``: the first few names, quoted; empty for none.
+
+    >>> listed(["a", "b"])
+    '"a", "b"'
+    """
+    first = list(islice(known, LISTED + 1))
+    return ", ".join(map(quoted, first[:LISTED])) + (", …" if len(first) > LISTED else "")
+
+
+def instead(name: str, known: Iterable[str]) -> str:
+    """``did you mean "gpu-claim"?``, else ``it has "a", "b"``; empty where there is nothing."""
+    names = list(islice(known, COMPARED))
+    close = nearest(name, names)
+    if close is not None:
+        return f"did you mean {quoted(close)}?"
+    return f"it has {listed(names)}" if names else ""
