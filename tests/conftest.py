@@ -49,6 +49,11 @@ def libvirt() -> None:
     libvirt_witness.require()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for remark in libvirt_witness.remarks():
+        terminalreporter.write_line(remark)
+
+
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
     """A real etcd and kube-apiserver with the feature gates nobody touched, shared by all tests; started by the first that asks.

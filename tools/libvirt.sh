@@ -3,6 +3,7 @@
 # otherwise it says in one line what will be skipped and how to get it. Installed once, it does nothing.
 set -eu
 cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin:/sbin # where daemons live, and not every user looks
 packages="libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-clients libvirt-dev pkg-config gcc libxml2-utils qemu-system-x86"
 
 tools_present() {

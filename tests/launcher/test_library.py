@@ -110,15 +110,15 @@ def test_without_the_binding_libvirt_is_refused_with_advice(monkeypatch: pytest.
 @pytest.mark.usefixtures("libvirt")
 def test_a_domain_is_defined_read_back_and_forgotten(capfd: pytest.CaptureFixture[str]) -> None:
     libvirt_witness.require_binding()
-    conversion = convert(VMI, ENV, pod=POD)
+    conversion, uri = convert(VMI, ENV, pod=POD), libvirt_witness.qemu_uri()
 
-    assert define(conversion.domain_xml, libvirt_witness.QEMU) == conversion.domain.uuid
-    assert "ua-dra-gpu-gpu1" in dumpxml("ns_library-test")
-    undefine("ns_library-test")
+    assert define(libvirt_witness.emulated(conversion.domain_xml), uri) == conversion.domain.uuid
+    assert "ua-dra-gpu-gpu1" in dumpxml("ns_library-test", uri)
+    undefine("ns_library-test", uri)
     with pytest.raises(LauncherError) as refusal:
-        dumpxml("ns_library-test")
+        dumpxml("ns_library-test", uri)
     assert refusal.value.reason == LIBVIRT_REFUSED
-    assert str(refusal.value).startswith("qemu:///system: Domain not found")
+    assert str(refusal.value).startswith(f"{uri}: Domain not found")
     with pytest.raises(LauncherError) as unreachable:
         define("<domain/>", "nosuch:///system")
     assert unreachable.value.reason == LIBVIRT_UNAVAILABLE
