@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.api.wire import Json
@@ -86,6 +87,22 @@ class Unusable:
 
     reason: str
     message: str
+
+
+Need = Literal["any", "pci", "none"]
+"""Which address a device needs: one of either kind; a PCI address (SR-IOV, K-7.21); none (a binding plugin knows its own way)."""
+
+
+def needed(needs: Need, found: Addresses | Unusable) -> Addresses | Unusable:
+    """What of the published addresses counts (K-5.32)."""
+    if needs == "none":
+        return Addresses() if isinstance(found, Unusable) else found
+    if needs == "any" or isinstance(found, Unusable):
+        return found
+    if found.pci is None:
+        fault = found.ignored or "only an mdev UUID is published"
+        return Unusable(NO_ADDRESS, f"{fault}; an SR-IOV interface needs the PCI address of its function")
+    return Addresses(pci=found.pci)
 
 
 def read_keys(raw: object, path: str) -> tuple[DriverKeys, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from rich.tree import Tree
 
-from virt_dra.simulator.outcome import Outcome, Step
+from virt_dra.simulator.outcome import DeviceOutcome, Outcome, Step
 
 
 def outcome_tree(outcome: Outcome, xml_path: str | None) -> Tree:
@@ -59,10 +59,12 @@ def _facts(outcome: Outcome, step: Step) -> list[str]:
             ]
         case Step.DEVICE_STATUS:
             return [
-                f"{device.device}: {address}" for device in outcome.devices if (address := _address(device.pci_address, device.mdev_uuid))
+                f"{device.device}: {address}"
+                for device in outcome.devices
+                if (address := _address(device.pci_address, device.mdev_uuid) or _unaddressed(device))
             ]
         case Step.DOMAIN_XML:
-            return [f"{device.device} (address from {device.source}): {device.xml}" for device in outcome.devices if device.xml]
+            return [line for device in outcome.devices if (line := _element(device))]
         case Step.LAUNCHER_POD:
             return []
 
@@ -71,6 +73,21 @@ def _address(pci: str | None, mdev: str | None) -> str:
     if mdev:
         return f"mdev {mdev}" + (f", on the card at {pci}" if pci else "")
     return f"PCI {pci}" if pci else ""
+
+
+def _unaddressed(device: DeviceOutcome) -> str:
+    """A binding plugin's device needs no address that we know."""
+    return "no address published" if device.binding is not None and device.allocated else ""
+
+
+def _element(device: DeviceOutcome) -> str:
+    if device.xml:
+        return f"{device.device} (address from {device.source}): {device.xml}"
+    return f"{device.device}: no hostdev, {_plugin(device.binding)} attaches it" if device.binding is not None else ""
+
+
+def _plugin(name: str) -> str:
+    return f"binding plugin {name}" if name else "its binding plugin"
 
 
 def _add_failure(branch: Tree, outcome: Outcome) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from virt_dra.api.attribute_keys import CONFLICTING_ATTRIBUTES, NO_ADDRESS, Addresses, DriverKeys, Unusable, addresses
+from virt_dra.api.attribute_keys import CONFLICTING_ATTRIBUTES, NO_ADDRESS, Addresses, DriverKeys, Need, Unusable, addresses, needed
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.meta import parse_time
@@ -78,8 +78,6 @@ CLAIM_LAG: Final = timedelta(seconds=10)
 
 State = Literal["pending", "error"]
 Kind = Literal["gpus", "hostDevices", "networks"]
-Need = Literal["any", "pci", "none"]
-"""Which address a device needs: one of either kind; a PCI address (SR-IOV, K-7.21); none (a binding plugin knows its own way)."""
 
 
 @dataclass(frozen=True)
@@ -300,7 +298,7 @@ class _Search:
         device = self.device(subject, claim, result)
         if isinstance(device, Unresolved):
             return device
-        found = _needed(subject.needs, addresses(result.driver, device.device.attributes, self.options.keys))
+        found = needed(subject.needs, addresses(result.driver, device.device.attributes, self.options.keys))
         if isinstance(found, Unusable):
             message = f"device {_path(result)}: {found.message}"
             return Unresolved(subject, found.reason, "error", message, claim.name, result.device)
@@ -476,18 +474,6 @@ class _Search:
     def _overdue(self, claim: ResourceClaim) -> bool:
         now, moment = self.options.now, overdue_at(claim, self.options)
         return now is not None and moment is not None and now > moment
-
-
-def _needed(needs: Need, found: Addresses | Unusable) -> Addresses | Unusable:
-    """What of the published addresses counts (K-5.32)."""
-    if needs == "none":
-        return Addresses() if isinstance(found, Unusable) else found
-    if needs == "any" or isinstance(found, Unusable):
-        return found
-    if found.pci is None:
-        fault = found.ignored or "only an mdev UUID is published"
-        return Unusable(NO_ADDRESS, f"{fault}; an SR-IOV interface needs the PCI address of its function")
-    return Addresses(pci=found.pci)
 
 
 def missed_at(pod: Pod) -> datetime | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from virt_dra.api.attribute_keys import Need
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration_paths import Pair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.controllers.device_resolution import Need, Subject
+from virt_dra.controllers.device_resolution import Subject
 from virt_dra.controllers.launcher_pods import COMPUTE
 
 

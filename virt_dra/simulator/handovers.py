@@ -7,28 +7,28 @@ plays the kubelet in between, and collects what each said about each VM.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
 from launcher import LauncherError, convert
-from launcher import errors as launcher_errors
-from virt_dra.allocator.explain import NO_DEVICES, lines
-from virt_dra.api import attribute_keys
+from virt_dra.allocator.explain import lines
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
-from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, Gates
+from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import ObjectMeta, TypedObject
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster
-from virt_dra.controllers import claims, device_resolution, device_status, launcher_pods, scheduler
+from virt_dra.controllers import claims, device_status, launcher_pods, scheduler
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.published_devices import PublishedDevices
 from virt_dra.controllers.virtual_machines import instance_of, wants_instance
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
-from virt_dra.simulator.outcome import ClaimOutcome, DeviceOutcome, Failure, Outcome, Step
-from webhooks.vmi import Verdict, review
+from virt_dra.simulator import advice
+from virt_dra.simulator.devices import Known, entries_of, with_elements
+from virt_dra.simulator.outcome import ClaimOutcome, Failure, Outcome, Step
+from webhooks.vmi import review
 
 Clock = Callable[[], datetime]
 
@@ -52,6 +52,8 @@ class _Traveller:
     outcome: Outcome
     subject: VirtualMachine | VirtualMachineInstance
     vmi: VirtualMachineInstance | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The metadata files of its pod."""
 
     @property
     def on_the_way(self) -> bool:
@@ -94,8 +96,8 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
     traveller.outcome = replace(traveller.outcome, warnings=(*verdict.warnings, *notes))
     if not verdict.allowed:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
-        advice = _admission_advice(verdict, _gates_needed(_instance_spec(subject)) - gates.on)
-        traveller.fail(Step.ADMISSION, verdict.causes[0].type, verdict.message, advice, details)
+        needed = advice.admission(verdict, advice.gates_needed(_instance_spec(subject)) - gates.on)
+        traveller.fail(Step.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
         return
     try:
         if isinstance(subject, VirtualMachine):
@@ -120,29 +122,6 @@ def _fresh(subject: S) -> S:
 
 def _instance_spec(subject: VirtualMachine | VirtualMachineInstance) -> VirtualMachineInstanceSpec:
     return subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
-
-
-def _gates_needed(spec: VirtualMachineInstanceSpec) -> frozenset[str]:
-    """The gates without which KubeVirt refuses devices like these (K-2.13, K-2.18, K-2.22)."""
-    devices = spec.domain.devices
-    needed = {
-        GPUS_WITH_DRA: any(gpu.is_dra for gpu in devices.gpus),
-        HOST_DEVICES: bool(devices.host_devices),
-        HOST_DEVICES_WITH_DRA: any(device.is_dra for device in devices.host_devices),
-        NETWORK_DEVICES_WITH_DRA: any(network.resource_claim is not None for network in spec.networks),
-    }
-    return frozenset(gate for gate, needs in needed.items() if needs)
-
-
-def _admission_advice(verdict: Verdict, gates_off: frozenset[str]) -> str:
-    if gates_off and any("feature gate" in cause.message for cause in verdict.causes):
-        wanted = ", ".join(sorted(gates_off))
-        choices = ",".join(f"{gate}=true" for gate in sorted(gates_off))
-        return (
-            f"add {wanted} to spec.configuration.developerConfiguration.featureGates of the KubeVirt object; "
-            f"to try it here: --gates {choices}"
-        )
-    return "change the named fields of the VM; the rules are K-2 in docs/spec/kubevirt.md"
 
 
 # --- launcher pods ------------------------------------------------------------------------------------------------
@@ -189,7 +168,7 @@ async def _make_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> No
         if pod is None:
             continue
         if event := told.get((pod.namespace, pod.name)):
-            traveller.fail(Step.CLAIMS, event.reason, event.message, _claim_advice(event.message, pod.namespace))
+            traveller.fail(Step.CLAIMS, event.reason, event.message, advice.claims(event.message, pod.namespace))
         traveller.outcome = replace(traveller.outcome, claims=_claims_of(pod))
 
 
@@ -201,12 +180,6 @@ def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
         if name:
             outcomes.append(ClaimOutcome(entry.name, name, entry.resource_claim_template_name))
     return tuple(outcomes)
-
-
-def _claim_advice(message: str, namespace: str) -> str:
-    if "template" in message:
-        return f"create the ResourceClaimTemplate in namespace {namespace}, or correct spec.resourceClaims[].resourceClaimTemplateName"
-    return "correct the ResourceClaimTemplate as the message says"
 
 
 # --- placement and allocation -------------------------------------------------------------------------------------
@@ -228,32 +201,14 @@ async def _schedule(cluster: Cluster, travellers: Sequence[_Traveller], conditio
         pod = await _pod(cluster, traveller)
         if pod is None:
             continue
-        traveller.outcome = replace(traveller.outcome, node=pod.spec.node_name, devices=_devices_of(traveller))
+        traveller.outcome = replace(traveller.outcome, node=pod.spec.node_name, devices=entries_of(_vmi(traveller), pod))
         if outcome := unplaced.get(pod.key):
             details = [line for node in outcome.nodes for line in _why_not(node)]
-            traveller.fail(Step.PLACEMENT, outcome.reason, outcome.message, _placement_advice(outcome), details)
+            traveller.fail(Step.PLACEMENT, outcome.reason, outcome.message, advice.placement(outcome), details)
 
 
 def _why_not(node: NodeOutcome) -> list[str]:
     return lines(node.explanation) if node.explanation else [f"node {node.node}: {node.summary}"]
-
-
-def _placement_advice(outcome: Unplaced) -> str:
-    if outcome.nodes and not any(node.explanation for node in outcome.nodes):
-        return "add or label a node so that the VM's nodeSelector, affinity and tolerations, and its allocated claims, admit it"
-    if outcome.nodes and all(node.explanation and node.explanation.reason == NO_DEVICES for node in outcome.nodes):
-        return "add the ResourceSlices of these nodes to the input (kubectl get resourceslices -o yaml): none of them offers a device"
-    if outcome.nodes:
-        return "free a device, add a node that has one, or ask for less; the lines above say what refused each device"
-    if "CEL" in outcome.message:
-        return "correct the selector's expression"
-    if "device class" in outcome.message:
-        return "create the DeviceClass, or correct deviceClassName in the claim"
-    if "could not find ResourceClaim" in outcome.message:
-        return "add the ResourceClaim to the input, or correct spec.resourceClaims[].resourceClaimName"
-    if outcome.message.startswith('node "'):
-        return "choose a node of the input, or add the Node"
-    return "correct what the message names"
 
 
 # --- the kubelet's and virt-controller's part -------------------------------------------------------------------------------------------
@@ -272,9 +227,19 @@ async def _start_pods(cluster: Cluster, travellers: Sequence[_Traveller]) -> Non
 # --- deviceStatus -------------------------------------------------------------------------------------------------
 
 
+async def _observed(cluster: Cluster, now: datetime) -> device_status.Inputs:
+    """What the resolution needs, also where VMIs have networks from claims and no devices."""
+    inputs = await device_status.gather(cluster, now)
+    if inputs.pods or not any(vmi.spec.networks for vmi in inputs.vmis):
+        return inputs
+    pods, found, slices = await cluster.list(Pod), await cluster.list(ResourceClaim), await cluster.list(ResourceSlice)
+    return replace(inputs, pods=pods.items, claims=found.items, slices=slices.items)
+
+
 async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], clock: Clock) -> None:
     by_uid = _by_uid(travellers)
-    inputs = await device_status.gather(cluster, clock())
+    now = clock()
+    inputs = await _observed(cluster, now)
     for event in await device_status.apply(cluster, device_status.plan(inputs).actions):
         if traveller := by_uid.get(event.uid):
             traveller.fail(Step.DEVICE_STATUS, event.reason, event.message, "the API server would refuse the status")
@@ -283,58 +248,18 @@ async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], c
     for claim in inputs.claims:
         in_namespace.setdefault(claim.namespace, []).append(claim)
     for traveller in _on_the_way(travellers):
-        vmi = traveller.vmi
-        assert vmi is not None
-        traveller.vmi = await cluster.get(VirtualMachineInstance, vmi.name, vmi.namespace)
+        given = _vmi(traveller)
+        vmi = traveller.vmi = await cluster.get(VirtualMachineInstance, given.name, given.namespace)
         pod = current_pod(vmi, launcher_pods_of(vmi, inputs.pods))
-        resolution = device_resolution.resolve(vmi, pod, in_namespace.get(vmi.namespace, ()), published)
-        traveller.outcome = replace(traveller.outcome, devices=_devices_of(traveller, resolution))
-        unresolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, device_resolution.Unresolved)]
+        known = Known(vmi, pod, tuple(in_namespace.get(vmi.namespace, ())), published)
+        resolution = known.resolution()
+        traveller.files = known.network_files(now)
+        traveller.outcome = replace(traveller.outcome, devices=entries_of(vmi, pod, resolution))
+        unresolved = resolution.unresolved
         if unresolved:
             first = unresolved[0]
-            details = [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else []
-            advice = _DEVICE_ADVICE.get(first.reason, _DEVICE_ADVICE_OTHERWISE)
-            traveller.fail(
-                Step.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice, details if len(details) > 1 else ()
-            )
-
-
-_SLICES_ADVICE = "add the pool's missing ResourceSlices to the input (kubectl get resourceslices -o yaml), or look at the driver"
-_DEVICE_ADVICE: Mapping[str, str] = {
-    device_resolution.REQUEST_NOT_IN_CLAIM: "correct requestName of the device, or add the request to the claim or its template",
-    device_resolution.TOO_MANY_DEVICES: "ask for one device a request in the claim or its template, and give each request a device entry",
-    device_resolution.ADMIN_ACCESS: "take adminAccess out of the claim's request",
-    device_resolution.POOL_INCOMPLETE: _SLICES_ADVICE,
-    device_resolution.DEVICE_NOT_PUBLISHED: _SLICES_ADVICE,
-    device_resolution.AMBIGUOUS_DEVICE: "report it to the driver: the names of a pool's devices must differ",
-    attribute_keys.NO_ADDRESS: (
-        "take a device of a driver that publishes addresses (select it in the claim or class), or report it to the driver; "
-        "the keys are K-6 in docs/spec/kubevirt.md"
-    ),
-    attribute_keys.CONFLICTING_ATTRIBUTES: "report it to the driver: attributes for the same address must be equal",
-}
-_DEVICE_ADVICE_OTHERWISE = "correct what the message names; the reasons are K-5 in docs/spec/kubevirt.md"
-
-
-def _devices_of(traveller: _Traveller, resolution: device_resolution.Resolution | None = None) -> tuple[DeviceOutcome, ...]:
-    """Every device entry in spec order, with what the resolution found for those that claims serve."""
-    assert traveller.vmi is not None
-    devices = traveller.vmi.spec.domain.devices
-    found: dict[tuple[str, str], device_resolution.Outcome] = {
-        (o.subject.kind, o.subject.name): o for o in (resolution.outcomes if resolution else ())
-    }
-    outcomes = []
-    for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
-        for entry in entries:
-            outcome = DeviceOutcome(f"{kind}/{entry.name}", entry.claim_name, entry.request_name)
-            known = found.get((kind, entry.name))
-            if isinstance(known, device_resolution.Resolved):
-                allocated = f"{known.result.driver}/{known.result.pool}/{known.result.device}"
-                outcome = replace(outcome, allocated=allocated, pci_address=known.addresses.pci, mdev_uuid=known.addresses.mdev)
-            elif known is not None:
-                outcome = replace(outcome, allocated=known.device)
-            outcomes.append(outcome)
-    return tuple(outcomes)
+            details = [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else ()
+            traveller.fail(Step.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice.device(first.reason), details)
 
 
 # --- domain XML ---------------------------------------------------------------------------------------------------
@@ -346,29 +271,13 @@ async def _define_domains(cluster: Cluster, travellers: Sequence[_Traveller], co
         if vmi is None:
             continue
         try:
-            rendered = convert(vmi, pod=pod, kubevirt=conditions.gates.version)
+            rendered = convert(vmi, pod=pod, kubevirt=conditions.gates.version, files=traveller.files or None)
         except LauncherError as error:
-            advice = _LAUNCHER_ADVICE.get(error.reason, "correct what the message names; the rules are K-7 in docs/spec/kubevirt.md")
-            traveller.fail(Step.DOMAIN_XML, error.reason, str(error), advice)
+            traveller.fail(Step.DOMAIN_XML, error.reason, str(error), advice.launcher(error))
             continue
-        xml = {hostdev.device: hostdev for hostdev in rendered.hostdevs}
-        devices = tuple(
-            replace(device, source=xml[device.device].source, xml=xml[device.device].xml) if device.device in xml else device
-            for device in traveller.outcome.devices
-        )
+        devices = with_elements(traveller.outcome.devices, rendered.hostdevs)
         warnings = (*traveller.outcome.warnings, *rendered.warnings)
         traveller.outcome = replace(traveller.outcome, devices=devices, domain=rendered.domain_xml, warnings=warnings)
-
-
-_LAUNCHER_ADVICE: Mapping[str, str] = {
-    launcher_errors.COUNT_MISMATCH: (
-        "devices with deviceName come from a device plugin, which the embedded cluster does not have; "
-        "give their variables to virt-dra domain-xml, or use a claim"
-    ),
-    launcher_errors.MALFORMED_ADDRESS: "the driver must publish an address that KubeVirt can read (K-7.4); report it to the driver",
-    launcher_errors.DUPLICATE_ALIAS: "give the device entries different names",
-    launcher_errors.UNWRITABLE_TEXT: "use letters, digits, - and . in names",
-}
 
 
 # --- looking up ---------------------------------------------------------------------------------------------------
@@ -380,6 +289,12 @@ def _on_the_way(travellers: Iterable[_Traveller]) -> list[_Traveller]:
 
 def _by_uid(travellers: Iterable[_Traveller]) -> Mapping[str, _Traveller]:
     return {traveller.vmi.metadata.uid: traveller for traveller in _on_the_way(travellers) if traveller.vmi is not None}
+
+
+def _vmi(traveller: _Traveller) -> VirtualMachineInstance:
+    if traveller.vmi is None:
+        raise AssertionError(f"{traveller.outcome.name} has no VMI, so it is not on the way")
+    return traveller.vmi
 
 
 async def _pod(cluster: Cluster, traveller: _Traveller) -> Pod | None:

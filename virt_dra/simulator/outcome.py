@@ -53,7 +53,7 @@ class ClaimOutcome:
 
 @dataclass(frozen=True)
 class DeviceOutcome:
-    """One device entry (``gpus/NAME`` or ``hostDevices/NAME``) and what serves it, as far as known."""
+    """One device entry (``gpus/NAME``, ``hostDevices/NAME``) or network from a claim (``networks/NAME``), and what is known to serve it."""
 
     device: str
     claim: str | None = None
@@ -63,8 +63,10 @@ class DeviceOutcome:
     pci_address: str | None = None
     mdev_uuid: str | None = None
     source: str | None = None
-    """Where the launcher found the address: ``status`` or ``environment``."""
+    """Where the launcher found the address: ``status``, ``metadata`` or ``environment``."""
     xml: str | None = None
+    binding: str | None = None
+    """The binding plugin that attaches a network's device by itself, so that it gets no element (K-5.32)."""
 
     def to_json(self) -> Json:
         return {
@@ -76,6 +78,7 @@ class DeviceOutcome:
             "mdevUUID": self.mdev_uuid,
             "source": self.source,
             "xml": self.xml,
+            "binding": self.binding,
         }
 
 

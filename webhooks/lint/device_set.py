@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from virt_dra.api.attribute_keys import STANDARD_DOMAIN, Addresses, Unusable
+from virt_dra.api.attribute_keys import STANDARD_DOMAIN, Addresses, Need, Unusable, needed
 from virt_dra.api.resource_v1 import DeviceAttribute
 from webhooks.lint.published import Published, text_of
 
@@ -50,6 +50,17 @@ class DeviceSet:
         """Each device whose attributes give no address (K-5.11), and why."""
         found = ((device, device.addresses) for device in self.devices)
         return tuple((device, why) for device, why in found if not isinstance(why, Addresses))
+
+    @cached_property
+    def _without_pci(self) -> tuple[tuple[Published, Unusable], ...]:
+        found = ((device, needed("pci", device.addresses)) for device in self.devices)
+        return tuple((device, why) for device, why in found if isinstance(why, Unusable))
+
+    def without(self, needs: Need) -> tuple[tuple[Published, Unusable], ...]:
+        """Each device that lacks the address that its user needs, and why (K-5.11, K-5.32)."""
+        if needs == "none":
+            return ()
+        return self._without_pci if needs == "pci" else self.without_address
 
     @cached_property
     def _with_address(self) -> tuple[Published, ...]:

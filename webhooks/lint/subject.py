@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from virt_dra.api.attribute_keys import Need
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration_paths import METADATA_SHIM, BadWish, decide, wished_path
 from virt_dra.api.known_drivers import DRIVER_OF_CLASS
@@ -134,6 +135,7 @@ class Use:
     request_field: str
     request_name: str
     claim: NamedClaim | None
+    needs: Need = "any"
 
     @property
     def request(self) -> DeviceRequest | None:
@@ -203,8 +205,9 @@ class Linted:
                     found.append(
                         Use(kind.path, place, device.name, f"{place}.requestName", device.request_name, by_entry.get(device.claim_name))
                     )
+        interfaces = {interface.name: interface for interface in reversed(spec.domain.devices.interfaces)}
         for index, network in enumerate(spec.networks):
-            reference = network.resource_claim
+            reference, interface = network.resource_claim, interfaces.get(network.name)
             if reference is not None and reference.claim_name and reference.request_name:
                 place = self.path(f"networks[{index}]")
                 found.append(
@@ -215,6 +218,7 @@ class Linted:
                         f"{place}.resourceClaim.requestName",
                         reference.request_name,
                         by_entry.get(reference.claim_name),
+                        "none" if interface is not None and interface.sriov is None and interface.binding is not None else "pci",
                     )
                 )
         return tuple(found[: self.settings.max_entries])

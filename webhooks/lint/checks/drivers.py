@@ -149,7 +149,7 @@ def no_address(linted: Linted) -> Iterator[Found]:
     """K-5.11: no key of K-6 has a usable value, so that nobody can tell which device it is."""
     for use in linted.uses:
         candidates = linted.candidates(use)
-        unusable = candidates.without_address
+        unusable = candidates.without(use.needs)
         if not unusable:
             continue
         device, why = unusable[0]
@@ -168,6 +168,8 @@ def address_key(linted: Linted) -> Iterator[Found]:
     if version < V1_6_0:
         return
     for use in linted.uses:
+        if use.needs == "none":
+            continue
         candidates = linted.candidates(use)
         keys: tuple[str, ...]
         if version < V1_8_0:
