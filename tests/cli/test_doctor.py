@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import parse_time
 from virt_dra.cli.doctor import report
 from virt_dra.cli.doctor_checks import examine, exit_code
@@ -24,8 +25,10 @@ GATES = ["GPUsWithDRA", "HostDevicesWithDRA", "HostDevices"]
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "doctor.yaml").read_text())
 
 
-def kubevirt(name: str, version: object = None, gates: list[str] | None = None, permitted: bool = False) -> Json:
-    configuration: Json = {"developerConfiguration": {"featureGates": gates or []}}
+def kubevirt(
+    name: str, version: object = None, gates: list[str] | None = None, permitted: bool = False, disabled: list[str] | None = None
+) -> Json:
+    configuration: Json = {"developerConfiguration": {"featureGates": gates or [], "disabledFeatureGates": disabled or []}}
     if permitted:
         configuration["permittedHostDevices"] = {}
     status = {} if version is None else {"observedKubeVirtVersion": version}
@@ -112,8 +115,9 @@ def test_where_all_is_well_nothing_needs_doing() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_what_is_wrong_is_found_and_nothing_else(case: Json) -> None:
-    found = [finding for finding in examine(facts(**case["facts"]), VERSION) if finding.level in ("warning", "error")]
-    infos = [finding for finding in examine(facts(**case["facts"]), VERSION) if finding.level == "info"]
+    named = KubeVirtVersion.parse(str(case["kubevirt"])) if "kubevirt" in case else None
+    found = [finding for finding in examine(facts(**case["facts"]), VERSION, named) if finding.level in ("warning", "error")]
+    infos = [finding for finding in examine(facts(**case["facts"]), VERSION, named) if finding.level == "info"]
     if any(level == "info" for _, level, _, _ in case["findings"]):
         found += infos
     got = sorted([finding.id, finding.level, finding.where, finding.message] for finding in found)
@@ -122,6 +126,7 @@ def test_what_is_wrong_is_found_and_nothing_else(case: Json) -> None:
     shown = [[*have[:3], want[3] if have[3].startswith(want[3]) else have[3]] for have, want in zip(got, wanted, strict=False)]
     assert [*shown, *got[len(shown) :]] == wanted
     assert all(finding.advice for finding in found)
+    assert [finding.advice for finding in found] == case.get("advice", [finding.advice for finding in found])
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Facts) if "Unknown" in str(field.type)])

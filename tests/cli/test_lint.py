@@ -212,6 +212,7 @@ def test_json(files: Path) -> None:
     assert json.loads(result.stdout) == {
         "version": 1,
         "kubevirt": "1.9",
+        "kubevirtAssumed": False,
         "denials": 1,
         "warnings": 1,
         "notChecked": ["DeviceClass", "ResourceSlice"],
@@ -332,3 +333,17 @@ def test_hostile_kinds_are_shown_on_one_line() -> None:
     result = _run("-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "\x1b[31m"}))
     assert result.exit_code == 2
     assert result.stderr == "error: standard input:1: \\x1b[31m: kind: must be letters and digits, such as ResourceClaim\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "assumed"), [("20260801_abcdef", True), ("sha256:0123", True), ("devel", True), ("v1.9.0-rc.1-12-gabcdef", False), ("", False)]
+)
+def test_a_version_that_names_no_release_is_named_with_what_is_assumed(files: Path, version: str, assumed: bool) -> None:
+    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt"}}
+    (files / "kubevirt.yaml").write_text(yaml.safe_dump({**kubevirt, "status": {"observedKubeVirtVersion": version}}), encoding="utf-8")
+    arguments = ("-f", "kubevirt.yaml", "-f", "vm.yaml", "-f", "template.yaml")
+    sentence = f'status.observedKubeVirtVersion is "{version}", which names no release: the rules of 1.9, the newest release known here'
+    assert (sentence in _run(*arguments).stdout) == assumed
+    assert json.loads(_run(*arguments, "-o", "json").stdout)["kubevirtAssumed"] is assumed
+    named = _run(*arguments, "--kubevirt-version", "1.8.3", "--gates", "GPUsWithDRA=true")
+    assert ("checked against KubeVirt 1.8.3" in named.stdout, "names no release" in named.stdout) == (True, False)

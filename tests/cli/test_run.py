@@ -138,6 +138,30 @@ def test_gates_and_version_override_the_kubevirt_object() -> None:
     assert _run(GPU, "--kubevirt", "1.8.3", "--gates", "DynamicResourceAllocation=true").exit_code == 0
 
 
+@pytest.mark.parametrize(("version", "assumed"), [("v0.0.0-20260801120000-abcdef123456", True), ("v1.9.0", False)])
+def test_a_version_that_names_no_release_is_named_with_what_is_assumed(tmp_path: Path, version: str, assumed: bool) -> None:
+    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt", "namespace": "kubevirt"}}
+    file = tmp_path / "kubevirt.yaml"
+    file.write_text(yaml.safe_dump({**kubevirt, "status": {"observedKubeVirtVersion": version}}), encoding="utf-8")
+    text, document = _run(GPU, str(file)), json.loads(_run(GPU, str(file), "-o", "json").stdout)
+    assert (f'is "{version}", which names no release: the rules of 1.9' in text.output) == assumed
+    assert ("--kubevirt-version" in text.output) == assumed
+    assert document["kubevirtAssumed"] is assumed
+    named = _run(GPU, str(file), "--kubevirt-version", "main")
+    assert ("(KubeVirt main)" in named.output, "names no release" in named.output) == (True, False)
+
+
+def test_a_gate_that_is_disabled_has_to_leave_that_list(tmp_path: Path) -> None:
+    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt", "namespace": "kubevirt"}}
+    lists = {"developerConfiguration": {"disabledFeatureGates": ["GPUsWithDRA"]}}
+    file = tmp_path / "kubevirt.yaml"
+    file.write_text(yaml.safe_dump({**kubevirt, "spec": {"configuration": lists}}), encoding="utf-8")
+    result = _run(GPU, str(file))
+    assert result.exit_code == 1
+    assert "take GPUsWithDRA out of spec.configuration.developerConfiguration.disabledFeatureGates" in result.output
+    assert "add GPUsWithDRA" not in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

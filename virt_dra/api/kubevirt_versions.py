@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import DeveloperConfiguration
 
 GPUS_WITH_DRA = "GPUsWithDRA"
@@ -29,7 +30,11 @@ DESIGN_GATE = "DynamicResourceAllocation"
 
 @dataclass(frozen=True, order=True)
 class KubeVirtVersion:
-    """A released KubeVirt. Compare with ``>=``; :data:`MAIN` is newer than every release."""
+    """A released KubeVirt. Compare with ``>=``; :data:`MAIN` is newer than every release.
+
+    A build of a branch has its release's rules (``v1.9.0-rc.1-12-gabcdef``: those of 1.9.0). What only names a build (a date, a digest,
+    ``devel``, Go's ``v0.0.0-20260801...``) is no version.
+    """
 
     major: int
     minor: int
@@ -40,11 +45,11 @@ class KubeVirtVersion:
         """``1.9``, ``v1.8.3``, ``1.9.0-rc.1`` or ``main``. Without a patch level the newest one is meant. Raises ValueError."""
         if text.strip() == "main":
             return MAIN
-        match = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[-+][0-9A-Za-z.+-]*)?", text.strip(), re.ASCII)
-        if match is None:
+        match = re.fullmatch(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[-+][0-9A-Za-z.+-]*)?", text.strip(), re.ASCII)
+        numbers = tuple(int(number) if number else NEWEST_PATCH for number in match.groups()) if match else ()
+        if len(numbers) != 3 or numbers == (0, 0, 0):
             raise ValueError(f"{text!r} is no KubeVirt version; write for example 1.9, 1.8.3 or main")
-        major, minor, patch = match.groups()
-        return cls(int(major), int(minor), int(patch) if patch else NEWEST_PATCH)
+        return cls(*numbers)
 
     def __str__(self) -> str:
         if self == MAIN:
@@ -60,6 +65,49 @@ NEWEST = KubeVirtVersion(1, 9, NEWEST_PATCH)
 V1_6_0, V1_8_0, V1_8_3, V1_9_0 = (KubeVirtVersion(1, minor, patch) for minor, patch in ((6, 0), (8, 0), (8, 3), (9, 0)))
 BEFORE_DRA = KubeVirtVersion(0, 0, 0)
 """Gates that are older than every rule here: KubeVirt 1.5 and older have them too (K-2.31)."""
+
+
+@dataclass(frozen=True)
+class ObservedVersion:
+    """What a KubeVirt object says of its version, and the release whose rules apply.
+
+    ``text``: ``status.observedKubeVirtVersion``, None where there is none. ``assumed``: that it names no release, so that the newest is
+    taken: KubeVirt writes its images' tag or digest there, which for builds of main is a date or a name (K-1.11a).
+    """
+
+    text: str | None
+    version: KubeVirtVersion
+    assumed: bool
+
+    @classmethod
+    def of(cls, text: str | None) -> ObservedVersion:
+        try:
+            return cls(text, KubeVirtVersion.parse(text or ""), assumed=False)
+        except ValueError:
+            return cls(text, NEWEST, assumed=True)
+
+    def __str__(self) -> str:
+        """``KubeVirt 1.9.0``, and where that isn't what was read: whose rules are applied instead, and why."""
+        if not self.assumed:
+            text = (self.text or "").strip()
+            exact = text.removeprefix("v") == str(self.version)
+            return f"KubeVirt {self.version}" if exact else f"KubeVirt {text}, by the rules of {self.version}"
+        read = f"is {quoted(self.text[:_SHOWN])}, which names no release" if self.text else "is empty"
+        return f"status.observedKubeVirtVersion {read}: the rules of {self.version}, the newest release known here, are applied"
+
+    @property
+    def unreadable(self) -> bool:
+        """True if there is a version, and it names no release."""
+        return self.assumed and bool(self.text)
+
+    @property
+    def advice(self) -> str:
+        """How to have the right rules applied; empty where nothing is assumed."""
+        return "name the release that it was built from: --kubevirt-version 1.8.3, for example" if self.assumed else ""
+
+
+_SHOWN = 100
+"""Characters of an unreadable version that a message repeats."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +134,14 @@ KNOWN_GATES: tuple[str, ...] = (*_GATES, DESIGN_GATE)
 
 @dataclass(frozen=True)
 class Gates:
-    """The gates that are on, for one KubeVirt version."""
+    """The gates that are on, for one KubeVirt version.
+
+    ``disabled``: those that the KubeVirt object lists in ``disabledFeatureGates``, for advice only.
+    """
 
     version: KubeVirtVersion
     on: frozenset[str]
+    disabled: frozenset[str] = frozenset()
 
     def __contains__(self, gate: str) -> bool:
         return gate in self.on
@@ -110,9 +162,29 @@ class Gates:
         cls, version: KubeVirtVersion, configuration: DeveloperConfiguration, choices: Mapping[str, bool] | None = None
     ) -> Gates:
         """What a KubeVirt object says: ``featureGates``, then (1.8+) ``disabledFeatureGates``; listed in both means on (K-1.11)."""
-        listed = dict.fromkeys(configuration.disabled_feature_gates, False) if version >= V1_8_0 else {}
-        listed |= dict.fromkeys(configuration.feature_gates, True)
-        return cls.of(version, listed | dict(choices or {}))
+        disabled = frozenset(configuration.disabled_feature_gates) if version >= V1_8_0 else frozenset()
+        listed = dict.fromkeys(disabled, False) | dict.fromkeys(configuration.feature_gates, True)
+        return replace(cls.of(version, listed | dict(choices or {})), disabled=disabled)
+
+    def how_to_enable(self, gate: str) -> str:
+        """What to change in the KubeVirt object so that a gate is on, as a clause. A gate in both lists is refused there (K-1.11)."""
+        known = _GATES.get(gate)
+        default = known is not None and known.beta is not None and self.version >= known.beta
+        if default:
+            verb = "take" if gate in self.disabled else "keep"
+            return f"{verb} {gate} out of {_LISTS}.disabledFeatureGates; it is on by default"
+        if gate in self.disabled:
+            return f"move {gate} from {_LISTS}.disabledFeatureGates to featureGates beside it; in both it is refused"
+        return f"add {gate} to {_LISTS}.featureGates"
+
+
+_LISTS = "spec.configuration.developerConfiguration"
+
+
+def listed_twice(configuration: DeveloperConfiguration) -> tuple[str, ...]:
+    """Gates in both lists of a KubeVirt object: on, but each update of the object is refused while they are (K-1.11)."""
+    disabled = frozenset(configuration.disabled_feature_gates)
+    return tuple(dict.fromkeys(gate for gate in configuration.feature_gates if gate in disabled))
 
 
 def _spelled_out(choices: Mapping[str, bool]) -> dict[str, bool]:

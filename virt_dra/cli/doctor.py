@@ -11,10 +11,11 @@ from typing import Final
 
 import click
 
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.doctor_checks import examine, exit_code
 from virt_dra.cli.doctor_facts import Facts, Finding, Level
-from virt_dra.cli.options import parse_namespace
+from virt_dra.cli.options import kubevirt_option, parse_namespace
 from virt_dra.cli.output import print_document, refuse
 
 EPILOG = """\b
@@ -41,9 +42,10 @@ _LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "ok")
     callback=parse_namespace,
     help="Where the VMI of the dry run would be.",
 )
+@kubevirt_option
 @click.option("--quiet", is_flag=True, help="Leave out what is well.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-def command(cluster: ClusterChoice, probe_namespace: str, quiet: bool, output: str) -> None:
+def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: str) -> None:
     """Examine a cluster: Kubernetes and KubeVirt (versions, gates), drivers and classes, and virt-dra itself.
 
     Of virt-dra: objects, pods, whether the API server reaches the webhook, certificates, rights, leader. Each finding says what to do.
@@ -52,7 +54,7 @@ def command(cluster: ClusterChoice, probe_namespace: str, quiet: bool, output: s
         facts = asyncio.run(_gathered(cluster, probe_namespace))
     except click.ClickException as error:
         refuse([error.message], output)
-    findings = examine(facts, version("virt-dra"))
+    findings = examine(facts, version("virt-dra"), kubevirt)
     shown = [finding for finding in findings if not quiet or finding.level in ("warning", "error")]
     counts = Counter(finding.level for finding in findings)
     if output != "text":

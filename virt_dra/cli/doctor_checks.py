@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli import doctor_cluster_checks as cluster
 from virt_dra.cli import doctor_install_checks as install
 from virt_dra.cli.doctor_facts import ERROR, WARNING, Facts, Finding
 
 Check = Callable[[Facts], Iterator[Finding]]
 
-_BEFORE: Final[tuple[Check, ...]] = (cluster.kubernetes, cluster.features, cluster.kubevirt, cluster.drivers, cluster.classes)
 _AFTER: Final[tuple[Check, ...]] = (
     install.definitions,
     install.workloads,
@@ -23,9 +23,17 @@ _AFTER: Final[tuple[Check, ...]] = (
 )
 
 
-def examine(facts: Facts, own_version: str) -> tuple[Finding, ...]:
-    """Everything there is to say. ``own_version``: of this program."""
-    checks: tuple[Check, ...] = (*_BEFORE, partial(install.installed, own_version=own_version), *_AFTER)
+def examine(facts: Facts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[Finding, ...]:
+    """Everything there is to say. ``own_version``: of this program; ``kubevirt``: the version that counts whatever the cluster says."""
+    checks: tuple[Check, ...] = (
+        cluster.kubernetes,
+        cluster.features,
+        partial(cluster.kubevirt, named=kubevirt),
+        cluster.drivers,
+        cluster.classes,
+        partial(install.installed, own_version=own_version),
+        *_AFTER,
+    )
     return tuple(finding for check in checks for finding in check(facts))
 
 

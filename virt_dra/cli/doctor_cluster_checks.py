@@ -20,6 +20,8 @@ from virt_dra.api.kubevirt_versions import (
     V1_9_0,
     Gates,
     KubeVirtVersion,
+    ObservedVersion,
+    listed_twice,
 )
 from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
 from virt_dra.api.wire import Json, WireError
@@ -61,8 +63,11 @@ def features(facts: Facts) -> Iterator[Finding]:
     yield Finding("feature-gates", OK, "API server", message or "no gates of dynamic resource allocation are told")
 
 
-def kubevirt(facts: Facts) -> Iterator[Finding]:
-    """Whether KubeVirt is there, as the overlay wants it, and what its version and configuration mean for devices (K-1.11, K-1.12)."""
+def kubevirt(facts: Facts, named: KubeVirtVersion | None = None) -> Iterator[Finding]:
+    """Whether KubeVirt is there, as the overlay wants it, and what its version and configuration mean for devices (K-1.11, K-1.12).
+
+    ``named``: the version that the user names, which counts in place of what the KubeVirt object says.
+    """
     if isinstance(facts.kubevirts, Unknown) or isinstance(facts.definitions, Unknown):
         yield _unread("kubevirt", "KubeVirt", facts.kubevirts, facts.definitions)
         return
@@ -80,7 +85,7 @@ def kubevirt(facts: Facts) -> Iterator[Finding]:
     first = min(facts.kubevirts, key=lambda each: (each["metadata"].get("namespace", ""), each["metadata"]["name"]))
     where = f"KubeVirt {first['metadata'].get('namespace', '')}/{first['metadata']['name']}"
     try:
-        yield from _configuration(KubeVirt.from_wire(first), where)
+        yield from _configuration(KubeVirt.from_wire(first), where, named)
     except WireError as error:
         yield Finding("kubevirt", ERROR, where, f"it can't be read: {error}", "correct it")
 
@@ -99,34 +104,43 @@ def _without_kubevirt(facts: Facts, definitions: Mapping[str, Json]) -> Iterator
         yield Finding("kubevirt", INFO, "KubeVirt", "there is no KubeVirt object", "beside KubeVirt it must be installed first")
 
 
-def _configuration(kubevirt: KubeVirt, where: str) -> Iterator[Finding]:
-    observed = kubevirt.status.observed_kube_virt_version
-    try:
-        version = KubeVirtVersion.parse(observed or "")
-    except ValueError:
-        message = f"its version can't be told: status.observedKubeVirtVersion is {observed!r}"
+def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[Finding]:
+    text = kubevirt.status.observed_kube_virt_version
+    if not text and named is None:
+        message = "it isn't deployed yet: status.observedKubeVirtVersion is empty, so neither its version nor its gates are known"
         yield Finding(
-            "kubevirt-version", WARNING, where, message, "wait until KubeVirt is deployed; meanwhile the newest version is assumed"
+            "kubevirt-version", WARNING, where, message, "wait until KubeVirt is deployed, or name the version: --kubevirt-version"
         )
         return
-    configuration = kubevirt.spec.configuration
+    observed = ObservedVersion(text, named, assumed=False) if named is not None else ObservedVersion.of(text)
+    version, configuration = observed.version, kubevirt.spec.configuration
     gates = Gates.configured(version, configuration.developer_configuration)
-    yield from _version(version, where)
+    yield from _version(observed, named is not None, where)
     if version >= V1_6_0:
         for gate, what in ((GPUS_WITH_DRA, "gpus"), (HOST_DEVICES_WITH_DRA, "hostDevices")):
             if gate not in gates:
-                advice = f"add {gate} to spec.configuration.developerConfiguration.featureGates"
-                yield Finding("kubevirt-gates", WARNING, where, f"{gate} is off: {what} that name a claim are refused", advice)
+                message = f"{gate} is off: {what} that name a claim are refused"
+                yield Finding("kubevirt-gates", WARNING, where, message, gates.how_to_enable(gate))
     if HOST_DEVICES not in gates:
         message = f"{HOST_DEVICES} is off: every VM with hostDevices is refused, gpus are not"
-        yield Finding("kubevirt-gates", INFO, where, message, f"add {HOST_DEVICES} to featureGates if hostDevices are to be used")
+        yield Finding("kubevirt-gates", INFO, where, message, f"if hostDevices are to be used, {gates.how_to_enable(HOST_DEVICES)}")
+    if version >= V1_8_0 and (twice := listed_twice(configuration.developer_configuration)):
+        they = "it is" if len(twice) == 1 else "they are"
+        message = (
+            f"{', '.join(twice)}: in featureGates and in disabledFeatureGates; {they} on, but KubeVirt refuses every update of this object"
+        )
+        advice = f"leave {'it' if len(twice) == 1 else 'each'} in one of the two, below spec.configuration.developerConfiguration"
+        yield Finding("kubevirt-gates", WARNING, where, message, advice)
     if configuration.permitted_host_devices is not None and V1_6_0 <= version < V1_9_0:
         message = f"permittedHostDevices is set: KubeVirt {version} then renders no pod for hostDevices that name a claim"
         yield Finding("permitted-host-devices", WARNING, where, message, "use gpus entries, remove permittedHostDevices, or upgrade to 1.9")
 
 
-def _version(version: KubeVirtVersion, where: str) -> Iterator[Finding]:
-    if version < V1_8_0:
+def _version(observed: ObservedVersion, named: bool, where: str) -> Iterator[Finding]:
+    version = observed.version
+    if observed.assumed:
+        yield Finding("kubevirt-version", WARNING, where, str(observed), f"{observed.advice}, here and as an argument of the webhook")
+    elif version < V1_8_0:
         message = f"KubeVirt {version} takes devices of claims only by the path device-plugin"
         yield Finding(
             "kubevirt-version", WARNING, where, message, "upgrade to 1.8.3 or newer, or annotate VMs with virt-dra.io/device-claims"
@@ -134,8 +148,10 @@ def _version(version: KubeVirtVersion, where: str) -> Iterator[Finding]:
     elif version < V1_8_3:
         message = f"KubeVirt {version} reads metadata where no driver writes it; the path metadata-shim serves it"
         yield Finding("kubevirt-version", WARNING, where, message, "upgrade to 1.8.3 or newer, so that drivers' own files can be used")
+    elif named:
+        yield Finding("kubevirt-version", OK, where, f"judged as KubeVirt {version}, as --kubevirt-version says")
     else:
-        yield Finding("kubevirt-version", OK, where, f"KubeVirt {version}")
+        yield Finding("kubevirt-version", OK, where, str(observed))
 
 
 def drivers(facts: Facts) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ A VM silences findings by the annotation virt-dra.io/lint-ignore, a list of ids 
 -o json is one object:
   version     1; grows when a member changes its meaning or goes away
   kubevirt    the version whose rules were applied
+  kubevirtAssumed   whether that is a guess: the KubeVirt object's version is a date, a digest or the like
   denials, warnings   how many
   notChecked  kinds of which the files have nothing, so that they weren't held against
   objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page); of a VM of the cluster
@@ -86,7 +87,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option("-f", "--filename", "named", metavar="FILE|DIR", multiple=True, help="Manifests; may be repeated. - is standard input.")
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True)
-@kubevirt_option("--kubevirt-version", "--kubevirt", "kubevirt")
+@kubevirt_option
 @kubevirt_gates_option
 @click.option("--ignore", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are not wanted; wins over the others.")
 @click.option("--deny", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are denials; all makes every one one.")
@@ -139,7 +140,8 @@ def command(
     world = World.of(objects, version=kubevirt, gates=gates, namespace=namespace, known=known, address_keys=address_keys)
     settings = Settings(ignore=ignore, deny=deny, warn=warn)
     judged = tuple(Judged(vm, source, vm.namespace or namespace, lint(vm, world, settings, namespace)) for vm, source in subjects)
-    report = Report(world.configuration.version, judged, tuple(kind for kind in KINDS if kind not in world.known))
+    unknown = tuple(kind for kind in KINDS if kind not in world.known)
+    report = Report(world.configuration.version, judged, unknown, world.configuration.observed)
     if output == "text":
         click.echo("\n".join(report.lines()))
     else:

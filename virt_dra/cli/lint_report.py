@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.documents import Source
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
 from virt_dra.api.wire import Json
 from webhooks.lint import DENIAL, Finding, visible
 
@@ -47,11 +47,12 @@ class Judged:
 
 @dataclass(frozen=True)
 class Report:
-    """``not_checked``: the kinds of which nothing is known."""
+    """``not_checked``: the kinds of which nothing is known. ``observed``: what the KubeVirt object says of its version, if there is one."""
 
     version: KubeVirtVersion
     judged: tuple[Judged, ...]
     not_checked: tuple[str, ...]
+    observed: ObservedVersion | None = None
 
     @property
     def denials(self) -> int:
@@ -70,6 +71,8 @@ class Report:
             f"{_counted(len(self.judged), 'VM')} checked against KubeVirt {self.version}: "
             f"{_counted(self.denials, 'denial')}, {_counted(self.warnings, 'warning')}"
         )
+        if self.observed is not None and self.observed.unreadable:
+            yield f"{self.observed}; {self.observed.advice}"
         if self.not_checked:
             kinds = " and ".join(_KINDS.get(kind, kind) for kind in self.not_checked)
             yield f"not checked: what needs {kinds}, of which the files have none; add those of the cluster"
@@ -78,6 +81,7 @@ class Report:
         return {
             "version": FORMAT,
             "kubevirt": str(self.version),
+            "kubevirtAssumed": self.observed is not None and self.observed.unreadable,
             "denials": self.denials,
             "warnings": self.warnings,
             "notChecked": list(self.not_checked),

@@ -54,10 +54,15 @@ def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, 
     return switches(values, KNOWN_GATES, what="gate")
 
 
-def kubevirt_option(*names: str) -> Callable[[F], F]:
-    """Which KubeVirt is meant; its value is a KubeVirtVersion, or None."""
-    told = f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]"
-    return click.option(*names, metavar="VERSION", callback=_parse_version, help=told)
+kubevirt_option = click.option(
+    "--kubevirt-version",
+    "--kubevirt",
+    "kubevirt",
+    metavar="VERSION",
+    callback=_parse_version,
+    help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
+)
+"""Which KubeVirt is meant; its value is a KubeVirtVersion, or None."""
 
 
 kubevirt_gates_option = click.option(

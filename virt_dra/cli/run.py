@@ -59,7 +59,7 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--out", type=click.Path(file_okay=False), callback=_parse_out, help="Write every object and the domain XML below this folder."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-@kubevirt_option("--kubevirt")
+@kubevirt_option
 @kubevirt_gates_option
 @click.option(
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
@@ -157,6 +157,7 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
         "input": job.title,
         "ready": ran.ready,
         "kubevirt": str(ran.version),
+        "kubevirtAssumed": ran.observed is not None and ran.observed.unreadable,
         "refused": [refused.to_json() for refused in ran.refused],
         "vms": [{**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")} for outcome in ran.outcomes],
     }
@@ -167,6 +168,8 @@ def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
     console.print(f"{job.title} (KubeVirt {ran.version})", style="bold")
+    if ran.observed is not None and ran.observed.unreadable:
+        console.print(f"{ran.observed}; {ran.observed.advice}", soft_wrap=True)
     for refused in ran.refused:
         console.print(f"refused by the API server: {refused.source}: {refused.message}", soft_wrap=True)
     for outcome in ran.outcomes:

@@ -100,7 +100,7 @@ def _parse_own_namespace(ctx: click.Context, param: click.Parameter, value: str 
     "--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="For reviews, with TLS; 0 for any that is free."
 )
 @click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For probes and metrics, without TLS.")
-@kubevirt_option("--kubevirt")
+@kubevirt_option
 @kubevirt_gates_option
 @address_keys_option
 @click.option("--deny", metavar="ID", type=_FINDING, multiple=True, help="Findings of the lint that deny; may be repeated, or all.")

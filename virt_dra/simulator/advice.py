@@ -9,21 +9,18 @@ from launcher import errors as launcher_errors
 from virt_dra.allocator.explain import NO_DEVICES
 from virt_dra.api import attribute_keys
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstanceSpec
-from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA
+from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, Gates
 from virt_dra.controllers import device_resolution
 from virt_dra.scheduling.placement import Unplaced
 from webhooks.vmi import Verdict
 
 
-def admission(verdict: Verdict, gates_off: frozenset[str]) -> str:
+def admission(verdict: Verdict, gates_off: frozenset[str], gates: Gates) -> str:
     """``gates_off``: those that the VM needs and that are off."""
     if gates_off and any("feature gate" in cause.message for cause in verdict.causes):
-        wanted = ", ".join(sorted(gates_off))
+        wanted = "; ".join(gates.how_to_enable(gate) for gate in sorted(gates_off))
         choices = ",".join(f"{gate}=true" for gate in sorted(gates_off))
-        return (
-            f"add {wanted} to spec.configuration.developerConfiguration.featureGates of the KubeVirt object; "
-            f"to try it here: --gates {choices}"
-        )
+        return f"in the KubeVirt object, {wanted}; to try it here: --gates {choices}"
     return "change the named fields of the VM; the rules are K-2 in docs/spec/kubevirt.md"
 
 

@@ -13,7 +13,7 @@ from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.wire import Json
@@ -55,12 +55,16 @@ class Refused:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished run: every VM's outcome in input order, and all objects as they are now."""
+    """A finished run: every VM's outcome in input order, and all objects as they are now.
+
+    ``observed``: what the KubeVirt object says of its version; None where there is none, or the settings name one.
+    """
 
     version: KubeVirtVersion
     outcomes: tuple[Outcome, ...]
     refused: tuple[Refused, ...]
     objects: tuple[TypedObject, ...]
+    observed: ObservedVersion | None = None
 
     @property
     def ready(self) -> bool:
@@ -75,7 +79,8 @@ async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]],
     furniture = [sourced for sourced in inputs if not isinstance(sourced.object, VirtualMachine | VirtualMachineInstance)]
     accepted, refused = judge(furniture, KindRules())
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
-    version = _version(settings, kubevirt)
+    observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and settings.kubevirt is None else None
+    version = settings.kubevirt or (observed.version if observed else NEWEST)
     given = (*accepted, *stand_ins((*accepted, *(sourced.object for sourced in subjects)), settings.node))
     cluster.load(labelled(obj) if isinstance(obj, Node) else obj for obj in given)
     configuration = kubevirt.spec.configuration if kubevirt else KubeVirt().spec.configuration
@@ -85,7 +90,7 @@ async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]],
         only_node=settings.node,
     )
     outcomes = await drive(cluster, subjects, conditions, clock)
-    return Ran(version, tuple(_minding(outcome, refused) for outcome in outcomes), refused, cluster.snapshot())
+    return Ran(version, tuple(_minding(outcome, refused) for outcome in outcomes), refused, cluster.snapshot(), observed)
 
 
 def _minding(outcome: Outcome, refused: tuple[Refused, ...]) -> Outcome:
@@ -122,16 +127,6 @@ def _subjects(inputs: tuple[Sourced[TypedObject], ...]) -> tuple[Sourced[TypedOb
         return isinstance(obj, VirtualMachine)
 
     return tuple(sourced for sourced in inputs if is_subject(sourced.object))
-
-
-def _version(settings: Settings, kubevirt: KubeVirt | None) -> KubeVirtVersion:
-    if settings.kubevirt is not None:
-        return settings.kubevirt
-    observed = kubevirt.status.observed_kube_virt_version if kubevirt else None
-    try:
-        return KubeVirtVersion.parse(observed) if observed else NEWEST
-    except ValueError:
-        return NEWEST  # a development build with a name of its own
 
 
 def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple[tuple[TypedObject, ...], tuple[Refused, ...]]:

@@ -96,7 +96,7 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
     traveller.outcome = replace(traveller.outcome, warnings=(*verdict.warnings, *notes))
     if not verdict.allowed:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
-        needed = advice.admission(verdict, advice.gates_needed(_instance_spec(subject)) - gates.on)
+        needed = advice.admission(verdict, advice.gates_needed(_instance_spec(subject)) - gates.on, gates)
         traveller.fail(Step.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
         return
     try:

@@ -10,7 +10,7 @@ from typing import Final
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import (
     DeviceClass,
@@ -39,10 +39,14 @@ DEFAULT_NAMESPACE: Final = "default"
 
 @dataclass(frozen=True)
 class Configuration:
-    """The KubeVirt at hand: its version with the gates that are on, and permittedHostDevices, None where it isn't set (K-4.8)."""
+    """The KubeVirt at hand: its version with the gates that are on, and permittedHostDevices, None where it isn't set (K-4.8).
+
+    ``observed``: what the KubeVirt object says of its version; None where there is no object, or a version is given instead.
+    """
 
     gates: Gates = field(default_factory=lambda: Gates.of(NEWEST))
     permitted: PermittedHostDevices | None = None
+    observed: ObservedVersion | None = None
 
     @property
     def version(self) -> KubeVirtVersion:
@@ -54,16 +58,10 @@ class Configuration:
     ) -> Configuration:
         """What a KubeVirt object says (K-1.11, K-1.12), unless a version or gates are given; without either the newest is assumed."""
         configuration = (kubevirt or KubeVirt()).spec.configuration
-        release = version or _observed(kubevirt)
-        return cls(Gates.configured(release, configuration.developer_configuration, choices), configuration.permitted_host_devices)
-
-
-def _observed(kubevirt: KubeVirt | None) -> KubeVirtVersion:
-    observed = kubevirt.status.observed_kube_virt_version if kubevirt else None
-    try:
-        return KubeVirtVersion.parse(observed) if observed else NEWEST
-    except ValueError:
-        return NEWEST  # a development build with a name of its own
+        observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
+        release = version or (observed.version if observed else NEWEST)
+        gates = Gates.configured(release, configuration.developer_configuration, choices)
+        return cls(gates, configuration.permitted_host_devices, observed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,12 +39,11 @@ def feature_gate_off(linted: Linted) -> Iterator[Found]:
 
 
 def _off(linted: Linted, field: str, gate: str, what: str) -> Found:
-    configuration = "spec.configuration.developerConfiguration"
-    also = " and not in disabledFeatureGates" if linted.version >= V1_8_0 else ""
+    what_to_do = linted.world.configuration.gates.how_to_enable(gate)
     return Found(
         field,
         f"{what} need{'' if what.endswith('s') or 's from' in what else 's'} the feature gate {gate}, which is off in KubeVirt "
-        f"{linted.version}. List it in {configuration}.featureGates{also} of the KubeVirt object",
+        f"{linted.version}. In the KubeVirt object, {what_to_do}",
     )
 
 
