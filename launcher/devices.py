@@ -14,9 +14,13 @@ from virt_dra.api.kubevirt_versions import V1_8_0
 
 
 def host_devices(request: Request) -> tuple[HostDevice, ...]:
-    """Host devices before GPUs, plugin before claim in each, SR-IOV last (K-7.22). Raises :class:`LauncherError` for the first fault."""
+    """Host devices before GPUs, plugin before claim in each, SR-IOV last (K-7.22).
+
+    Raises :class:`LauncherError` for the first fault, in KubeVirt's order of resolution, in which SR-IOV comes first (K-7.22a).
+    """
     _names_can_be_written(request)
-    devices = tuple(device for kind in (HOST_DEVICES, GPUS) for device in _of_kind(request, kind)) + sriov_devices(request)
+    networks = sriov_devices(request)
+    devices = tuple(device for kind in (HOST_DEVICES, GPUS) for device in _of_kind(request, kind)) + networks
     _aliases_differ(devices)
     _claimed_devices_differ(devices)
     return devices

@@ -106,18 +106,22 @@ def _read(files: Files, entry: PodResourceClaim, request: str) -> tuple[str, Dev
 
 
 def _read_1_8_0(files: Files, entry: PodResourceClaim, request: str) -> tuple[str, DeviceMetadata]:
-    """K-7.11: a direct claim's first file; for a template's, the first file of any claim that names the entry."""
+    """K-7.11: a direct claim's first file; for a template's, the first file of any claim that names the entry, unparsable ones skipped."""
     _refuse_separators(entry.resource_claim_name or entry.name, request)
     if entry.resource_claim_name:
-        folder = f"{BASE_1_8_0}/{entry.resource_claim_name}/{request}"
-        for path in _in_folder(files, folder):
+        for path in _in_folder(files, f"{BASE_1_8_0}/{entry.resource_claim_name}/{request}"):
             return path, _whole(path, files[path])
-    else:
-        for path in sorted(path for path in files if _parts_1_8_0(path) == request):
+        raise MetadataError(f"metadata not found for claim {_quoted(entry.resource_claim_name)} request {_quoted(request)}")
+    candidates = [path for path in files if _parts_1_8_0(path) == request]
+    for path in sorted(candidates, key=lambda path: path.split("/")):
+        try:
             found = _whole(path, files[path])
-            if found.pod_claim_name == entry.name:
-                return path, found
-    raise MetadataError(f"metadata not found for claim {_quoted(entry.name)}")
+        except MetadataError:
+            continue  # it may be another claim's, and can't be told to be this one's
+        if found.pod_claim_name == entry.name:
+            return path, found
+    what = "with matching with pod claim name" if candidates else "for templateclaim"
+    raise MetadataError(f"no metadata file found {what} {_quoted(entry.name)} request {_quoted(request)}")
 
 
 def _refuse_separators(*names: str) -> None:

@@ -336,7 +336,8 @@ def test_hostile_kinds_are_shown_on_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "assumed"), [("20260801_abcdef", True), ("sha256:0123", True), ("devel", True), ("v1.9.0-rc.1-12-gabcdef", False), ("", False)]
+    ("version", "assumed"),
+    [("20260801_abcdef", True), ("sha256:0123", True), ("devel", True), ("v1.9.0-rc.1-12-gabcdef", False), ("", False)],
 )
 def test_a_version_that_names_no_release_is_named_with_what_is_assumed(files: Path, version: str, assumed: bool) -> None:
     kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt"}}

@@ -40,6 +40,37 @@ def test_what_cannot_be_converted_is_refused_in_kubevirts_words(case: Json) -> N
     assert refusal.value.subject
 
 
+_RESOLUTION = ("interfaces/n", "hostDevices/plugin", "hostDevices/claimed", "gpus/plugin", "gpus/claimed")
+"""The order in which devices are resolved, which isn't that of their elements (K-7.22a)."""
+
+
+@pytest.mark.parametrize("kubevirt", ["1.8.0", "1.8", "1.9.0", "main"])
+def test_of_several_devices_that_fail_the_one_that_kubevirt_resolves_first_is_named(kubevirt: str) -> None:
+    devices: Json = {
+        "gpus": [{"name": "claimed", "claimName": "c", "requestName": "r"}, {"name": "plugin", "deviceName": "v.com/g"}],
+        "hostDevices": [{"name": "claimed", "claimName": "c", "requestName": "r"}, {"name": "plugin", "deviceName": "v.com/h"}],
+        "interfaces": [{"name": "n", "sriov": {}}],
+    }
+    named = []
+    while any(devices.values()):
+        with pytest.raises(LauncherError) as refusal:
+            converted(
+                {
+                    "kubevirt": kubevirt,
+                    "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}],
+                    "networks": [{"name": "n", "resourceClaim": {"claimName": "c", "requestName": "r"}}],
+                    "files": {},
+                    **devices,
+                }
+            )
+        kind, _, name = refusal.value.subject.partition("/")
+        named.append(refusal.value.subject)
+        devices[kind] = [each for each in devices[kind] if each["name"] != name]
+        if kubevirt.startswith("1.8"):
+            devices["interfaces"] = []  # it has none from claims
+    assert named == list(_RESOLUTION[kubevirt.startswith("1.8") :])
+
+
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
 @pytest.mark.parametrize("case", DEFINABLE.values(), ids=DEFINABLE.keys())
