@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.agents.kubevirt_crds import definitions, pruned, pruned_object
+from tests.cluster.agents.kubevirt_crds import definitions, pruned_object
 from tests.cluster.control_plane import ControlPlane
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.structural_schema import PRESERVE
 from virt_dra.api.wire import Json
 
 VERSIONS = ("1.5.0", "1.6.0", "1.7.0", "1.8.0", "1.8.3", "1.9.0", "main")
@@ -58,17 +57,3 @@ def test_an_api_server_takes_the_definitions(control_plane: ControlPlane, versio
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All"
         stored = control_plane.request("POST", path, definition)
         assert stored["spec"]["versions"] == definition["spec"]["versions"]
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "left"),
-    [
-        ({"properties": {"a": {}}}, {"a": {"b": 1}, "c": 2}, {"a": {}}),
-        ({PRESERVE: True}, [{"b": [1]}], [{"b": [1]}]),
-        ({PRESERVE: True, "properties": {"a": {"properties": {}}}}, {"a": {"b": 1}, "c": {"d": 2}}, {"a": {}, "c": {"d": 2}}),
-        ({"additionalProperties": {"properties": {"x": {}}}}, {"k": {"x": 1, "y": 2}}, {"k": {"x": 1}}),
-        ({"items": {"properties": {"x": {}}}}, [{"x": 1, "y": 2}], [{"x": 1}]),
-    ],
-)
-def test_pruning(schema: Json, value: object, left: object) -> None:
-    assert pruned(value, schema) == left

@@ -1,0 +1,295 @@
+"""What an API server makes of an object whose kind has a structural schema (CustomResourceDefinition v1). Pure.
+
+    schema = Schema.of(structural)       # once per schema
+    conforms(raw, schema)                # whether there is anything to say at all: the usual case, and fast
+    unknown_fields(raw, schema)          # what strict field validation refuses, with the name that was probably meant
+    pruned(raw, schema)                  # what is stored: without unknown fields, and without members that are null
+    faults(raw, schema)                  # what is refused: types, required fields, values, duplicate keys of lists
+
+The order of an API server is that of this list (K-2.34): strict validation examines the object as it was sent, everything else what is left
+of it. A member that is null is absent, as no field here is nullable; an item of a list that is null is of the wrong type.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, KeysView, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from virt_dra.api.nearest import nearest
+from virt_dra.api.wire import Json
+
+LATER: Final = "x-virt-dra-later"
+"""Key of a schema: fields that it doesn't know but a newer release of its kind does, with that release. No API server sees it."""
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+_NEAREST_SOUGHT: Final = 100
+"""Unknown fields of one object for which the nearest name is sought."""
+
+FaultType = Literal["FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate", "FieldValueNotSupported", "FieldValueTooMany"]
+
+
+@dataclass(frozen=True)
+class UnknownField:
+    """A field that a schema doesn't have. ``nearest``: a known name like it; ``since``: the release that brought it, if known."""
+
+    path: str
+    name: str
+    nearest: str | None = None
+    since: str | None = None
+
+    def __str__(self) -> str:
+        """As strict field validation says it, and what was probably meant."""
+        text = f'unknown field "{self.path}"'
+        if self.since is not None:
+            return f"{text}; it exists since KubeVirt {self.since}"
+        return text if self.nearest is None else f'{text}, did you mean "{self.nearest}"?'
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something for which an API server refuses an object."""
+
+    type: FaultType
+    path: str
+    message: str
+
+
+@dataclass(slots=True)
+class Schema:
+    """A structural schema, taken apart for fast walks. Made by :meth:`of`; not to be changed."""
+
+    kind: str
+    """``object``, ``array``, ``string``, ``integer``, ``number``, ``boolean``, ``int-or-string``; "" stands for any value."""
+    properties: Mapping[str, Schema]
+    required: KeysView[str]
+    rest: Schema | None
+    """Of the values of a map (``additionalProperties``)."""
+    open: bool
+    """Whether unknown fields are kept."""
+    items: Schema | None
+    keys: tuple[str, ...]
+    """Of a list that is a map: the fields that tell its items apart."""
+    unique: bool
+    """Whether a list is a set."""
+    most: int | None
+    values: tuple[str, ...]
+    """The values that a string may have; () for any."""
+    pattern: re.Pattern[str] | None
+    later: Mapping[str, str]
+    plain: type | None
+    """The Python type where nothing but the type is asked of a value."""
+
+    @classmethod
+    def of(cls, structural: Json) -> Schema:
+        """Takes a schema apart. What is shared in it stays shared."""
+        return _schema(structural, {})
+
+
+def _schema(source: Json, made: dict[int, Schema]) -> Schema:
+    if id(source) in made:
+        return made[id(source)]
+    int_or_string = bool(source.get("x-kubernetes-int-or-string"))
+    rest, items = source.get("additionalProperties"), source.get("items")
+    closed_shape = "properties" in source or isinstance(rest, dict)
+    kind = "int-or-string" if int_or_string else source.get("type", "object" if closed_shape else "array" if items is not None else "")
+    schema = made[id(source)] = Schema(
+        kind=kind,
+        properties={name: _schema(each, made) for name, each in source.get("properties", {}).items()},
+        required=dict.fromkeys(source.get("required", ())).keys(),
+        rest=_schema(rest, made) if isinstance(rest, dict) else None,
+        open=bool(source.get(_PRESERVE)),
+        items=_schema(items, made) if items is not None else None,
+        keys=tuple(source.get("x-kubernetes-list-map-keys", ())),
+        unique=source.get("x-kubernetes-list-type") == "set",
+        most=source.get("maxItems"),
+        values=tuple(source.get("enum", ())),
+        pattern=re.compile(source["pattern"]) if int_or_string and "pattern" in source else None,
+        later=source.get(LATER, {}),
+        plain=_PLAIN.get(kind) if "enum" not in source else None,
+    )
+    return schema
+
+
+_PLAIN: Final[Mapping[str, type]] = {"string": str, "boolean": bool}
+
+
+def conforms(value: object, schema: Schema) -> bool:
+    """Whether a value has neither an unknown field nor a fault, and no member that is null."""
+    kind = schema.kind
+    if kind == "object":
+        if type(value) is not dict:
+            return False
+        properties, rest = schema.properties, schema.rest
+        for key, item in value.items():
+            inner = properties.get(key, rest)
+            if inner is None:
+                if not schema.open:
+                    return False
+            elif inner.plain is not None:
+                if type(item) is not inner.plain:
+                    return False
+            elif not conforms(item, inner):
+                return False
+        return schema.required <= value.keys()
+    if kind == "array":
+        if type(value) is not list or schema.items is None:
+            return False
+        for item in value:
+            if not conforms(item, schema.items):
+                return False
+        if schema.keys or schema.unique or schema.most is not None:
+            return next(_list_faults(value, "", schema), None) is None
+        return True
+    return _scalar_fault(value, schema) is None
+
+
+def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[UnknownField]:
+    """The unknown fields of a value that stands at ``path``, in the order of the document; the nearest name of the first hundred."""
+    for count, (where, name, owner) in enumerate(_unknown(raw, schema, path)):
+        since = owner.later.get(name)
+        meant = nearest(name, owner.properties) if since is None and count < _NEAREST_SOUGHT else None
+        yield UnknownField(where, name, meant, since)
+
+
+def _unknown(value: object, schema: Schema, path: str) -> Iterator[tuple[str, str, Schema]]:
+    if isinstance(value, dict) and schema.kind == "object":
+        for key, item in value.items():
+            inner = schema.properties.get(key, schema.rest)
+            where = _member(path, key)
+            if inner is not None:
+                yield from _unknown(item, inner, where)
+            elif not schema.open:
+                yield where, key, schema
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            yield from _unknown(item, schema.items, f"{path}[{index}]")
+
+
+def pruned(raw: Any, schema: Schema) -> Any:
+    """What is left of a value when it is stored. The value itself isn't changed; parts of it may be shared."""
+    if isinstance(raw, dict) and schema.kind in ("object", ""):
+        kept = {}
+        for key, item in raw.items():
+            inner = schema.properties.get(key, schema.rest)
+            if inner is None:
+                if schema.open:
+                    kept[key] = item
+            elif item is not None:
+                kept[key] = pruned(item, inner)
+        return kept
+    if isinstance(raw, list) and schema.items is not None:
+        return [pruned(item, schema.items) for item in raw]
+    return raw
+
+
+def faults(raw: object, schema: Schema, path: str = "") -> Iterator[Fault]:
+    """What is wrong with a value that stands at ``path``, in the order of the schema; unknown fields are not."""
+    if schema.kind == "object":
+        if not isinstance(raw, dict):
+            yield _wrong_type(raw, "object", path)
+            return
+        for key in schema.required:
+            if raw.get(key) is None:
+                yield Fault("FieldValueRequired", _member(path, key), "Required value")
+        for key, item in raw.items():
+            inner = schema.properties.get(key, schema.rest)
+            if inner is not None and item is not None:
+                yield from faults(item, inner, _member(path, key))
+    elif schema.kind == "array":
+        if not isinstance(raw, list) or schema.items is None:
+            yield _wrong_type(raw, "array", path)
+            return
+        for index, item in enumerate(raw):
+            yield from faults(item, schema.items, f"{path}[{index}]")
+        yield from _list_faults(raw, path, schema)
+    elif (fault := _scalar_fault(raw, schema)) is not None:
+        type_, message = fault
+        yield Fault(type_, path, message)
+
+
+def _list_faults(items: list[object], path: str, schema: Schema) -> Iterator[Fault]:
+    if schema.most is not None and len(items) > schema.most:
+        yield Fault("FieldValueTooMany", path, f"Too many: {len(items)}: must have at most {schema.most} items")
+    if not schema.keys and not schema.unique:
+        return
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        shown = _identity(item, schema)
+        if shown is None:
+            continue
+        if shown in seen:
+            yield Fault("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {shown}")
+        seen.add(shown)
+
+
+def _identity(item: object, schema: Schema) -> str | None:
+    """What must differ between the items of a list, as JSON; None for an item that lacks it, which is a fault of its own."""
+    value: object = item
+    if schema.keys:
+        if not isinstance(item, dict) or any(item.get(key) is None for key in schema.keys):
+            return None
+        value = {key: item[key] for key in sorted(schema.keys)}
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+_NAMES: Final[Mapping[str, str]] = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "a boolean",
+    "int-or-string": "a string or an integer",
+}
+_FOUND: Final[Mapping[type, str]] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "int-or-string": (str, int),
+}
+
+
+def _wrong_type(value: object, wanted: str, path: str) -> Fault:
+    # Words such as y, no and on are booleans in YAML as Kubernetes reads it, which surprises whoever wrote a name.
+    advice = "; put it in quotes" if wanted == "string" and isinstance(value, bool) else ""
+    return Fault("FieldValueInvalid", path, f"must be {_NAMES[wanted]}, not {_FOUND.get(type(value), type(value).__name__)}{advice}")
+
+
+def _scalar_fault(value: object, schema: Schema) -> tuple[FaultType, str] | None:
+    kind = schema.kind
+    if not kind:
+        return None
+    if type(value) not in _TYPES[kind]:
+        return "FieldValueInvalid", _wrong_type(value, kind, "").message
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        return "FieldValueInvalid", "must fit into 64 bits"
+    if type(value) is str:
+        if schema.values and value not in schema.values:
+            supported = ", ".join(f'"{each}"' for each in schema.values)
+            return "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}"
+        if schema.pattern is not None and not schema.pattern.fullmatch(value):
+            return "FieldValueInvalid", f"{_shown(value)} is not a quantity: write a number with an optional unit, such as 500m, 4 or 2Gi"
+    return None
+
+
+def _shown(text: str) -> str:
+    return json.dumps(text if len(text) <= 60 else f"{text[:57]}...", ensure_ascii=False)
+
+
+def _member(path: str, key: str) -> str:
+    plain = key.replace("_", "").replace("-", "").isalnum()
+    if not plain:
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
