@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.scheme import read_object
 from virt_dra.api.wire import WireError
 
-__all__ = ["Document", "DocumentError", "Loaded", "Problem", "Source", "Sourced", "read_documents", "read_objects"]
+__all__ = ["Document", "DocumentError", "Loaded", "Problem", "Source", "Sourced", "read_document", "read_documents", "read_objects"]
 
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """The largest object (as compact JSON) that kube-apiserver takes."""
@@ -102,14 +103,21 @@ def read_objects(text: bytes, name: str) -> Loaded:
     problems: list[Problem] = []
     with _collector_paused():
         for document in _documents(text, name):
-            try:
-                objects.append(Sourced(read_object(document.raw), document.source))
-            except WireError as error:
-                problems.extend(
-                    Problem(document.source, f"{_title(document.raw)}{path}: {message}" if path else f"{_title(document.raw)}{message}")
-                    for path, message in error.problems
-                )
+            read = read_document(document)
+            if isinstance(read, Sourced):
+                objects.append(read)
+            else:
+                problems += read
     return Loaded(tuple(objects), tuple(problems))
+
+
+def read_document(document: Document) -> Sourced[TypedObject] | tuple[Problem, ...]:
+    """The typed object, or everything that keeps it from being one."""
+    try:
+        return Sourced(read_object(document.raw), document.source)
+    except WireError as error:
+        title = _title(document.raw)
+        return tuple(Problem(document.source, f"{title}{path}: {text}" if path else f"{title}{text}") for path, text in error.problems)
 
 
 def _title(raw: object) -> str:
@@ -123,7 +131,7 @@ def _title(raw: object) -> str:
 
 def _documents(text: bytes, name: str) -> Iterator[Document]:
     decoded = _decoded(text, name)
-    for parsed in _parsed(decoded, name):
+    for parsed in _rendered(decoded, name):
         if parsed.value is None:
             continue
         source = Source(name, parsed.line, parsed.document)
@@ -132,6 +140,40 @@ def _documents(text: bytes, name: str) -> Iterator[Document]:
             for document in documents:
                 _limit_size(document)
         yield from documents
+
+
+def _rendered(text: str, name: str) -> Iterator[Parsed]:
+    """The values of a text. One that can't be read because it is a template that nobody rendered is refused in these words."""
+    try:
+        yield from _parsed(text, name)
+    except DocumentError as error:
+        action = _unrendered(text, error.line)
+        if action is None:
+            raise
+        line, found = action
+        message = f"`{found}` is an instruction of a template, not YAML. {RENDER_FIRST}"
+        raise DocumentError(name, line, 1, message, error.document, final=True) from None
+
+
+RENDER_FIRST = "Render the template first, e.g. helm template CHART | virt-dra lint -f -"
+"""What to do about text that a template engine was to replace."""
+_ACTION = re.compile(r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}")
+_ACTION_LENGTH = 60
+
+
+def template_action(text: str) -> str | None:
+    """The first ``{{ … }}`` or ``{% … %}`` on a line of a text, in short; None without one."""
+    found = _ACTION.search(text)
+    return None if found is None else found[0] if len(found[0]) <= _ACTION_LENGTH else f"{found[0][:_ACTION_LENGTH]}…"
+
+
+def _unrendered(text: str, last: int) -> tuple[int, str] | None:
+    """The template's action at a line (from 1), else the first before it."""
+    lines = text.splitlines()[:last]
+    for number, line in [*enumerate(lines[-1:], len(lines)), *enumerate(lines, 1)]:
+        if not line.lstrip().startswith("#") and (action := template_action(line)) is not None:
+            return number, action
+    return None
 
 
 def _parsed(text: str, name: str) -> Iterator[Parsed]:

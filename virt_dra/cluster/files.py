@@ -7,15 +7,28 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from virt_dra.api.documents import DocumentError, Loaded, Problem, Source, Sourced, read_objects
+from virt_dra.api.documents import Document, DocumentError, Loaded, Problem, Source, Sourced, read_documents, read_objects
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.yaml_writing import write_yaml
 
-__all__ = ["STDIN", "Loaded", "Problem", "Source", "Sourced", "load_folder", "read_inputs", "save_folder"]
+__all__ = [
+    "STDIN",
+    "Document",
+    "Loaded",
+    "Problem",
+    "Source",
+    "Sourced",
+    "Written",
+    "load_folder",
+    "read_inputs",
+    "read_written",
+    "save_folder",
+]
 
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -34,23 +47,54 @@ def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> L
     """
     objects: list[Sourced[TypedObject]] = []
     problems: list[Problem] = []
+    for name, given, text in _texts(paths, stdin):
+        loaded = text if isinstance(text, Problem) else _understood(read_objects, text, name)
+        if isinstance(loaded, Problem):
+            problems.append(loaded)
+            continue
+        objects += loaded.objects
+        problems += loaded.problems
+        if given and not loaded.objects and not loaded.problems:
+            problems.append(_problem(name, "contains no objects"))
+    return Loaded(tuple(objects), tuple(problems))
+
+
+@dataclass(frozen=True)
+class Written:
+    """Objects as they are written, whatever their shape, and what could not be read at all."""
+
+    documents: tuple[Document, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Written:
+    """As :func:`read_inputs`, but the objects stay as they are written: for who judges that, too."""
+    documents: list[Document] = []
+    problems: list[Problem] = []
+    for name, given, text in _texts(paths, stdin):
+        read = text if isinstance(text, Problem) else _understood(read_documents, text, name)
+        if isinstance(read, Problem):
+            problems.append(read)
+            continue
+        documents += read
+        if given and not read:
+            problems.append(_problem(name, "contains no objects"))
+    return Written(tuple(documents), tuple(problems))
+
+
+def _texts(paths: Sequence[str | Path], stdin: BinaryIO | None) -> Iterator[tuple[str, bool, bytes | Problem]]:
+    """Each file once: its path, whether it was named itself (and not found in a folder), its content."""
     seen: set[str] = set()
     for path in paths:
         for found in _found(str(path), stdin):
             if isinstance(found, Problem):
-                problems.append(found)
+                yield found.source.name, False, found
                 continue
             name, given = found
             identity = name if name == STDIN else os.path.realpath(name)
-            if identity in seen:
-                continue
-            seen.add(identity)
-            loaded = _read(name, stdin)
-            objects += loaded.objects
-            problems += loaded.problems
-            if given and not loaded.objects and not loaded.problems:
-                problems.append(_problem(name, "contains no objects"))
-    return Loaded(tuple(objects), tuple(problems))
+            if identity not in seen:
+                seen.add(identity)
+                yield name, given, _text(name, stdin)
 
 
 def load_folder(folder: str | Path) -> Loaded:
@@ -92,8 +136,7 @@ def _manifests(folder: str, errors: list[OSError]) -> Iterator[str]:
                 yield str(Path(parent, name))
 
 
-def _read(path: str, stdin: BinaryIO | None) -> Loaded:
-    name = "standard input" if path == STDIN else _shown(path)
+def _text(path: str, stdin: BinaryIO | None) -> bytes | Problem:
     try:
         if path == STDIN:
             text = (stdin or sys.stdin.buffer).read(MAX_FILE_BYTES + 1)
@@ -101,14 +144,18 @@ def _read(path: str, stdin: BinaryIO | None) -> Loaded:
             with Path(path).open("rb") as file:
                 text = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
-        return Loaded((), (_problem(path, _reason(error)),))
-    if len(text) > MAX_FILE_BYTES:
-        return Loaded((), (_problem(path, f"larger than {MAX_FILE_BYTES // 2**20} MiB; split it"),))
+        return _problem(path, _reason(error))
+    return text if len(text) <= MAX_FILE_BYTES else _problem(path, f"larger than {MAX_FILE_BYTES // 2**20} MiB; split it")
+
+
+R = TypeVar("R")
+
+
+def _understood(read: Callable[[bytes, str], R], text: bytes, path: str) -> R | Problem:
     try:
-        return read_objects(text, name)
+        return read(text, "standard input" if path == STDIN else _shown(path))
     except DocumentError as error:
-        source = Source(error.source, error.line, error.document)
-        return Loaded((), (Problem(source, f"column {error.column}: {error.message}"),))
+        return Problem(Source(error.source, error.line, error.document), f"column {error.column}: {error.message}")
 
 
 def _problem(path: str, message: str) -> Problem:
