@@ -1,0 +1,163 @@
+"""Fields that a kind of resource.k8s.io, or the claims of a Pod, don't have, as an API server's strict validation refuses them.
+
+An object is judged as it is written, in the version that it names: v1beta1 has other fields than v1 (A-22.2, A-22.3). Our types of the
+group have every field (``tests/api/test_fields.py``), so what they lack doesn't exist. Of a Pod only the parts are judged that we have whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from virt_dra.api.core_v1 import PodResourceClaim, ResourceClaimReference
+from virt_dra.api.nearest import nearest
+from virt_dra.api.resource_v1 import (
+    Device,
+    DeviceClass,
+    DeviceRequest,
+    DeviceTaintRule,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+)
+from virt_dra.api.wire import Wire, field_path
+
+GROUP: Final = "resource.k8s.io"
+_KINDS: Final[Mapping[str, type[Wire]]] = {
+    kind.KIND: kind
+    for kind in (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest)
+}
+FOUND_MAX: Final = 50
+"""Unknown fields of one object that are told; more say nothing new."""
+
+Path = tuple[str | int, ...]
+Fields = Mapping[str, Any]
+"""Wire name -> the type of what stands there."""
+
+
+@dataclass(frozen=True)
+class UnknownField:
+    """``path`` with the field itself. ``meant``: the known field that is most like it. ``advice``: more, where we know what was meant."""
+
+    path: str
+    meant: str | None = None
+    advice: str = ""
+
+    @property
+    def message(self) -> str:
+        """``unknown field, did you mean "gpus"?``."""
+        if self.advice:
+            return f"unknown field; {self.advice}"
+        return f'unknown field, did you mean "{self.meant}"?' if self.meant else "unknown field"
+
+
+def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
+    """All of them, in the order in which they are written, at most :data:`FOUND_MAX`; none in an object of another kind.
+
+    What doesn't have the type that it must have is left out: reading the object tells that.
+    """
+    if not isinstance(raw, dict) or not isinstance(raw.get("apiVersion"), str):
+        return ()
+    group, _, version = raw["apiVersion"].rpartition("/")
+    found: Iterator[UnknownField]
+    if group == GROUP and raw.get("kind") in _KINDS:
+        found = _walk(raw, _KINDS[raw["kind"]], (), _FLAT if version in ("v1alpha3", "v1beta1") else _fields)
+    elif (group, raw.get("kind")) == ("", "Pod"):
+        found = _of_pod(raw)
+    else:
+        return ()
+    return tuple(each for each, _ in zip(found, range(FOUND_MAX), strict=False))
+
+
+def claim_entries(entries: object, path: Path) -> Iterator[UnknownField]:
+    """Of ``resourceClaims`` of a pod or a VM."""
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        yield from _walk(entry, PodResourceClaim, (*path, index), _fields)
+
+
+def _of_pod(raw: Mapping[str, Any]) -> Iterator[UnknownField]:
+    spec = raw.get("spec")
+    if not isinstance(spec, dict):
+        return
+    yield from claim_entries(spec.get("resourceClaims"), ("spec", "resourceClaims"))
+    for kind in ("initContainers", "containers"):
+        containers = spec.get(kind)
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+            resources = container.get("resources") if isinstance(container, dict) else None
+            claims = resources.get("claims") if isinstance(resources, dict) else None
+            for position, claim in enumerate(claims if isinstance(claims, list) else ()):
+                yield from _walk(claim, ResourceClaimReference, ("spec", kind, index, "resources", "claims", position), _fields)
+
+
+# --- the fields of a type -----------------------------------------------------------------------------------------
+
+
+def _fields(kind: type[Wire]) -> Fields:
+    return {info.serialization_alias or info.alias or name: info.annotation for name, info in kind.model_fields.items()}
+
+
+class BasicDevice(Device):
+    """``devices[].basic`` of v1alpha3 and v1beta1."""
+
+
+def _flat_fields(kind: type[Wire]) -> Fields:
+    """Of v1alpha3 and v1beta1: a request's exact part is inlined, a device's fields are in ``basic``."""
+    if kind is DeviceRequest:
+        return {name: type for name, type in _fields(kind).items() if name != "exactly"} | _fields(ExactDeviceRequest)
+    if kind is Device:
+        return {"name": str, "basic": BasicDevice}
+    if kind is BasicDevice:
+        return {name: type for name, type in _fields(Device).items() if name != "name"}
+    return _fields(kind)
+
+
+_FLAT: Final[Callable[[type[Wire]], Fields]] = _flat_fields
+_EXACT: Final = frozenset(_fields(ExactDeviceRequest))
+
+
+def _advice(kind: type[Wire], name: str, flat: bool) -> str:
+    """What to do about fields that belong to another version, or one level deeper."""
+    if kind is DeviceRequest and name in _EXACT and not flat:
+        return "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1, which has it here"
+    if kind is DeviceRequest and name == "exactly":
+        return "this version has its members beside name; put them there, or say apiVersion: resource.k8s.io/v1"
+    if kind is Device and name == "basic":
+        return "put its members into the device, or say apiVersion: resource.k8s.io/v1beta1, which has it here"
+    if kind is Device and flat:
+        return "put it under basic, or say apiVersion: resource.k8s.io/v1, which has it here"
+    if kind is ResourceClaimTemplateSpec and name == "devices":
+        return "a template has the spec of its claims one level deeper: spec.spec.devices"
+    if kind is PodResourceClaim and name == "source":
+        return "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
+    return ""
+
+
+def _walk(value: object, annotation: Any, path: Path, fields: Callable[[type[Wire]], Fields]) -> Iterator[UnknownField]:
+    annotation = _bare(annotation)
+    origin = get_origin(annotation)
+    if origin is tuple and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _walk(item, get_args(annotation)[0], (*path, index), fields)
+    elif origin is dict and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walk(item, get_args(annotation)[1], (*path, key), fields)
+    elif isinstance(annotation, type) and issubclass(annotation, Wire) and isinstance(value, dict):
+        known = fields(annotation)
+        for key, item in value.items():
+            if key in known:
+                yield from _walk(item, known[key], (*path, key), fields)
+            else:
+                advice = _advice(annotation, key, fields is _FLAT)
+                yield UnknownField(field_path((*path, key)), nearest(key, known), advice)
+
+
+def _bare(annotation: Any) -> Any:
+    """Without ``Annotated`` and ``| None``."""
+    while get_origin(annotation) in (Annotated, Union, UnionType):
+        annotation = next(argument for argument in get_args(annotation) if argument is not NoneType)
+    return annotation
