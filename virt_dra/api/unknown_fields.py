@@ -1,7 +1,8 @@
 """Fields that a kind of resource.k8s.io, or the claims of a Pod, don't have, as an API server's strict validation refuses them.
 
 An object is judged as it is written, in the version that it names: v1beta1 has other fields than v1 (A-22.2, A-22.3). Our types of the
-group have every field (``tests/api/test_fields.py``), so what they lack doesn't exist. Of a Pod only the parts are judged that we have whole.
+group have every field (``tests/api/test_fields.py``), so what they lack doesn't exist. Of a Pod only those parts are judged that we have
+whole.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class BasicDevice(Device):
 def _flat_fields(kind: type[Wire]) -> Fields:
     """Of v1alpha3 and v1beta1: a request's exact part is inlined, a device's fields are in ``basic``."""
     if kind is DeviceRequest:
-        return {name: type for name, type in _fields(kind).items() if name != "exactly"} | _fields(ExactDeviceRequest)
+        return {**{name: type for name, type in _fields(kind).items() if name != "exactly"}, **_fields(ExactDeviceRequest)}
     if kind is Device:
         return {"name": str, "basic": BasicDevice}
     if kind is BasicDevice:
