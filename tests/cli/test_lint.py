@@ -157,7 +157,7 @@ def test_help_has_examples_and_exit_codes() -> None:
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOUND = {
-    "cel-error": ["selector-error"],
+    "cel-error": ["refused-object", "invalid-object"],  # the VM's and the class's
     "device-name-and-claim": ["kubevirt-refuses", "unused-claim"],
     "device-without-address": ["no-address"],
     "gate-off": ["feature-gate-off"],

@@ -10,17 +10,16 @@ from typing import Literal, NoReturn, TypeAlias
 import click
 
 from virt_dra.api.attribute_keys import DriverKeys
-from virt_dra.api.documents import Problem, Source, Sourced
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.documents import Document, Problem, Source, Sourced, read_document
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.cluster_options import ClusterChoice, NoCluster, cluster_options
-from virt_dra.cli.lint_report import Judged, Report
+from virt_dra.cli.lint_report import Report
 from virt_dra.cli.lint_sarif import sarif
 from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.output import BAD_INPUT, print_document, refuse
-from virt_dra.cluster.files import read_inputs
-from webhooks.lint import BY_ID, CHECKS, Settings, World, lint, visible
+from virt_dra.cluster.files import read_written
+from webhooks.lint import BY_ID, CHECKS, Judgement, Settings, judge, visible
 from webhooks.lint.world import DEFAULT_NAMESPACE, KINDS
 
 Format: TypeAlias = Literal["text", "json", "sarif"]
@@ -33,6 +32,9 @@ as far as there are any, the cluster's DeviceClasses, ResourceSlices and its Kub
 
 With --live the VMs of a cluster are checked against what it has: those of --namespace, or of all with -A. FILES may hold further VMs and
 objects then, which count as if they were created already.
+
+Every object is held against what an API server and KubeVirt refuse, whether a VM uses it or not: types, unknown fields, names, values.
+An object that would be refused isn't there for the VMs that name it.
 
 Templates and claims must be among the files. DeviceClasses and ResourceSlices come with a cluster: what needs them is checked when the
 files have any (or with --complete); the output says what was not checked.
@@ -48,7 +50,7 @@ A VM silences findings by the annotation virt-dra.io/lint-ignore, a list of ids 
   denials, warnings   how many
   notChecked  kinds of which the files have nothing, so that they weren't held against
   objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page); of a VM of the cluster
-              file is its resource, namespace and name, and line is 0
+              file is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings
 Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log.
 """
 
@@ -63,6 +65,7 @@ Examples:
   virt-dra lint --live -f vm.yaml -n team-a                     would this one come to life there?
 \b
 Exit codes: 0 no denial, 1 some VM has a denial, 2 bad usage or unreadable input.
+  A denial of another object counts as one of a VM.
 """
 
 
@@ -122,31 +125,39 @@ def command(
         raise click.UsageError("name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml, or ask a cluster with --live")
     if not live and (all_namespaces or cluster.given):
         raise click.UsageError("--all-namespaces, --kubeconfig and --context go with --live")
-    loaded = read_inputs(paths)
-    if loaded.problems:
-        _refuse(loaded.problems, output)
-    subjects = _subjects(loaded.objects)
-    if not subjects and paths and not live:
-        missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
-        _refuse((Problem(Source(", ".join(paths), 0), missing),), output)
-    objects = [sourced.object for sourced in loaded.objects]
-    if live:
-        there = _gathered(cluster, output)
-        # What the files have is as if it were created already, or changed.
-        objects = list({(type(each), each.namespace or namespace, each.name or id(each)): each for each in (*there, *objects)}.values())
-        if not subjects:
-            subjects = _subjects([Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace])
-    known = KINDS if complete or live else None
-    world = World.of(objects, version=kubevirt, gates=gates, namespace=namespace, known=known, address_keys=address_keys)
-    settings = Settings(ignore=ignore, deny=deny, warn=warn)
-    judged = tuple(Judged(vm, source, vm.namespace or namespace, lint(vm, world, settings, namespace)) for vm, source in subjects)
-    unknown = tuple(kind for kind in KINDS if kind not in world.known)
-    report = Report(world.configuration.version, judged, unknown, world.configuration.observed)
+    written = read_written(paths)
+    if written.problems:
+        _refuse(written.problems, output)
+    there = _gathered(cluster, output) if live else ()
+    judgement = judge(
+        written.documents,
+        Settings(ignore=ignore, deny=deny, warn=warn),
+        version=kubevirt,
+        gates=gates,
+        namespace=namespace,
+        known=KINDS if complete or live else None,
+        address_keys=address_keys,
+        there=there,
+        also=[Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace],
+    )
+    if paths and not live:
+        _require_subjects(judgement, written.documents, paths, output)
+    report = Report(judgement)
     if output == "text":
         click.echo("\n".join(report.lines()))
     else:
-        print_document(report.to_json() if output == "json" else sarif(report.judged), "json")
+        print_document(report.to_json() if output == "json" else sarif(judgement.judged), "json")
     sys.exit(1 if report.denials else 0)
+
+
+def _require_subjects(judgement: Judgement, documents: Sequence[Document], paths: Sequence[str], output: Format) -> None:
+    """Ends the process where nothing of the input can be read, or none of it is a VM."""
+    if not judgement.readable:
+        read = (read_document(each) for each in documents)
+        _refuse(tuple(problem for each in read if not isinstance(each, Sourced) for problem in each), output)
+    if not judgement.subjects and not any(each.kind in KINDS for each in judgement.others):
+        missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
+        _refuse((Problem(Source(", ".join(paths), 0), missing),), output)
 
 
 def _gathered(cluster: ClusterChoice, output: Format) -> tuple[TypedObject, ...]:
@@ -168,22 +179,6 @@ def _gathered(cluster: ClusterChoice, output: Format) -> tuple[TypedObject, ...]
 def _place(obj: TypedObject) -> Source:
     """Where an object of a cluster is: ``virtualmachines.kubevirt.io/team-a/vm``."""
     return Source(f"{obj.PLURAL}.{obj.API_VERSION.partition('/')[0]}/{obj.namespace}/{obj.name}", 0)
-
-
-def _subjects(objects: Sequence[Sourced[TypedObject]]) -> list[tuple[VirtualMachine | VirtualMachineInstance, Source]]:
-    """The VMs and VMIs to check; a VMI that a VM of the input owns is judged with its VM."""
-    vms = {sourced.object.key for sourced in objects if isinstance(sourced.object, VirtualMachine)}
-    found: list[tuple[VirtualMachine | VirtualMachineInstance, Source]] = []
-    for sourced in objects:
-        vm = sourced.object
-        if isinstance(vm, VirtualMachineInstance):
-            owner = vm.metadata.controller_owner
-            owners = f"{vm.namespace}/{owner.name}" if owner and vm.namespace else owner.name if owner else ""
-            if owner is not None and owner.kind == VirtualMachine.KIND and owners in vms:
-                continue
-        if isinstance(vm, VirtualMachine | VirtualMachineInstance):
-            found.append((vm, sourced.source))
-    return found
 
 
 def _refuse(problems: tuple[Problem, ...], output: Format) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Findings as a SARIF 2.1.0 log, which code scanners show at the line of the VM."""
+"""Findings as a SARIF 2.1.0 log, which code scanners show at the line of the object."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 from virt_dra.api.documents import Problem, Source
 from virt_dra.api.wire import Json
-from virt_dra.cli.lint_report import Judged
-from webhooks.lint import CHECKS, DENIAL, Finding, Severity
+from webhooks.lint import CHECKS, DENIAL, Finding, Judged, Severity
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 STANDARD_INPUT = "stdin"
@@ -45,15 +44,16 @@ def _rules() -> list[Json]:
 
 
 def _result(vm: Judged, finding: Finding) -> Json:
+    place = f"{vm.title}/{finding.field}" if finding.field else vm.title
     return {
         "ruleId": finding.id,
         "ruleIndex": _RULE_INDEX[finding.id],
         "level": _level(finding.severity),
-        "message": {"text": f"{vm.title}: {finding.field}: {finding.message}"},
+        "message": {"text": f"{vm.title}: {finding.field}: {finding.message}" if finding.field else f"{vm.title}: {finding.message}"},
         "locations": [
             {
                 "physicalLocation": _physical(vm.source),
-                "logicalLocations": [{"name": finding.field, "fullyQualifiedName": f"{vm.title}/{finding.field}", "kind": "member"}],
+                "logicalLocations": [{"name": finding.field, "fullyQualifiedName": place, "kind": "member"}],
             }
         ],
     }

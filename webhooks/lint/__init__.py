@@ -11,7 +11,7 @@ Each finding has an id that stays, and a page in docs/lint. A check is a row of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from virt_dra.api.core_v1 import PodResourceClaim
@@ -19,12 +19,14 @@ from virt_dra.api.integration_paths import Pair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.knowledge import LauncherSettings, Serving
+from webhooks.lint.evaluation import findings_of
 from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity, visible
 from webhooks.lint.inventory import Inventory
+from webhooks.lint.judgement import Judged, Judgement, judge
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_REVIEW
 from webhooks.lint.subject import Linted
 from webhooks.lint.world import DEFAULT_NAMESPACE, Configuration, Subject, World, claim_users
-from webhooks.rules.silence import IGNORE_ANNOTATION, silenced
+from webhooks.rules.silence import IGNORE_ANNOTATION
 from webhooks.verdict import INVALID, Cause, Verdict
 
 __all__ = [
@@ -38,11 +40,14 @@ __all__ = [
     "Finding",
     "Found",
     "Inventory",
+    "Judged",
+    "Judgement",
     "Preflight",
     "Settings",
     "Severity",
     "World",
     "claim_users",
+    "judge",
     "lint",
     "visible",
 ]
@@ -55,19 +60,7 @@ def lint(subject: Subject, world: World, settings: Settings = _DEFAULT, namespac
 
     A VM is judged by its template. ``namespace``: where the object is, if it doesn't say. Raises nothing for whatever well-typed objects.
     """
-    return tuple(_findings(Linted(subject, subject.namespace or namespace, world, settings), CHECKS))
-
-
-def _findings(linted: Linted, checks: Iterable[Check]) -> Iterator[Finding]:
-    if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
-        checks = [BY_ID[REFUSED_BY_REVIEW]]  # there is nothing else to look at
-    unwanted = silenced(linted.object)
-    for check in checks:
-        severity = linted.settings.severity(check)
-        if severity is None or check.id in unwanted:
-            continue
-        for found in dict.fromkeys(check.find(linted)):
-            yield Finding(check.id, severity, visible(found.field), visible(found.message))
+    return tuple(findings_of(Linted(subject, subject.namespace or namespace, world, settings), CHECKS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +87,7 @@ class Preflight:
         untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
         settings = replace(self.settings, writers=self.launcher.writers)
         linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self.world, settings)
-        findings = tuple(_findings(linted, [check for check in CHECKS if self._adds(check)]))
+        findings = tuple(findings_of(linted, [check for check in CHECKS if self._adds(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
         causes = tuple(Cause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
         return Verdict(not causes, causes, tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from virt_dra.api.go_text import quoted
 
 if TYPE_CHECKING:
+    from virt_dra.api.kubevirt_versions import Gates
+    from webhooks.lint.manifest import Manifest
     from webhooks.lint.subject import Linted
 
 Severity = Literal["denial", "warning"]
@@ -36,13 +38,18 @@ class Check:
     * ``lenient``: at admission it is a warning. Other objects, which may come later, can put it right; or it is KubeVirt that judges, also
       by who asks.
     * ``title``: a sentence for lists of checks.
+    * ``find``: what is found in a VM or VMI and all it names. ``judge``: what is found in an object as it is written, of whatever kind; it
+      is given the release of KubeVirt where one is named. Most checks have one of both.
+    * ``last``: only asked where no other check of VMs finds a denial; it says that something is wrong, the others say what.
     """
 
     id: str
     severity: Severity
     title: str
-    find: Callable[[Linted], Iterator[Found]]
+    find: Callable[[Linted], Iterator[Found]] | None = None
     lenient: bool = False
+    judge: Callable[[Manifest, Gates | None], Iterator[Found]] | None = None
+    last: bool = False
 
     @property
     def page(self) -> str:
@@ -51,7 +58,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault of one VM or VMI. Findings are ordered by check, then by field, as the object has them."""
+    """One fault of one object, mostly a VM or VMI. Findings are ordered by check, then by field, as the object has them."""
 
     id: str
     severity: Severity

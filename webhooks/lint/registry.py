@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from webhooks.lint.checks import configuration, drivers, lifetime, nodes, objects, own, selection, shapes, versions
+from webhooks.lint.checks import configuration, drivers, lifetime, manifests, nodes, objects, own, selection, shapes, versions
 from webhooks.lint.finding import DENIAL, WARNING, Check, Severity
-from webhooks.rules.warnings import WARNERS
+from webhooks.rules.warnings import WARNERS, Warner
 
 _OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
     {
-        "unknown-field": (WARNING, "This KubeVirt does not know a field and drops it."),
+        "unknown-field": (DENIAL, "A field that does not exist."),
         "device-name-missing": (DENIAL, "A device has no name."),
         "unchecked-host-device": (WARNING, "KubeVirt 1.6 and 1.7 do not check the claims of host devices."),
         "lost-request": (DENIAL, "KubeVirt before 1.8.3 loses further requests of a claim."),
@@ -24,16 +24,31 @@ _OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
 )
 """Severity and title of what the rules of admission warn of."""
 
+UNRENDERED: Final = "unrendered-template"
+PRUNED: Final = "unknown-field"
+
+
+def _of_rule(id: str, warner: Warner) -> Check:
+    severity, title = _OF_RULES[id]
+    if id == PRUNED:
+        return Check(id, severity, title, own.warned(warner), lenient=True, judge=manifests.unknown_field)
+    return Check(id, severity, title, own.warned(warner))
+
+
 _CHECKS: Final = (
+    Check("unreadable-object", DENIAL, "An object that does not have the shape of its kind.", judge=manifests.unreadable_object),
+    Check(UNRENDERED, DENIAL, "A template that was not rendered.", judge=manifests.unrendered_template),
+    Check("invalid-object", DENIAL, "The API server refuses the object.", judge=manifests.invalid_object),
     Check("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
     Check("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
     Check("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
     Check("integration-annotation", DENIAL, "An annotation of virt-dra that can't be used.", own.integration_annotation),
-    *(Check(id, *_OF_RULES[id], own.warned(warner)) for id, warner in WARNERS.items()),
+    *(_of_rule(id, warner) for id, warner in WARNERS.items()),
     Check("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
     Check("kubevirt-too-old", DENIAL, "This KubeVirt has no devices from claims.", versions.kubevirt_too_old),
     Check("metadata-path", WARNING, "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.", versions.metadata_path),
     Check("direct-claim-unresolved", DENIAL, "KubeVirt 1.6 and 1.7 never find devices of direct claims.", versions.direct_claim_unresolved),
+    Check("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
     Check("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True),
     Check("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, lenient=True),
     Check("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, lenient=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -22,11 +22,14 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from webhooks.lint.inventory import Inventory
+from webhooks.lint.manifest import Identity
 from webhooks.lint.published import Published
 
 Key = tuple[str, str]
 """Namespace and name."""
 Subject = VirtualMachine | VirtualMachineInstance
+Fits = Callable[[Subject, str], str | None]
+"""Why no node could serve the claims of a VM in a namespace (its own) if nobody used any device; None where one could."""
 
 TEMPLATES: Final = ResourceClaimTemplate.KIND
 CLAIMS: Final = ResourceClaim.KIND
@@ -70,6 +73,8 @@ class World:
 
     ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; one that a VM made is not listed beside it.
     ``known``: the kinds of which all objects are here. Of other kinds a missing object is no finding.
+    ``refused``: objects of the input that an API server would refuse, by kind, namespace and name, and why: they aren't there.
+    ``fits``: asks the allocator; None where nobody may.
     """
 
     configuration: Configuration = field(default_factory=Configuration)
@@ -82,6 +87,8 @@ class World:
     vmis: Mapping[Key, VirtualMachineInstance] = field(default_factory=dict)
     taint_rules: Mapping[str, DeviceTaintRule] = field(default_factory=dict)
     known: frozenset[str] = frozenset(KINDS)
+    refused: Mapping[Identity, str] = field(default_factory=dict)
+    fits: Fits | None = None
 
     @classmethod
     def of(
@@ -93,6 +100,8 @@ class World:
         namespace: str = DEFAULT_NAMESPACE,
         known: Collection[str] | None = None,
         address_keys: Iterable[DriverKeys] = (),
+        refused: Mapping[Identity, str] | None = None,
+        fits: Fits | None = None,
     ) -> World:
         """A world of objects, in whatever order. Of two with one name the later counts; what names no namespace is in ``namespace``.
 
@@ -116,6 +125,8 @@ class World:
             taint_rules={each.name: each for each in objects if isinstance(each, DeviceTaintRule)},
             users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
             known=frozenset(known),
+            refused=refused or {},
+            fits=fits,
         )
 
     def taints(self, published: Published) -> tuple[DeviceTaint, ...]:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Golden
-from virt_dra.api.documents import read_objects
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from webhooks.lint import CHECKS, Check, World, lint
+from virt_dra.api.documents import read_documents
+from webhooks.lint import CHECKS, Check, Settings, judge
 from webhooks.lint.registry import severity_at_admission
 
 PAGES = Path(__file__).parents[3] / "docs" / "lint"
@@ -34,13 +33,14 @@ def test_a_page_says_what_why_and_how_and_its_example_gives_the_finding(check: C
     assert text.startswith(f"# {check.id}\n\n{check.title} A {check.severity}{at_admission}.\n")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    loaded = read_objects(example.encode(), check.id)
-    assert loaded.problems == ()
-    objects = [sourced.object for sourced in loaded.objects]
-    vm = next(each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance))
-    findings = lint(vm, World.of(objects))
-    assert check.id in {finding.id for finding in findings}
-    golden(f"{check.id}.txt", "".join(f"{each.id} {each.severity} {each.field}: {each.message}\n" for each in findings))
+    judgement = judge(read_documents(example.encode(), check.id), Settings())
+    assert judgement.subjects
+    findings = judgement.subjects[0].findings
+    others = [(judged, finding) for judged in judgement.judged[1:] for finding in judged.findings]
+    assert check.id in {*(finding.id for finding in findings), *(finding.id for _, finding in others)}
+    told = [f"{each.id} {each.severity} {each.field}: {each.message}\n" for each in findings]
+    told += [f"{judged.title}: {each.id} {each.severity} {each.field}: {each.message}\n" for judged, each in others]
+    golden(f"{check.id}.txt", "".join(told))
 
 
 def test_the_index_lists_all_checks_in_their_order() -> None:

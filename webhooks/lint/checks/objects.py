@@ -10,6 +10,22 @@ from webhooks.lint.subject import Linted, NamedClaim
 from webhooks.lint.world import CLASSES, Key
 
 
+def refused_object(linted: Linted) -> Iterator[Found]:
+    """A template, claim or class that the input has and that no API server would take: it won't be there."""
+    for claim in linted.claims:
+        why = _refused(linted, claim)
+        if why is not None:
+            yield Found(claim.field, f"{claim} {why}")
+        for name in dict.fromkeys(wish.class_name for wish in claim.wishes if linted.class_of(wish) is None and claim.allocated is None):
+            why = linted.world.refused.get((CLASSES, "", name))
+            if why is not None:
+                yield Found(claim.field, f"DeviceClass {quoted(name)}, which {claim} names, {why}")
+
+
+def _refused(linted: Linted, claim: NamedClaim) -> str | None:
+    return linted.world.refused.get((claim.kind, linted.namespace, claim.name)) if claim.spec is None else None
+
+
 def template_missing(linted: Linted) -> Iterator[Found]:
     yield from _missing(linted, linted.world.templates, [claim for claim in linted.claims if not claim.direct])
 
@@ -20,7 +36,7 @@ def claim_missing(linted: Linted) -> Iterator[Found]:
 
 def _missing(linted: Linted, there: Iterable[Key], named: Iterable[NamedClaim]) -> Iterator[Found]:
     for claim in named:
-        if claim.spec is not None or claim.kind not in linted.world.known:
+        if claim.spec is not None or claim.kind not in linted.world.known or _refused(linted, claim) is not None:
             continue
         # What other namespaces have is not for everybody who may create a VM.
         elsewhere = [] if linted.settings.at_admission else sorted(namespace for namespace, name in there if name == claim.name)
@@ -58,7 +74,8 @@ def class_missing(linted: Linted) -> Iterator[Found]:
         return
     for claim in linted.claims:
         for wish in claim.wishes:
-            if linted.class_of(wish) is None and claim.allocated is None:
+            refused = (CLASSES, "", wish.class_name) in linted.world.refused
+            if linted.class_of(wish) is None and claim.allocated is None and not refused:
                 known = sorted(linted.world.classes)
                 listed = f"there is {', '.join(known[:5])}{', …' if len(known) > 5 else ''}" if known else "there are no classes"
                 yield Found(

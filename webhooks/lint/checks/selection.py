@@ -13,6 +13,7 @@ from webhooks.lint.finding import Found
 from webhooks.lint.inventory import Fault, Match
 from webhooks.lint.published import Published, values_read
 from webhooks.lint.subject import Linted, NamedClaim, Wish
+from webhooks.lint.world import SLICES
 
 SHOWN_TEXT = 200
 """Characters of a selector that a message shows."""
@@ -65,7 +66,8 @@ def no_matching_device(linted: Linted) -> Iterator[Found]:
         expressions = linted.expressions(wish)
         total = match.passed[0]
         if not total:
-            yield Found(claim.field, f"{claim} request {quoted(wish.name)}: no device is published in this cluster. Check the DRA drivers")
+            none = f"{claim} request {quoted(wish.name)}: no device is published in this cluster"
+            yield Found(claim.field, f"{none}{_refused_slices(linted)}. Check the DRA drivers")
             continue
         first = next(depth for depth, left in enumerate(match.passed) if not left) - 1
         where, text = expressions[first]
@@ -79,9 +81,19 @@ def no_matching_device(linted: Linted) -> Iterator[Found]:
             verdict = f"{rest} that earlier selectors leave of {total} devices"
         yield Found(
             claim.field,
-            f"{claim} request {quoted(wish.name)}: {where} `{_short(text)}` {verdict}{_nearest(linted, match, text)}. "
+            f"{claim} request {quoted(wish.name)}: {where} `{_short(text)}` {verdict}{_nearest(linted, match, text)}"
+            f"{_refused_slices(linted)}. "
             "Loosen the selector, or provide such a device",
         )
+
+
+def _refused_slices(linted: Linted) -> str:
+    refused = sum(kind == SLICES for kind, _, _ in linted.world.refused)
+    if not refused:
+        return ""
+    return (
+        f" ({'a ResourceSlice' if refused == 1 else f'{refused} ResourceSlices'} of the input would be refused, so its devices don't count)"
+    )
 
 
 def _has_other_way(linted: Linted, claim: NamedClaim, wish: Wish) -> bool:

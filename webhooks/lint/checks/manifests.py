@@ -1,0 +1,98 @@
+"""Objects as they are written: what an API server refuses of any kind (K-2.2, A-22, C-14), whether a VM uses the object or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.documents import RENDER_FIRST, template_action
+from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.api.meta import TypedObject, UnknownObject
+from virt_dra.api.unknown_fields import unknown_fields
+from virt_dra.api.validation import validate_create
+from virt_dra.api.validation.metadata import annotation_map, label_map
+from virt_dra.api.wire import field_path
+from virt_dra.cel.validation import COMPILED
+from webhooks.lint.finding import Found
+from webhooks.lint.manifest import Manifest
+
+NOW: Final = "1970-01-01T00:00:00Z"
+"""For defaults that are times; no rule looks at them."""
+GENERATED: Final = "xxxxx"
+"""What an API server makes of generateName, as far as its form is concerned; the name before it is cut."""
+GENERATED_FROM: Final = 58
+SCANNED: Final = 10_000
+"""Characters of a text in which an instruction of a template is searched."""
+REFUSED: Final = "kubectl and the API server's strict validation refuse it; without that it is dropped"
+
+
+def unreadable_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
+    """K-2.2: a value of another type than its field has, or a version that isn't served."""
+    for path, message in manifest.problems:
+        yield Found(path, message)
+
+
+def unrendered_template(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
+    """Text between double braces, where nothing of Kubernetes has any: what a program in the guest reads may have it."""
+    for path, text in _texts(manifest.raw, ()):
+        if ("{{" in text or "{%" in text) and not _free(manifest, path):
+            action = template_action(text[:SCANNED])
+            if action is not None:
+                yield Found(field_path(path), f"`{action}` is an instruction of a template that was not rendered. {RENDER_FIRST}")
+
+
+def _texts(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        if isinstance(key, str) and "{" in key:
+            yield (*path, key), key
+        if isinstance(item, str):
+            yield (*path, key), item
+        else:
+            yield from _texts(item, (*path, key))
+
+
+def _free(manifest: Manifest, path: tuple[Any, ...]) -> bool:
+    """Whether a field's text is for others to read: annotations, what is for the guest or for a driver, CEL."""
+    if path[0] == "status" or {"annotations", "volumes", "parameters", "expression"} & {part for part in path if isinstance(part, str)}:
+        return True
+    return isinstance(manifest.object, UnknownObject) and path[0] != "metadata"
+
+
+def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
+    """K-1.9: as kubectl asks for it. What was read from a cluster has fields that its API server knows."""
+    if manifest.stored:
+        return
+    for each in unknown_fields(manifest.raw):
+        yield Found(each.path, f"{each.message} ({REFUSED})" if not each.advice else each.message)
+
+
+def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
+    """The API server's own rules, in its words."""
+    obj = manifest.object
+    if obj is None:
+        return
+    created, made = _as_created(obj)
+    errors = validate_create(apply_defaults(created, NOW), COMPILED)
+    generate_name_is_wrong = any(error.field == "metadata.generateName" for error in errors)
+    for error in errors:
+        field = error.field
+        if made and field == "metadata.name":
+            if generate_name_is_wrong:
+                continue
+            field = "metadata.generateName"
+        yield Found(field, error.message)
+    if isinstance(obj, VirtualMachine):
+        template, root = obj.spec.template.metadata, "spec.template.metadata"
+        for error in (*label_map(template.labels, f"{root}.labels"), *annotation_map(template.annotations, f"{root}.annotations")):
+            yield Found(error.field, f"{error.message}. The API server refuses every VMI that KubeVirt makes of the template")
+
+
+def _as_created(obj: TypedObject) -> tuple[TypedObject, bool]:
+    """With a name as the server makes one, and whether it was made."""
+    meta = obj.metadata
+    if meta.name or not meta.generate_name:
+        return obj, False
+    return obj.with_(metadata=meta.with_(name=meta.generate_name[:GENERATED_FROM] + GENERATED)), True

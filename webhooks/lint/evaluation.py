@@ -1,0 +1,55 @@
+"""Checks asked of one object: of a VM and all it names, or of any object as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.kubevirt_versions import Gates
+from webhooks.lint.finding import DENIAL, Check, Finding, Settings, visible
+from webhooks.lint.manifest import Manifest
+from webhooks.lint.registry import BY_ID, CHECKS, PRUNED, REFUSED_BY_REVIEW, UNRENDERED
+from webhooks.lint.subject import Linted
+from webhooks.rules.silence import silenced
+
+REQUIRED_VALUE: Final = "Required value"
+
+
+def findings_of(linted: Linted, checks: Iterable[Check]) -> Iterator[Finding]:
+    """What the checks find in a VM or VMI, without what the settings or its annotation silence."""
+    if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
+        checks = [BY_ID[REFUSED_BY_REVIEW]]  # there is nothing else to look at
+    unwanted = silenced(linted.object)
+    denied = False
+    for check in checks:
+        if check.find is None or (check.last and denied):
+            continue
+        severity = linted.settings.severity(check)
+        if severity is None or check.id in unwanted:
+            # Silenced, but a check that only says that something is wrong must not say it in its stead.
+            denied = denied or (check.severity == DENIAL and any(True for _ in check.find(linted)))
+            continue
+        for found in dict.fromkeys(check.find(linted)):
+            denied = denied or severity == DENIAL or check.severity == DENIAL
+            yield Finding(check.id, severity, visible(found.field), visible(found.message))
+
+
+def findings_as_written(manifest: Manifest, settings: Settings, release: Gates | None) -> tuple[Finding, ...]:
+    """What is found in an object without looking at any other. Of a field that holds a template's instruction nothing else is told, and
+    what is missing beside a field that doesn't exist is what that was meant for."""
+    found = {check.id: tuple(dict.fromkeys(check.judge(manifest, release))) for check in CHECKS if check.judge is not None}
+    explained = {each.field for each in found[UNRENDERED]}
+    misplaced = {each.field.rpartition(".")[0] for each in found[PRUNED]}
+    told: list[Finding] = []
+    for check in CHECKS:
+        severity = settings.severity(check)
+        if severity is None or check.id in manifest.silenced:
+            continue
+        for each in found.get(check.id, ()):
+            if check.id != UNRENDERED and each.field in explained:
+                continue
+            if check.id != PRUNED and each.field in misplaced and each.message.startswith(REQUIRED_VALUE):
+                continue
+            told.append(Finding(check.id, severity, visible(each.field), visible(each.message)))
+    return tuple(told)

@@ -1,0 +1,176 @@
+"""The lint of a whole input: every object as it is written, then every VM with all that it names. Pure, like the checks.
+
+What an API server would refuse isn't there for the VMs: those that use it get one finding that says so, and the object those that say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.api.documents import Document, Source, Sourced
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
+from virt_dra.api.meta import TypedObject
+from webhooks.lint.evaluation import findings_as_written, findings_of
+from webhooks.lint.finding import DENIAL, Finding, Settings
+from webhooks.lint.manifest import Identity, Manifest
+from webhooks.lint.registry import CHECKS, PRUNED, UNRENDERED
+from webhooks.lint.subject import Linted
+from webhooks.lint.world import CLASSES, DEFAULT_NAMESPACE, KINDS, SLICES, Configuration, Fits, Subject, World
+
+__all__ = ["Judged", "Judgement", "judge"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An object and the findings on it. ``subject``: as it was read, where it is a VM or VMI that could be read."""
+
+    kind: str
+    namespace: str
+    name: str
+    source: Source
+    findings: tuple[Finding, ...]
+    subject: Subject | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind or 'object'} {f'{self.namespace}/' if self.namespace else ''}{self.name}".rstrip()
+
+    @property
+    def denied(self) -> bool:
+        return any(each.severity == DENIAL for each in self.findings)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings. ``accepted``: what an
+    API server would take, and every VM that can be read, denied or not. ``readable``: whether any object of the input can be read."""
+
+    world: World
+    subjects: tuple[Judged, ...]
+    others: tuple[Judged, ...]
+    accepted: tuple[Sourced[TypedObject], ...]
+    readable: bool
+
+    @property
+    def judged(self) -> tuple[Judged, ...]:
+        return (*self.subjects, *self.others)
+
+    @property
+    def not_checked(self) -> tuple[str, ...]:
+        """The kinds of which nothing is known."""
+        return tuple(kind for kind in KINDS if kind not in self.world.known)
+
+
+def judge(
+    documents: Iterable[Document],
+    settings: Settings,
+    *,
+    version: KubeVirtVersion | None = None,
+    gates: Mapping[str, bool] | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    known: Collection[str] | None = None,
+    address_keys: Iterable[DriverKeys] = (),
+    there: Sequence[TypedObject] = (),
+    also: Sequence[Sourced[TypedObject]] = (),
+    fitting: Callable[[Sequence[TypedObject]], Fits] | None = None,
+) -> Judgement:
+    """All findings on the documents. Raises nothing, whatever they hold.
+
+    ``there``: what a cluster has already; the documents count as created or changed after it. ``also``: VMs and VMIs of the cluster to
+    judge where the documents have none. ``known``, ``address_keys``: as for :meth:`World.of`. ``fitting`` makes :attr:`World.fits`.
+    """
+    manifests = [Manifest.read(document, namespace) for document in documents]
+    read = [each.object for each in manifests if each.object is not None]
+    release = _release([*there, *read], version, gates)
+    found = [(manifest, findings_as_written(manifest, settings, release)) for manifest in manifests]
+    refused = {manifest.identity: _why(manifest, findings) for manifest, findings in found if _denied(findings) and not manifest.is_subject}
+    accepted = [
+        Sourced(manifest.object, manifest.source)
+        for manifest, findings in found
+        if manifest.object is not None and (manifest.is_subject or not _denied(findings))
+    ]
+    objects = _latest([*there, *(each.object for each in accepted)], namespace)
+    world = World.of(
+        objects,
+        version=version,
+        gates=gates,
+        namespace=namespace,
+        known=_known(objects, refused) if known is None else known,
+        address_keys=address_keys,
+        refused=refused,
+        fits=fitting(objects) if fitting is not None else None,
+    )
+    owners = {each.object.key for each in accepted if isinstance(each.object, VirtualMachine)}
+    subjects: list[Judged] = []
+    others: list[Judged] = []
+    for manifest, findings in found:
+        obj = manifest.object
+        if isinstance(obj, VirtualMachine | VirtualMachineInstance):
+            if not _is_owned(obj, owners):
+                subjects.append(_judged(manifest.source, obj, world, settings, namespace, findings))
+        elif manifest.is_subject:
+            subjects.append(Judged(manifest.kind, manifest.namespace, manifest.name, manifest.source, findings))
+        elif findings:
+            others.append(Judged(manifest.kind, manifest.namespace, manifest.name, manifest.source, findings))
+    if not subjects:
+        owners = {each.object.key for each in also if isinstance(each.object, VirtualMachine)}
+        for sourced in also:
+            vm = sourced.object
+            if isinstance(vm, VirtualMachine | VirtualMachineInstance) and not _is_owned(vm, owners):
+                subjects.append(_judged(sourced.source, vm, world, settings, namespace))
+    return Judgement(world, tuple(subjects), tuple(others), tuple(accepted), bool(read))
+
+
+def _judged(source: Source, vm: Subject, world: World, settings: Settings, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:
+    found = list(findings_of(Linted(vm, vm.namespace or namespace, world, settings), CHECKS))
+    # A field that this KubeVirt doesn't have yet is unknown, too; that it comes with a later one says more.
+    newer = tuple(each.field for each in found if each.id == PRUNED)
+    unrendered = {each.field for each in as_written if each.id == UNRENDERED}
+    found = [each for each in found if each.field not in unrendered]
+    found += [each for each in as_written if not (each.id == PRUNED and newer and each.field.startswith(newer))]
+    findings = tuple(sorted(found, key=lambda each: _ORDER[each.id]))
+    return Judged(vm.KIND, vm.namespace or namespace, vm.name or vm.metadata.generate_name, source, findings, vm)
+
+
+_ORDER: Mapping[str, int] = {check.id: position for position, check in enumerate(CHECKS)}
+
+
+def _release(objects: Iterable[TypedObject], version: KubeVirtVersion | None, gates: Mapping[str, bool] | None) -> Gates | None:
+    """The KubeVirt that is named, by an option or by an object of it; None for the design's own way (K-1.8)."""
+    kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
+    return Configuration.of(kubevirt, version, gates).gates if version is not None or kubevirt is not None else None
+
+
+def _denied(findings: Iterable[Finding]) -> bool:
+    return any(each.severity == DENIAL for each in findings)
+
+
+def _why(manifest: Manifest, findings: Sequence[Finding]) -> str:
+    """``(templates.yaml:3) is refused by the API server: spec…: unknown field``."""
+    # As the API server does: strict decoding comes before validation, and often explains what that finds.
+    first, *more = sorted((each for each in findings if each.severity == DENIAL), key=lambda each: each.id != PRUNED)
+    what = f"{first.field}: {first.message}" if first.field else first.message
+    return f"({manifest.source}) would be refused by the API server: {what}" + (f" (and {len(more)} more)" if more else "")
+
+
+def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]:
+    """Of objects with one name the later, as after ``kubectl apply``."""
+    return list({(type(each), each.namespace or namespace, each.name or id(each)): each for each in objects}.values())
+
+
+def _known(objects: Sequence[TypedObject], refused: Iterable[Identity]) -> frozenset[str]:
+    """As :meth:`World.of` has it; a refused class or slice shows, too, that the input has those of a cluster."""
+    kinds = {each.KIND for each in objects} | {kind for kind, _, _ in refused}
+    classes = CLASSES in kinds or SLICES in kinds
+    return frozenset(KINDS) - {*(() if classes else (CLASSES,)), *(() if SLICES in kinds else (SLICES,))}
+
+
+def _is_owned(vm: Subject, owners: Collection[str]) -> bool:
+    """Whether a VMI is judged with its VM."""
+    owner = vm.metadata.controller_owner
+    if not isinstance(vm, VirtualMachineInstance) or owner is None or owner.kind != VirtualMachine.KIND:
+        return False
+    return (f"{vm.namespace}/{owner.name}" if vm.namespace else owner.name) in owners

@@ -1,0 +1,100 @@
+"""An object as somebody wrote it, before any API server saw it: the JSON, and what it is read as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from virt_dra.api.documents import Document, Source
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject, UnknownObject
+from virt_dra.api.scheme import read_object
+from virt_dra.api.wire import WireError
+from webhooks.rules.silence import IGNORE_ANNOTATION
+
+Identity = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """One object of the input. ``object`` is None where the JSON doesn't have the shape of its kind; ``problems`` say why, by path."""
+
+    raw: object
+    source: Source
+    object: TypedObject | None = None
+    problems: tuple[tuple[str, str], ...] = ()
+    default_namespace: str = ""
+
+    @classmethod
+    def read(cls, document: Document, namespace: str) -> Manifest:
+        """``namespace``: of namespaced objects that name none."""
+        try:
+            obj = read_object(document.raw)
+        except WireError as error:
+            return cls(document.raw, document.source, None, error.problems, namespace)
+        if obj.NAMESPACED and not obj.namespace and not isinstance(obj, UnknownObject):
+            obj = obj.with_(metadata=obj.metadata.with_(namespace=namespace))
+        return cls(document.raw, document.source, obj, (), namespace)
+
+    @property
+    def kind(self) -> str:
+        return _text(self.raw, "kind")
+
+    @property
+    def is_subject(self) -> bool:
+        """Whether it is meant to be a VM or VMI."""
+        return self.kind in (VirtualMachine.KIND, VirtualMachineInstance.KIND) and self.api_version.startswith("kubevirt.io/")
+
+    @property
+    def api_version(self) -> str:
+        return _text(self.raw, "apiVersion")
+
+    @property
+    def namespace(self) -> str:
+        if self.object is not None and not self.object.NAMESPACED:
+            return ""
+        return _text(self._metadata, "namespace") or self.default_namespace
+
+    @property
+    def name(self) -> str:
+        return _text(self._metadata, "name") or _text(self._metadata, "generateName")
+
+    @property
+    def identity(self) -> Identity:
+        return self.kind, self.namespace, self.name
+
+    @property
+    def stored(self) -> bool:
+        """Whether it was read from a cluster, whose API server took it."""
+        return bool(_text(self._metadata, "uid"))
+
+    @cached_property
+    def silenced(self) -> frozenset[str]:
+        """The ids of findings that the object's annotation, or that of the template in it, silences."""
+        found: set[str] = set()
+        for metadata in (self._metadata, self._template_metadata):
+            annotations = metadata.get("annotations")
+            text = _text(annotations, IGNORE_ANNOTATION) if isinstance(annotations, dict) else ""
+            found.update(id for part in text.split(",") if (id := part.strip()))
+        return frozenset(found)
+
+    @property
+    def _metadata(self) -> Mapping[str, Any]:
+        return _member(self.raw, "metadata")
+
+    @property
+    def _template_metadata(self) -> Mapping[str, Any]:
+        return _member(_member(_member(self.raw, "spec"), "template"), "metadata") if self.kind == VirtualMachine.KIND else {}
+
+
+def _member(holder: object, name: str) -> Mapping[str, Any]:
+    value = holder.get(name) if isinstance(holder, Mapping) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _text(holder: object, name: str) -> str:
+    value = holder.get(name) if isinstance(holder, Mapping) else None
+    return value if isinstance(value, str) else ""
