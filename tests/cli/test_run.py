@@ -101,7 +101,7 @@ def test_out_gets_every_object_and_the_xml_and_can_be_run_again(tmp_path: Path) 
     assert [result["device"] for result in claim["status"]["allocation"]["devices"]["results"]] == ["pgpu-0"]
     again = _run(str(out / "objects"), "-o", "json")
     (vm,) = json.loads(again.stdout)["vms"]
-    assert vm["devices"][0]["pciAddress"] == "0000:02:00.0", "the saved claim still holds the first GPU"
+    assert (vm["takenOver"], vm["devices"][0]["pciAddress"]) == (True, "0000:01:00.0"), "what was saved runs, with the first GPU"
 
 
 def test_separate_arguments_are_separate_clusters(tmp_path: Path) -> None:

@@ -122,12 +122,27 @@ def test_status_and_server_set_metadata_of_another_life_are_not_used() -> None:
     assert ran.outcomes[0].devices[0].pci_address == "0000:01:00.0"
 
 
-def test_an_object_given_twice_is_told_and_the_first_one_used() -> None:
-    ran = _run(CLASS, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
-    assert [refused.to_json() for refused in ran.refused] == [
-        {"source": "input:2", "message": "DeviceClass gpu is given twice; the first one is used"}
+def test_of_an_object_given_twice_the_last_one_counts_and_the_places_are_reported() -> None:
+    other = {**CLASS, "spec": {"selectors": [{"cel": {"expression": "false"}}]}}
+    ran = _run(CLASS, other, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+    assert [str(each) for each in ran.replaced] == [
+        "DeviceClass gpu is given with different content at input:1 and input:2; the last one is used, as kubectl apply does"
     ]
-    assert ran.ready  # the VM did not miss it
+    assert (ran.refused, ran.ready) == ((), False)
+    again = _run(other, CLASS, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+    assert ([each.to_json() for each in again.replaced], again.ready) == (
+        [{"kind": "DeviceClass", "key": "gpu", "earlier": ["input:1"], "used": "input:3"}],
+        True,
+    )
+
+
+def test_a_vm_given_twice_is_one_vm() -> None:
+    same = (CLASS, TEMPLATE, _slice("a", "0000:01:00.0", "0000:02:00.0"))
+    ran = _run(*same, _vmi(), _vmi())
+    assert ([outcome.ready for outcome in ran.outcomes], ran.replaced) == ([True], ())
+    ran = _run(*same, _vmi(), _vmi(resourceClaims=[]))
+    (outcome,) = ran.outcomes
+    assert (outcome.source, outcome.ready, len(ran.replaced)) == ("input:5", False, 1)
 
 
 def test_objects_without_a_namespace_get_the_given_one() -> None:

@@ -159,6 +159,7 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
         "kubevirt": str(ran.version),
         "kubevirtAssumed": ran.observed is not None and ran.observed.unreadable,
         "refused": [refused.to_json() for refused in ran.refused],
+        "replaced": [replaced.to_json() for replaced in ran.replaced],
         "vms": [{**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")} for outcome in ran.outcomes],
     }
 
@@ -172,6 +173,8 @@ def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
         console.print(f"{ran.observed}; {ran.observed.advice}", soft_wrap=True)
     for refused in ran.refused:
         console.print(f"refused by the API server: {refused.source}: {refused.message}", soft_wrap=True)
+    for replaced in ran.replaced:
+        console.print(str(replaced), soft_wrap=True)
     for outcome in ran.outcomes:
         console.print(outcome_tree(outcome, written.get(f"{outcome.namespace}/{outcome.name}")))
     counted = f"{sum(outcome.ready for outcome in ran.outcomes)} of {len(ran.outcomes)} VMs ready"

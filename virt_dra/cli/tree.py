@@ -29,7 +29,7 @@ def _heading(outcome: Outcome, step: Step, xml_path: str | None) -> Text:
         return Text.assemble(f"{step}: ", Text("FAILED", style="bold red"), f" {failure.reason}")
     match step:
         case Step.ADMISSION:
-            return Text("admission: allowed")
+            return Text("admission: its VMI is there already" if outcome.taken_over else "admission: allowed")
         case Step.LAUNCHER_POD:
             return Text(f"launcher pod: {outcome.pod}")
         case Step.CLAIMS:

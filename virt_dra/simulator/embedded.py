@@ -6,22 +6,24 @@ exist, virt-handler labels nodes as schedulable, the kubelet starts bound pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.documents import Sourced
-from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.admission import Admission
+from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.rules import KindRules
 from virt_dra.simulator.handovers import Clock, Conditions, drive
+from virt_dra.simulator.lives import Blocked, Life, lives_of
 from virt_dra.simulator.outcome import Outcome, Step
 
 NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
@@ -65,6 +67,8 @@ class Ran:
     refused: tuple[Refused, ...]
     objects: tuple[TypedObject, ...]
     observed: ObservedVersion | None = None
+    replaced: tuple[Replaced, ...] = ()
+    """Objects that the input has several times with different content."""
 
     @property
     def ready(self) -> bool:
@@ -73,15 +77,16 @@ class Ran:
 
 
 async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]], settings: Settings, clock: Clock) -> Ran:
-    """Fill an empty cluster with the inputs that are no VMs, then drive the VMs through the hand-overs."""
-    inputs = tuple(Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs)
-    subjects = _subjects(inputs)
-    furniture = [sourced for sourced in inputs if not isinstance(sourced.object, VirtualMachine | VirtualMachineInstance)]
-    accepted, refused = judge(furniture, KindRules())
+    """Fill an empty cluster with the inputs, then drive the VMs that don't run yet through the hand-overs, and report on all."""
+    once = applied((Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs), settings.namespace)
+    sorted_out = lives_of(once.objects)
+    accepted, refused = judge((*sorted_out.others, *(each for life in sorted_out.lives for each in life.loaded)), KindRules())
+    there = {id(obj) for obj in accepted}
+    lives = [_unless_refused(life, there, refused) for life in sorted_out.lives]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
     observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and settings.kubevirt is None else None
     version = settings.kubevirt or (observed.version if observed else NEWEST)
-    given = (*accepted, *stand_ins((*accepted, *(sourced.object for sourced in subjects)), settings.node))
+    given = (*accepted, *stand_ins((*accepted, *(life.subject.object for life in lives)), settings.node))
     cluster.load(labelled(obj) if isinstance(obj, Node) else obj for obj in given)
     configuration = kubevirt.spec.configuration if kubevirt else KubeVirt().spec.configuration
     conditions = Conditions(
@@ -89,8 +94,16 @@ async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]],
         permitted_host_devices=configuration.permitted_host_devices,
         only_node=settings.node,
     )
-    outcomes = await drive(cluster, subjects, conditions, clock)
-    return Ran(version, tuple(_minding(outcome, refused) for outcome in outcomes), refused, cluster.snapshot(), observed)
+    outcomes = await drive(cluster, lives, conditions, clock)
+    return Ran(version, tuple(_minding(outcome, refused) for outcome in outcomes), refused, cluster.snapshot(), observed, once.replaced)
+
+
+def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[Refused]) -> Life:
+    """An object with a UID that no API server would store was never in one."""
+    if all(id(each.object) in accepted for each in life.loaded):
+        return life
+    message = next((each.message for each in refused if each.source == str(life.subject.source)), "the API server refuses it")
+    return replace(life, vmi=None, pod=None, blocked=Blocked("Invalid", message, "change what the message names"))
 
 
 def _minding(outcome: Outcome, refused: tuple[Refused, ...]) -> Outcome:
@@ -116,35 +129,19 @@ def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
     return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
 
 
-def _subjects(inputs: tuple[Sourced[TypedObject], ...]) -> tuple[Sourced[TypedObject], ...]:
-    """The VMs and VMIs to drive. A VMI that a VM of the input owns is that VM's; it is made anew from the VM."""
-    vms = {sourced.object.key for sourced in inputs if isinstance(sourced.object, VirtualMachine)}
-
-    def is_subject(obj: TypedObject) -> bool:
-        if isinstance(obj, VirtualMachineInstance):
-            owner = obj.metadata.controller_owner
-            return not (owner is not None and owner.kind == VirtualMachine.KIND and obj.key in vms)
-        return isinstance(obj, VirtualMachine)
-
-    return tuple(sourced for sourced in inputs if is_subject(sourced.object))
-
-
 def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple[tuple[TypedObject, ...], tuple[Refused, ...]]:
-    """What an API server would take, and what it would refuse and why: broken rules, and a name given twice."""
-    accepted: dict[tuple[str, str, str], TypedObject] = {}
+    """What an API server would take, and what it would refuse and why."""
+    accepted: list[TypedObject] = []
     refused: list[Refused] = []
     for sourced in inputs:
         obj = sourced.object
-        identity = (obj.api_version or obj.API_VERSION, obj.kind or obj.KIND, obj.key)
         causes = admission.on_create(admission.defaulted(obj, "1970-01-01T00:00:00Z"))
         if causes:
             described = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
-            refused.append(Refused(str(sourced.source), f"{identity[1]} {obj.key}: {described}"))
-        elif identity in accepted:
-            refused.append(Refused(str(sourced.source), f"{identity[1]} {obj.key} is given twice; the first one is used"))
+            refused.append(Refused(str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}"))
         else:
-            accepted[identity] = obj
-    return tuple(accepted.values()), tuple(refused)
+            accepted.append(obj)
+    return tuple(accepted), tuple(refused)
 
 
 def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[TypedObject, ...]:

@@ -14,19 +14,21 @@ from typing import TypeVar
 from launcher import LauncherError, convert
 from virt_dra.allocator.explain import lines
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import Gates
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster
 from virt_dra.controllers import claims, device_status, launcher_pods, scheduler
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
+from virt_dra.controllers.device_resolution import CLAIM_MISSING
 from virt_dra.controllers.published_devices import PublishedDevices
-from virt_dra.controllers.virtual_machines import instance_of, wants_instance
+from virt_dra.controllers.virtual_machines import instance_of
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator import advice
+from virt_dra.simulator.claim_actions import carried_out
 from virt_dra.simulator.devices import Known, entries_of, with_elements
+from virt_dra.simulator.lives import Life
 from virt_dra.simulator.outcome import ClaimOutcome, Failure, Outcome, Step
 from webhooks.vmi import review
 
@@ -50,7 +52,7 @@ class _Traveller:
     """A VM on its way. ``outcome`` grows step by step; with a failure in it the VM travels no further."""
 
     outcome: Outcome
-    subject: VirtualMachine | VirtualMachineInstance
+    life: Life
     vmi: VirtualMachineInstance | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     """The metadata files of its pod."""
@@ -59,14 +61,24 @@ class _Traveller:
     def on_the_way(self) -> bool:
         return self.outcome.failure is None and self.vmi is not None
 
+    @property
+    def taken_over(self) -> bool:
+        return self.life.vmi is not None
+
+    @property
+    def turn(self) -> int:
+        """Pods that are there come first, those of stopped VMs last."""
+        return 0 if self.taken_over else 2 if self.life.stopped else 1
+
     def fail(self, step: Step, reason: str, message: str, advice: str, details: Iterable[str] = ()) -> None:
         if self.outcome.failure is None:
             self.outcome = replace(self.outcome, failure=Failure(step, reason, message, advice, tuple(details)))
 
 
-async def drive(cluster: Cluster, subjects: Sequence[Sourced[TypedObject]], conditions: Conditions, clock: Clock) -> tuple[Outcome, ...]:
-    """Drive VMs and VMIs (nothing else) in the given order, which is also the order in which they compete for devices."""
-    travellers = [_traveller(sourced) for sourced in subjects]
+async def drive(cluster: Cluster, lives: Sequence[Life], conditions: Conditions, clock: Clock) -> tuple[Outcome, ...]:
+    """Drive VMs and VMIs. They compete for devices in the given order, those that have a pod already before the others, and those that
+    aren't to run after them. What is taken over is in the cluster already."""
+    travellers = [_traveller(life) for life in lives]
     for traveller in travellers:
         await _admit(cluster, traveller, conditions.gates)
     await _make_pods(cluster, travellers, conditions)
@@ -78,22 +90,27 @@ async def drive(cluster: Cluster, subjects: Sequence[Sourced[TypedObject]], cond
     return tuple(traveller.outcome for traveller in travellers)
 
 
-def _traveller(sourced: Sourced[TypedObject]) -> _Traveller:
-    subject = sourced.object
-    if not isinstance(subject, VirtualMachine | VirtualMachineInstance):
-        raise TypeError(f"{subject.KIND or subject.kind} is neither VirtualMachine nor VirtualMachineInstance")
-    return _Traveller(Outcome(subject.KIND, subject.namespace, subject.name, str(sourced.source)), subject)
+def _traveller(life: Life) -> _Traveller:
+    subject = life.subject.object
+    outcome = Outcome(subject.KIND, subject.namespace, subject.name, str(life.subject.source), taken_over=life.vmi is not None)
+    return _Traveller(outcome, life)
 
 
 # --- admission ----------------------------------------------------------------------------------------------------
 
 
 async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
-    subject = traveller.subject
+    life, subject = traveller.life, traveller.life.subject.object
     verdict = review(subject, gates)
-    stopped = isinstance(subject, VirtualMachine) and not wants_instance(subject)
-    notes = ("the VM is not to run now (spec.running, spec.runStrategy); this shows what starting it would do",) if stopped else ()
-    traveller.outcome = replace(traveller.outcome, warnings=(*verdict.warnings, *notes))
+    traveller.outcome = replace(traveller.outcome, warnings=(*verdict.warnings, *life.notes))
+    if life.blocked is not None:
+        traveller.fail(Step.ADMISSION, life.blocked.reason, life.blocked.message, life.blocked.advice)
+        return
+    if life.vmi is not None and life.pod is not None:
+        denied = () if verdict.allowed else (f"it runs, but would be refused if it were created now: {verdict.message}",)
+        traveller.vmi = await cluster.get(VirtualMachineInstance, life.vmi.name, life.vmi.namespace)
+        traveller.outcome = replace(traveller.outcome, pod=life.pod.name, warnings=(*traveller.outcome.warnings, *denied))
+        return
     if not verdict.allowed:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
         needed = advice.admission(verdict, advice.gates_needed(_instance_spec(subject)) - gates.on, gates)
@@ -101,7 +118,9 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
         return
     try:
         if isinstance(subject, VirtualMachine):
-            vm = await cluster.create(_fresh(subject))
+            vm = (
+                await cluster.get(VirtualMachine, subject.name, subject.namespace) if life.stored else await cluster.create(_fresh(subject))
+            )
             traveller.vmi = await cluster.create(instance_of(vm))
         else:
             traveller.vmi = await cluster.create(_fresh(subject))
@@ -132,7 +151,7 @@ async def _make_pods(cluster: Cluster, travellers: Sequence[_Traveller], conditi
     inputs = await launcher_pods.gather(cluster, conditions.gates, permitted_host_devices=conditions.permitted_host_devices)
     for action in launcher_pods.plan(inputs):
         traveller = by_uid.get(action.vmi.metadata.uid)
-        if traveller is None:
+        if traveller is None or traveller.taken_over:
             continue
         if isinstance(action, launcher_pods.CannotRender):
             error = action.error
@@ -155,10 +174,12 @@ async def _make_pods(cluster: Cluster, travellers: Sequence[_Traveller], conditi
 
 
 async def _make_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> None:
-    """Claims for our pods. Nothing is released: consumers of the input's claims are often not part of the input."""
+    """Claims for our pods, and what finished pods give back."""
+    incomplete = await _without_their_claims(cluster, travellers)
     for _ in range(ROUNDS):
-        planned = claims.plan(await claims.gather(cluster))
-        actions = [action for action in planned.actions if isinstance(action, claims.CreateClaim | claims.RecordClaimNames)]
+        inputs = await claims.gather(cluster)
+        planned = claims.plan(inputs)
+        actions = list(carried_out(planned.actions, {pod.key: pod for pod in inputs.pods}, incomplete))
         refused = await claims.apply(cluster, actions)
         if not actions or refused:
             break
@@ -170,6 +191,22 @@ async def _make_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> No
         if event := told.get((pod.namespace, pod.name)):
             traveller.fail(Step.CLAIMS, event.reason, event.message, advice.claims(event.message, pod.namespace))
         traveller.outcome = replace(traveller.outcome, claims=_claims_of(pod))
+
+
+async def _without_their_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> frozenset[str]:
+    """The taken-over pods that have a node, and so had claims, some of which the input lacks. Their VMs fail here."""
+    there = {claim.key for claim in (await cluster.list(ResourceClaim)).items}
+    incomplete: set[str] = set()
+    for traveller in _on_the_way(travellers):
+        pod = await _pod(cluster, traveller)
+        if pod is None or not traveller.taken_over or not pod.spec.node_name:
+            continue
+        missing = [claim.claim for claim in _claims_of(pod) if f"{pod.namespace}/{claim.claim}" not in there]
+        if missing:
+            incomplete.add(pod.key)
+            message = f"pod {pod.name} has claims that the input lacks: {', '.join(missing)}"
+            traveller.fail(Step.CLAIMS, CLAIM_MISSING, message, "add them: kubectl get resourceclaims -A -o yaml")
+    return frozenset(incomplete)
 
 
 def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
@@ -186,7 +223,7 @@ def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
 
 
 async def _schedule(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions, clock: Clock) -> None:
-    order = {f"{t.outcome.namespace}/{t.outcome.pod}": position for position, t in enumerate(travellers) if t.on_the_way}
+    order = {f"{t.outcome.namespace}/{t.outcome.pod}": (t.turn, position) for position, t in enumerate(travellers) if t.on_the_way}
     unplaced: dict[str, Unplaced] = {}
     for _ in range(ROUNDS):
         inputs = await scheduler.gather(cluster)
@@ -219,7 +256,10 @@ async def _start_pods(cluster: Cluster, travellers: Sequence[_Traveller]) -> Non
         pod, vmi = await _pod(cluster, traveller), traveller.vmi
         if pod is None or vmi is None or not pod.spec.node_name:
             continue
-        await cluster.patch(Pod, pod.name, pod.namespace, merge={"status": {"phase": "Running"}}, subresource="status")
+        if pod.status.phase != "Running":
+            await cluster.patch(Pod, pod.name, pod.namespace, merge={"status": {"phase": "Running"}}, subresource="status")
+        if traveller.taken_over and vmi.status.phase in ("Scheduled", "Running"):
+            continue
         known = {"phase": "Scheduled", "nodeName": pod.spec.node_name, "activePods": {pod.metadata.uid: pod.spec.node_name}}
         await cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge={"status": known})
 

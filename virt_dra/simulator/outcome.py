@@ -98,6 +98,8 @@ class Outcome:
     devices: tuple[DeviceOutcome, ...] = ()
     domain: str | None = None
     failure: Failure | None = None
+    taken_over: bool = False
+    """Its VMI and launcher pod are those of the input."""
 
     @property
     def ready(self) -> bool:
@@ -110,6 +112,7 @@ class Outcome:
             "name": self.name,
             "source": self.source,
             "ready": self.ready,
+            "takenOver": self.taken_over,
             "warnings": list(self.warnings),
             "pod": self.pod,
             "claims": [claim.to_json() for claim in self.claims],

@@ -1,0 +1,78 @@
+"""One object more than once in an input: what counts, and what is reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from virt_dra.api.documents import Source, Sourced
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.scheme import read_object
+from virt_dra.cluster.duplicates import Applied, applied
+
+EXACT = {"deviceClassName": "gpu"}
+CLAIM: dict[str, Any] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "c"},
+    "spec": {"devices": {"requests": [{"name": "gpu", "exactly": EXACT}]}},
+}
+STATUS = {"allocation": {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "p", "device": "gpu-0"}]}}}
+LIVE: dict[str, Any] = {
+    **CLAIM,
+    "metadata": {
+        "name": "c",
+        "namespace": "default",
+        "uid": "u",
+        "resourceVersion": "7",
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "example.com/by": "server"},
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+        "managedFields": [{"manager": "kubectl", "operation": "Update"}],
+    },
+    "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {**EXACT, "allocationMode": "ExactCount", "count": 1}}]}},
+    "status": STATUS,
+}
+OTHER = {**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {**EXACT, "count": 2}}]}}}
+
+
+def _applied(*raw: dict[str, Any]) -> Applied:
+    return applied([Sourced[TypedObject](read_object(obj), Source("in", line)) for line, obj in enumerate(raw, 1)], "default")
+
+
+@pytest.mark.parametrize(
+    ("given", "replaced"),
+    [
+        ((CLAIM, CLAIM), 0),
+        ((CLAIM, {**CLAIM, "metadata": {"name": "c", "namespace": "default"}}), 0),
+        ((CLAIM, {**CLAIM, "metadata": {"name": "c", "namespace": "other"}}), 0),
+        ((CLAIM, LIVE), 0),
+        ((LIVE, CLAIM), 0),
+        ((LIVE, LIVE), 0),
+        ((CLAIM, OTHER), 1),
+        ((CLAIM, OTHER, CLAIM), 1),
+        ((LIVE, OTHER), 1),
+        ((OTHER, LIVE), 1),
+        ((LIVE, {**LIVE, "status": {}}), 1),
+        (({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}},) * 2, 0),
+        (({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"a": 1}},) * 2, 0),
+    ],
+)
+def test_different_content_is_reported(given: tuple[dict[str, Any], ...], replaced: int) -> None:
+    assert len(_applied(*given).replaced) == replaced
+
+
+def test_a_manifest_on_top_of_a_live_object_keeps_what_the_server_wrote() -> None:
+    (kept,) = _applied(LIVE, OTHER).objects
+    wire = kept.object.to_wire()
+    assert wire["spec"] == OTHER["spec"]
+    assert wire["status"] == STATUS
+    assert wire["metadata"] == LIVE["metadata"] | {"namespace": "default"}
+    assert kept.source == Source("in", 2)
+
+
+def test_every_earlier_place_with_other_content_is_named() -> None:
+    (replaced,) = _applied(CLAIM, CLAIM, OTHER, CLAIM, CLAIM).replaced
+    assert str(replaced) == (
+        "ResourceClaim default/c is given with different content at in:2, in:3 and in:5; the last one is used, as kubectl apply does"
+    )

@@ -1,0 +1,94 @@
+"""Dumps of clusters with running VMs: what runs is taken over as it is (cases/dumps.yaml)."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from virt_dra.api.documents import Source, Sourced
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.scheme import read_object
+from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.patches import merged
+from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.outcome import Outcome
+
+FOLDER = Path(__file__).parent / "cases"
+DUMP: list[dict[str, Any]] = yaml.safe_load((FOLDER / "dump.yaml").read_text(encoding="utf-8"))["items"]
+CASES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "dumps.yaml").read_text(encoding="utf-8"))
+
+
+def _changed(case: dict[str, Any]) -> list[dict[str, Any]]:
+    changes = dict(case.get("change", {}))
+    found = [*copy.deepcopy(DUMP), *case.get("also", ())]
+    kept: list[dict[str, Any]] = []
+    for obj in found:
+        title = f"{obj['kind']}/{obj['metadata']['name']}"
+        if title not in changes:
+            kept.append(obj)
+        elif (change := changes.pop(title)) is not None:
+            kept.append(merged(obj, change))
+    assert not changes, "no such object"
+    return kept
+
+
+def _run(objects: list[dict[str, Any]]) -> Ran:
+    inputs = [Sourced[TypedObject](read_object(obj), Source("dump", line)) for line, obj in enumerate(objects, 1)]
+    return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, Settings(), lambda: datetime(2026, 1, 3, tzinfo=UTC)))
+
+
+def _told(outcome: Outcome) -> object:
+    if outcome.failure is not None:
+        return [str(outcome.failure.step), outcome.failure.reason]
+    assert outcome.ready
+    (device,) = outcome.devices
+    return (device.allocated or "").rpartition("/")[2]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
+def test_a_dump(case: dict[str, Any]) -> None:
+    ran = _run(_changed(case))
+    assert ran.refused == ()
+    outcomes = {outcome.name: outcome for outcome in ran.outcomes}
+    assert {name: [outcome.taken_over, _told(outcome)] for name, outcome in outcomes.items()} == {
+        name: want[:2] for name, want in case["want"].items()
+    }
+    for name, (_, _, *notes) in case["want"].items():
+        warnings = outcomes[name].warnings
+        assert len(warnings) == len(notes), warnings
+        assert all(warning.startswith(note.strip()) for warning, note in zip(warnings, notes, strict=True)), warnings
+
+
+def test_what_is_taken_over_stays_as_it_was() -> None:
+    ran = _run(DUMP)
+    there = {(obj.kind or obj.KIND, obj.name): obj.to_wire() for obj in ran.objects}
+    for raw in DUMP:
+        if raw["kind"] in ("Pod", "ResourceClaim"):
+            assert there[raw["kind"], raw["metadata"]["name"]] | {"metadata": None} == read_object(raw).to_wire() | {"metadata": None}
+    for kind in ("VirtualMachine", "VirtualMachineInstance"):
+        (given,) = (raw for raw in DUMP if raw["kind"] == kind and raw["metadata"]["name"] == "runs")
+        kept = there[kind, "runs"]["metadata"]
+        for field in ("uid", "finalizers", "managedFields", "ownerReferences", "creationTimestamp"):
+            assert kept.get(field) == given["metadata"].get(field)
+    running = there["VirtualMachineInstance", "runs"]["status"]
+    assert (running["phase"], running["nodeName"]) == ("Running", "node-1")
+    (pods,) = [[name for kind, name in there if kind == "Pod"]]
+    assert sorted(name for name in pods if "stopped" not in name) == ["training", "virt-launcher-runs-4zk8m"]
+
+
+def test_an_object_with_a_uid_that_no_server_would_store_is_refused() -> None:
+    hostile = copy.deepcopy(DUMP)
+    for raw in hostile:
+        if raw["metadata"]["name"] == "runs":
+            raw["metadata"]["name"] = "../../etc/x"
+    ran = _run(hostile)
+    (outcome,) = (outcome for outcome in ran.outcomes if outcome.name == "../../etc/x")
+    assert outcome.failure is not None
+    assert (outcome.failure.reason, outcome.domain) == ("Invalid", None)
+    assert "metadata.name" in outcome.failure.message

@@ -1,0 +1,117 @@
+"""One object more than once in an input: the last one counts, as if all were applied in turn (``kubectl apply``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.documents import Source, Sourced
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.wire import Json
+from virt_dra.cluster.kinds import resource_of
+from virt_dra.cluster.strategies import as_in
+
+_EPOCH = "1970-01-01T00:00:00Z"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_OF_THE_SERVER = (
+    "uid", "resource_version", "generation", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "self_link",
+    "managed_fields",
+)  # fmt: skip
+_UNLESS_GIVEN = ("namespace", "owner_references", "finalizers")
+"""Kept like the server's, unless the manifest has them."""
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """An object that the input has several times with different content. ``used``: where the one that counts stands."""
+
+    kind: str
+    key: str
+    earlier: tuple[Source, ...]
+    used: Source
+
+    def __str__(self) -> str:
+        places = f"{', '.join(map(str, self.earlier))} and {self.used}"
+        return f"{self.kind} {self.key} is given with different content at {places}; the last one is used, as kubectl apply does"
+
+    def to_json(self) -> Json:
+        return {"kind": self.kind, "key": self.key, "earlier": [str(each) for each in self.earlier], "used": str(self.used)}
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Every object once, where it stood first, as it is after the last one; and what replaced something different."""
+
+    objects: tuple[Sourced[TypedObject], ...]
+    replaced: tuple[Replaced, ...]
+
+
+def applied(objects: Iterable[Sourced[TypedObject]], namespace: str) -> Applied:
+    """``namespace``: of namespaced objects that name none. Objects without a name are never the same.
+
+    A manifest on top of an object from a cluster (one with a UID) leaves status and the server's metadata alone.
+    """
+    found: dict[object, Sourced[TypedObject]] = {}
+    earlier: dict[object, dict[Source, None]] = {}
+    for sourced in objects:
+        obj = sourced.object
+        resource = resource_of(obj)
+        space = (obj.namespace or namespace) if resource.namespaced else ""
+        identity: object = (resource.group, resource.kind, space, obj.name) if obj.name else sourced.source
+        before = found.get(identity)
+        if before is None:
+            found[identity] = sourced
+            continue
+        if not _same(before.object, obj):
+            earlier.setdefault(identity, {})[before.source] = None
+        found[identity] = Sourced(_on_top(obj, before.object), sourced.source)
+    replaced = (
+        Replaced(each.object.kind or each.object.KIND, _key(each.object, namespace), tuple(earlier[identity]), each.source)
+        for identity, each in found.items()
+        if identity in earlier
+    )
+    return Applied(tuple(found.values()), tuple(replaced))
+
+
+def _key(obj: TypedObject, namespace: str) -> str:
+    return f"{obj.namespace or namespace}/{obj.name}" if resource_of(obj).namespaced else obj.name
+
+
+def _on_top(new: TypedObject, old: TypedObject) -> TypedObject:
+    """What is stored after ``new`` is applied to ``old``."""
+    if new.metadata.uid:
+        return new
+    if not old.metadata.uid:
+        return new if _has_status(new) else as_in(new, old, "status")
+    kept = [*_OF_THE_SERVER, *(field for field in _UNLESS_GIVEN if not new.metadata.given(field))]
+    metadata: ObjectMeta = as_in(new.metadata, old.metadata, *kept)
+    for field in ("labels", "annotations"):
+        merged = {**getattr(old.metadata, field), **getattr(metadata, field)}
+        if merged:
+            metadata = metadata.with_(**{field: merged})
+    placed = new.with_(metadata=metadata)
+    return placed if _has_status(new) else as_in(placed, old, "status")
+
+
+def _has_status(obj: TypedObject) -> bool:
+    return obj.given("status") if "status" in type(obj).model_fields else "status" in (obj.model_extra or {})
+
+
+def _same(old: TypedObject, new: TypedObject) -> bool:
+    """Whether they say the same, defaults and what a server adds aside."""
+    if old.metadata.uid and not new.metadata.uid:
+        return _content(_on_top(new, old)) == _content(old)
+    if new.metadata.uid and not old.metadata.uid:
+        return _content(_on_top(old, new)) == _content(new)
+    return _content(old) == _content(new)
+
+
+def _content(obj: TypedObject) -> Json:
+    wire = apply_defaults(obj, _EPOCH).to_wire()
+    metadata = wire.get("metadata", {})
+    metadata.pop("namespace", None)  # the same, or implied
+    metadata.pop("managedFields", None)
+    annotations = metadata.pop("annotations", {})
+    annotations.pop(_LAST_APPLIED, None)
+    return {**wire, "metadata": {**metadata, "annotations": annotations}}

@@ -1,0 +1,47 @@
+"""Which of the claim controller's actions a run carries out: an input is often an extract of a cluster, whose other pods hold claims."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
+from virt_dra.controllers.claims import (
+    Action,
+    ChangeReservations,
+    CreateClaim,
+    DeleteClaim,
+    RecordClaimNames,
+    UnblockDeletion,
+    is_done,
+)
+from virt_dra.scheduling.claim_references import PODS
+
+
+def carried_out(actions: Iterable[Action], pods: Mapping[str, Pod], left_alone: Collection[str]) -> Iterator[Action]:
+    """Claims are made for every pod but those ``left_alone``, and released by pods of the input that have finished. A pod that the input
+    lacks keeps what is reserved for it. ``pods`` and ``left_alone``: by ``namespace/name``."""
+    for action in actions:
+        if isinstance(action, CreateClaim | RecordClaimNames):
+            if action.pod.key not in left_alone:
+                yield action
+        elif isinstance(action, ChangeReservations):
+            kept = tuple(each for each in action.claim.status.reserved_for if not _over(each, action.claim, pods))
+            joined = tuple(each for each in action.reserved_for if each not in action.claim.status.reserved_for)
+            wanted = (*kept, *joined)
+            if wanted != action.claim.status.reserved_for:
+                yield ChangeReservations(action.claim, wanted, deallocate=not wanted and FINALIZER in action.claim.metadata.finalizers)
+        elif isinstance(action, UnblockDeletion) or _unreserved(action, pods):
+            yield action
+
+
+def _unreserved(action: DeleteClaim, pods: Mapping[str, Pod]) -> bool:
+    return all(_over(each, action.claim, pods) for each in action.claim.status.reserved_for)
+
+
+def _over(consumer: ResourceClaimConsumerReference, claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:
+    """Whether a pod of the input needs a claim no more (C-10.2, C-10.9)."""
+    if consumer.api_group or consumer.resource != PODS:
+        return False
+    pod = pods.get(f"{claim.namespace}/{consumer.name}")
+    return pod is not None and (pod.metadata.uid != consumer.uid or is_done(pod))
