@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,11 +11,12 @@ from launcher import HostDevice
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.device_metadata import request_directory
 from virt_dra.api.integration_paths import SHIM_FILE, metadata_annotation
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.controllers.device_publication import Inputs
 from virt_dra.controllers.device_resolution import Outcome, Resolution, Resolved, dra_devices, resolve
+from virt_dra.controllers.launcher_pods import COMPUTE
 from virt_dra.controllers.metadata_shim import metadata_files
 from virt_dra.controllers.network_devices import network_devices
 from virt_dra.controllers.published_devices import PublishedDevices
@@ -64,7 +66,7 @@ def entries_of(vmi: VirtualMachineInstance, pod: Pod | None, resolution: Resolut
     }
     outcomes = [
         _with(DeviceOutcome(f"{kind}/{entry.name}", entry.claim_name, entry.request_name), found.get((kind, entry.name)))
-        for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices))
+        for kind, entries in _listed(vmi)
         for entry in entries
     ]
     plugins = {interface.name: interface.binding for interface in reversed(devices.interfaces)}
@@ -85,6 +87,41 @@ def _with(outcome: DeviceOutcome, known: Outcome | None) -> DeviceOutcome:
         allocated = f"{known.result.driver}/{known.result.pool}/{known.result.device}"
         return replace(outcome, allocated=allocated, pci_address=known.addresses.pci, mdev_uuid=known.addresses.mdev)
     return outcome if known is None else replace(outcome, allocated=known.device)
+
+
+_OF_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
+
+
+def variables_of(pod: Pod) -> Mapping[str, str]:
+    """The variables of the container ``compute`` that the pod tells: written out, or an annotation of it (K-11.2). What a device plugin
+    sets is told by nobody."""
+    compute = next((container for container in pod.spec.containers if container.name == COMPUTE), None)
+    found: dict[str, str] = {}
+    for variable in compute.env if compute is not None else ():
+        reference = (variable.value_from or {}).get("fieldRef")
+        path = reference.get("fieldPath") if isinstance(reference, dict) else None
+        named = _OF_ANNOTATION.fullmatch(path) if isinstance(path, str) else None
+        text = pod.metadata.annotations.get(named[1]) if named else variable.value
+        if text:
+            found[variable.name] = text
+    return found
+
+
+def without_plugin_devices(vmi: VirtualMachineInstance) -> tuple[VirtualMachineInstance, tuple[str, ...]]:
+    """The VMI without the devices whose addresses only its launcher knows, and a sentence about them."""
+    devices = vmi.spec.domain.devices
+    names = [f"{kind}/{entry.name}" for kind, entries in _listed(vmi) for entry in entries if entry.is_plugin]
+    kept = devices.with_(
+        gpus=tuple(entry for entry in devices.gpus if not entry.is_plugin),
+        host_devices=tuple(entry for entry in devices.host_devices if not entry.is_plugin),
+    )
+    bare = vmi.with_(spec=vmi.spec.with_(domain=vmi.spec.domain.with_(devices=kept)))
+    return bare, (f"the domain is shown without {', '.join(names)}: what a device plugin gave is known to the running launcher alone",)
+
+
+def _listed(vmi: VirtualMachineInstance) -> tuple[tuple[str, tuple[DeviceEntry, ...]], ...]:
+    devices = vmi.spec.domain.devices
+    return ("gpus", devices.gpus), ("hostDevices", devices.host_devices)
 
 
 def with_elements(outcomes: Iterable[DeviceOutcome], elements: Iterable[HostDevice]) -> tuple[DeviceOutcome, ...]:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from launcher import LauncherError, convert
+from launcher.errors import COUNT_MISMATCH
 from virt_dra.allocator.explain import lines
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
@@ -27,7 +28,7 @@ from virt_dra.controllers.virtual_machines import instance_of
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator import advice
 from virt_dra.simulator.claim_actions import carried_out
-from virt_dra.simulator.devices import Known, entries_of, with_elements
+from virt_dra.simulator.devices import Known, entries_of, variables_of, with_elements, without_plugin_devices
 from virt_dra.simulator.lives import Life
 from virt_dra.simulator.outcome import ClaimOutcome, Failure, Outcome, Step
 from webhooks.vmi import review
@@ -310,13 +311,21 @@ async def _define_domains(cluster: Cluster, travellers: Sequence[_Traveller], co
         vmi, pod = traveller.vmi, await _pod(cluster, traveller)
         if vmi is None:
             continue
+        files, env = traveller.files or None, variables_of(pod) if pod is not None else {}
+        left_out: tuple[str, ...] = ()
         try:
-            rendered = convert(vmi, pod=pod, kubevirt=conditions.gates.version, files=traveller.files or None)
+            try:
+                rendered = convert(vmi, env, pod=pod, kubevirt=conditions.gates.version, files=files)
+            except LauncherError as error:
+                if error.reason != COUNT_MISMATCH or not traveller.taken_over or vmi.status.phase != "Running":
+                    raise
+                vmi, left_out = without_plugin_devices(vmi)
+                rendered = convert(vmi, env, pod=pod, kubevirt=conditions.gates.version, files=files)
         except LauncherError as error:
             traveller.fail(Step.DOMAIN_XML, error.reason, str(error), advice.launcher(error))
             continue
         devices = with_elements(traveller.outcome.devices, rendered.hostdevs)
-        warnings = (*traveller.outcome.warnings, *rendered.warnings)
+        warnings = (*traveller.outcome.warnings, *left_out, *rendered.warnings)
         traveller.outcome = replace(traveller.outcome, devices=devices, domain=rendered.domain_xml, warnings=warnings)
 
 
