@@ -11,7 +11,7 @@ import yaml
 
 from tests.allocator import build
 from tests.allocator.toy_selectors import Toy
-from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Features, NodeError, allocate
+from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Allocator, Features, NodeError
 from virt_dra.allocator.explain import lines
 
 CASES = Path(__file__).parent / "cases"
@@ -32,7 +32,7 @@ def _got(case: dict[str, Any], want: dict[str, Any]) -> dict[str, Any]:
     got: dict[str, Any] = {"at": want["at"]} if "at" in want else {}
     limits = {"step_limit": case["steps"]} if "steps" in case else {}
     try:
-        found = allocate(build.snapshot(given, Toy), claims, node, _features(case.get("features", {})), **limits)
+        found = Allocator(build.snapshot(given, Toy), claims, _features(case.get("features", {})), **limits).allocate(node)
     except AllocationError as error:
         kind = "node_error" if isinstance(error, NodeError) else "fatal"
         return got | {kind: str(error)}

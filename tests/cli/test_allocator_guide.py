@@ -51,7 +51,7 @@ def test_python_prints_what_follows_it() -> None:
         assert following.language == "text"
         assert out.getvalue() == following.text
         shown += 1
-    assert shown == 6
+    assert shown == 7
 
 
 @pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.text.splitlines()[0])

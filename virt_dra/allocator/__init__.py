@@ -1,6 +1,6 @@
 """Which devices a claim gets on a node: pure functions over immutable values; no clock, no randomness, no I/O, no cluster.
 
-    snapshot = Snapshot.build(slices, classes, claims)
+    snapshot = Snapshot.build(slices, classes, claims)    # those of the cluster: what is allocated is in use
     match allocate(snapshot, [claim], node):
         case Allocated(results): ...           # one AllocationResult per claim
         case Unsatisfiable(explanation=why): ...
@@ -16,6 +16,7 @@ from virt_dra.allocator.attempt import Allocated, Allocator, Unsatisfiable
 from virt_dra.allocator.errors import AllocationError, DeadlineExceeded, FatalError, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Explanation
 from virt_dra.allocator.gates import DEFAULT, Features
+from virt_dra.allocator.pod_claims import PodClaims
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Interrupt
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.allocator.usage import Use
@@ -57,17 +58,30 @@ def allocate(
     interrupt: Interrupt | None = None,
     explain: bool = True,
 ) -> Allocated | Unsatisfiable:
-    """Find devices on ``node`` for all ``claims`` (without allocation, defaulted; A-1.2), the first solution in A-7's order.
+    """Find devices on ``node`` for all ``claims`` of a pod, the first solution in A-7's order.
 
-    Uses the node's name, labels and declared features. Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded) when
-    no node can be decided and :class:`NodeError` when this one can't. ``interrupt`` is asked now and then whether to stop.
-    ``explain=False`` saves the second, watched run after a failure.
+    Claims may be as a user writes them: what an API server would fill in is filled in. One that is allocated already keeps what it has,
+    which is its result, and which nobody else gets, whether the snapshot knows it or not; the claims fit only on nodes that it can be
+    used from. Uses the node's name, labels and declared features. Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded)
+    when no node can be decided and :class:`NodeError` when this one can't. ``interrupt`` is asked now and then whether to stop.
+    ``explain=False`` saves the second, watched run after a failure. (:class:`Allocator` takes claims as they are stored, A-1.2.)
     """
-    return Allocator(snapshot, claims, features, step_limit=step_limit, interrupt=interrupt).allocate(node, explain=explain)
+    given = PodClaims.of(claims, snapshot)
+    elsewhere = given.elsewhere(node) if given.kept else ()
+    if elsewhere:
+        return Unsatisfiable(node.name, Explanation(node.name, (), (), 0, elsewhere) if explain else None, 0)
+    if given.kept and not given.pending:
+        return Allocated(given.results(()), 0)
+    found = Allocator(given.snapshot, given.pending, features, step_limit=step_limit, interrupt=interrupt).allocate(node, explain=explain)
+    return Allocated(given.results(found.results), found.steps) if given.kept and isinstance(found, Allocated) else found
 
 
 def explain(
     snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features = DEFAULT, *, step_limit: int = DEFAULT_STEP_LIMIT
 ) -> Explanation:
     """The refusals on one node, also where `allocate` raises :class:`NodeError` during the search. Raises FatalError as allocate does."""
-    return Allocator(snapshot, claims, features, step_limit=step_limit).explain(node)
+    given = PodClaims.of(claims, snapshot)
+    elsewhere = given.elsewhere(node)
+    if elsewhere:
+        return Explanation(node.name, (), (), 0, elsewhere)
+    return Allocator(given.snapshot, given.pending, features, step_limit=step_limit).explain(node)

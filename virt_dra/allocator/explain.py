@@ -27,6 +27,9 @@ TOO_FEW = "TooFewDevices"
 """Devices suit, but fewer than the request (and the others of the pod) need."""
 TOO_MANY = "TooManyDevices"
 """The request fits only with more devices than a claim may hold."""
+ELSEWHERE = "ClaimNotOnNode"
+"""An allocated claim of the pod can't be used from the node (its allocation's nodeSelector)."""
+ELSEWHERE_TEXT = "resourceclaim not available on the node"
 
 _TELLING = (
     *(EXHAUSTED, DIFFERS, REPEATED, MISSING, TAINTED, INSUFFICIENT, UNKNOWN_USE, INCOMPATIBLE, NOT_DECLARED, FEATURE_OFF),
@@ -53,12 +56,16 @@ class RequestExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why the claims don't fit on a node. ``requests`` in the order in which the search first came to them."""
+    """Why the claims don't fit on a node. ``requests`` in the order in which the search first came to them.
+
+    ``elsewhere``: claims that are allocated already, on other nodes.
+    """
 
     node: str
     requests: tuple[RequestExplanation, ...]
     pools: tuple[PoolProblem, ...]
     devices: int
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def blocking(self) -> RequestExplanation | None:
@@ -75,6 +82,8 @@ class Explanation:
         return self._verdict()[1]
 
     def _verdict(self) -> tuple[str, str]:
+        if self.elsewhere:
+            return ELSEWHERE, ELSEWHERE_TEXT
         blocking = self.blocking
         if blocking is not None and blocking.over_limit:
             return TOO_MANY, f"more than {RESULT_LIMIT} devices in a claim"
@@ -98,6 +107,7 @@ class Explanation:
 def lines(explanation: Explanation) -> list[str]:
     """The explanation as text, one line per fact, indented by level."""
     text = [f"node {explanation.node}: {explanation.summary} ({explanation.devices} devices reachable)"]
+    text += [f"  claim {claim}: allocated already, and its devices can't be used from this node" for claim in explanation.elsewhere]
     text += [f"  pool {problem.pool}: {problem.reason}: {problem.detail}" for problem in explanation.pools]
     for request in explanation.requests:
         limit = f", over the limit of {RESULT_LIMIT} devices a claim" if request.over_limit else ""

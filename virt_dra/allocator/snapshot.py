@@ -96,6 +96,14 @@ class Snapshot:
         """A snapshot in which these allocations are in use too (A-3.3)."""
         return self.with_uses(uses_of(allocations))
 
+    def in_which(self, allocations: Iterable[AllocationResult]) -> Snapshot:
+        """A snapshot in which these allocations are in use, those of them too that are not yet: nothing is counted twice."""
+        return self.with_uses([use for use in uses_of(allocations) if not self._knows(use)])
+
+    def _knows(self, use: Use) -> bool:
+        pool = self.used.get(PoolId(use.driver, use.pool), NOTHING_USED)
+        return use.device in pool.exclusive if use.share_id is None else (use.device, use.share_id) in pool.shares
+
     def without_allocation(self, *allocations: AllocationResult) -> Snapshot:
         """A snapshot in which these allocations are released (A-3.4)."""
         return self.changed(by_pool(uses_of(allocations)), -1)

@@ -19,7 +19,7 @@ from virt_dra.allocator import (
     NodeError,
     Snapshot,
 )
-from virt_dra.allocator.explain import histogram
+from virt_dra.allocator.explain import ELSEWHERE, ELSEWHERE_TEXT, histogram
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import Node, Pod
@@ -27,8 +27,7 @@ from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE, Blocked, check_claims, pod_claims
 from virt_dra.scheduling.node_fit import NodeRefusal, PodFit
 
-CLAIM_ELSEWHERE = "ClaimNotOnNode"
-"""An allocated claim can't be used from the node (its allocation's nodeSelector)."""
+CLAIM_ELSEWHERE = ELSEWHERE
 DEVICES = "DevicesDoNotFit"
 """The allocator found no devices on the node."""
 NODE_ERROR = "NodeError"
@@ -36,8 +35,6 @@ NODE_ERROR = "NodeError"
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 """What a node declares (`status.declaredFeatures`) that can leave out operations for a device."""
-
-CLAIM_ELSEWHERE_TEXT = "resourceclaim not available on the node"
 
 
 @dataclass(frozen=True)
@@ -212,7 +209,7 @@ class _NodeByNode:
                 return NodeOutcome(node.name, DEVICES, "cannot allocate all claims")
             results = found.results
         if elsewhere:
-            return NodeOutcome(node.name, CLAIM_ELSEWHERE, CLAIM_ELSEWHERE_TEXT)
+            return NodeOutcome(node.name, CLAIM_ELSEWHERE, ELSEWHERE_TEXT)
         return _Candidate(node.name, self._score(results), results)
 
     def _explained(self, outcome: NodeOutcome, node: Node) -> NodeOutcome:

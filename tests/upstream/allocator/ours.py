@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.upstream.allocator.problems import FEATURES, Json
-from virt_dra.allocator import Allocated, AllocationError, Features, NodeError, Snapshot, Unsatisfiable, allocate
+from virt_dra.allocator import Allocated, AllocationError, Allocator, Features, NodeError, Snapshot, Unsatisfiable
 from virt_dra.allocator.usage import Use
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.quantity import Quantity
@@ -47,7 +47,7 @@ def ours(problem: Json) -> Json:
     """``{"results", "error", "node_error"}``."""
     claims = [ResourceClaim.from_wire(each) for each in problem["claims"]]
     node, on = Node.from_wire(problem["node"]), features(problem)
-    return wire_answer(lambda: allocate(snapshot(problem), claims, node, on, step_limit=STEPS, explain=False))
+    return wire_answer(lambda: Allocator(snapshot(problem), claims, on, step_limit=STEPS).allocate(node, explain=False))
 
 
 def wire_answer(decide: Callable[[], Allocated | Unsatisfiable]) -> Json:

@@ -1,0 +1,123 @@
+"""`allocate` as a library: claims as users write them, or as a cluster's dump has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from virt_dra.allocator import Allocated, FatalError, Snapshot, Unsatisfiable, allocate, explain
+from virt_dra.allocator.explain import lines
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from virt_dra.api.scheme import read_object
+
+NODE = Node.from_wire({"metadata": {"name": "n1"}})
+CLASS = DeviceClass.from_wire({"metadata": {"name": "gpu"}})
+
+
+def _slice(*devices: str, node: str = "n1", **of_each: Any) -> ResourceSlice:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    listed = [{"name": name, **of_each} for name in devices]
+    return ResourceSlice.from_wire({"metadata": {"name": node}, "spec": {"driver": "d", "nodeName": node, "pool": pool, "devices": listed}})
+
+
+def _claim(name: str, allocation: dict[str, Any] | None = None, **exactly: Any) -> ResourceClaim:
+    requests = [{"name": "r", "exactly": {"deviceClassName": "gpu", **exactly}}]
+    status = {"status": {"allocation": allocation}} if allocation is not None else {}
+    return ResourceClaim.from_wire(
+        {"metadata": {"name": name, "namespace": "default"}, "spec": {"devices": {"requests": requests}}, **status}
+    )
+
+
+def _held(device: str, node: str | None = "n1", **more: Any) -> dict[str, Any]:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    selector = {"nodeSelector": {"nodeSelectorTerms": terms}} if node else {}
+    return {"devices": {"results": [{"request": "r", "driver": "d", "pool": node or "n1", "device": device, **more}]}, **selector}
+
+
+def _devices(found: Allocated | Unsatisfiable) -> list[str]:
+    assert isinstance(found, Allocated), found
+    return [result.device for allocation in found.results for result in allocation.devices.results]
+
+
+def test_a_claim_without_defaults_asks_for_one_device() -> None:
+    assert _devices(allocate(Snapshot.build([_slice("a", "b")], [CLASS]), [_claim("c")], NODE)) == ["a"]
+
+
+def test_a_claim_of_an_older_version_is_taken_as_it_is_read() -> None:
+    raw = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "default"}}
+    claim = read_object({**raw, "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}})
+    assert isinstance(claim, ResourceClaim)
+    assert _devices(allocate(Snapshot.build([_slice("a")], [CLASS]), [claim], NODE)) == ["a"]
+
+
+def test_a_toleration_without_operator_tolerates_the_value() -> None:
+    tainted = _slice("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])
+    snapshot = Snapshot.build([tainted], [CLASS])
+    assert _devices(allocate(snapshot, [_claim("c", tolerations=[{"key": "k", "value": "v"}])], NODE)) == ["a"]
+    assert isinstance(allocate(snapshot, [_claim("c", tolerations=[{"key": "k", "value": "w"}])], NODE), Unsatisfiable)
+
+
+def test_alternatives_of_a_list_have_defaults_too() -> None:
+    first = [{"name": "x", "deviceClassName": "gpu", "count": 2}, {"name": "y", "deviceClassName": "gpu"}]
+    spec = {"devices": {"requests": [{"name": "r", "firstAvailable": first}]}}
+    claim = ResourceClaim.from_wire({"metadata": {"name": "c", "namespace": "default"}, "spec": spec})
+    assert _devices(allocate(Snapshot.build([_slice("a")], [CLASS]), [claim], NODE)) == ["a"]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["the snapshot does not know it", "the snapshot knows it"])
+def test_what_a_claim_has_it_keeps_and_nobody_else_gets(known: bool) -> None:
+    has = _claim("has", _held("a"))
+    snapshot = Snapshot.build([_slice("a", "b")], [CLASS], [has] if known else [])
+    found = allocate(snapshot, [_claim("first"), has, _claim("second", count=1)], NODE)
+    assert isinstance(found, Unsatisfiable)
+    found = allocate(snapshot, [_claim("first"), has], NODE)
+    assert isinstance(found, Allocated)
+    assert _devices(found) == ["b", "a"]
+    assert found.results[1] is has.status.allocation
+    assert _devices(allocate(snapshot, [has], NODE)) == ["a"]
+
+
+def test_a_share_that_the_snapshot_knows_is_counted_once() -> None:
+    shared = _slice("a", allowMultipleAllocations=True, capacity={"memory": {"value": "10Gi"}})
+    share = "7b0f4c1e-0000-4000-8000-000000000001"
+    has = _claim("has", _held("a", shareID=share, consumedCapacity={"memory": "4Gi"}), capacity={"requests": {"memory": "4Gi"}})
+    wants = _claim("wants", capacity={"requests": {"memory": "6Gi"}})
+    for known in ([], [has]):
+        assert _devices(allocate(Snapshot.build([shared], [CLASS], known), [has, wants], NODE)) == ["a", "a"]
+    more = _claim("more", capacity={"requests": {"memory": "7Gi"}})
+    assert isinstance(allocate(Snapshot.build([shared], [CLASS], [has]), [has, more], NODE), Unsatisfiable)
+
+
+def test_a_claim_that_is_allocated_elsewhere_fits_only_there() -> None:
+    has = _claim("has", _held("a", node="n2"))
+    snapshot = Snapshot.build([_slice("a"), _slice("a", node="n2")], [CLASS], [has])
+    found = allocate(snapshot, [has, _claim("c")], NODE)
+    assert isinstance(found, Unsatisfiable)
+    assert found.explanation is not None
+    assert found.explanation.summary == "resourceclaim not available on the node"
+    assert lines(found.explanation) == [
+        "node n1: resourceclaim not available on the node (0 devices reachable)",
+        "  claim default/has: allocated already, and its devices can't be used from this node",
+    ]
+    assert explain(snapshot, [has, _claim("c")], NODE) == found.explanation
+    assert allocate(snapshot, [has], NODE, explain=False) == Unsatisfiable("n1", None, 0)
+
+
+def test_an_allocation_without_a_node_selector_can_be_used_everywhere() -> None:
+    has = _claim("has", _held("a", node=None))
+    assert _devices(allocate(Snapshot.build([_slice("a", "b")], [CLASS]), [_claim("c"), has], NODE)) == ["b", "a"]
+
+
+def test_a_whole_dump_is_one_call() -> None:
+    claims = [_claim("training", _held("a")), _claim("new")]
+    pending = [claim for claim in claims if claim.status.allocation is None]
+    assert _devices(allocate(Snapshot.build([_slice("a", "b")], [CLASS], claims), pending, NODE)) == ["b"]
+
+
+def test_an_allocation_whose_node_selector_can_not_be_read_is_an_error() -> None:
+    broken = _held("a")
+    broken["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"][0]["operator"] = "Near"
+    with pytest.raises(FatalError, match=r"resource claim default/has: status\.allocation\.nodeSelector: "):
+        allocate(Snapshot.build([_slice("a")], [CLASS]), [_claim("has", broken)], NODE)
