@@ -50,10 +50,12 @@ def listed(known: Iterable[str]) -> str:
     return ", ".join(map(quoted, first[:LISTED])) + (", …" if len(first) > LISTED else "")
 
 
-def instead(name: str, known: Iterable[str]) -> str:
-    """``did you mean "gpu-claim"?``, else ``it has "a", "b"``; empty where there is nothing."""
+def nearest_first(name: str, known: Iterable[str]) -> list[str]:
+    """The known names, at most :data:`COMPARED`, with the one that was probably meant in front.
+
+    >>> nearest_first("gpuclaim", ["net-claim", "gpu-claim"])
+    ['gpu-claim', 'net-claim']
+    """
     names = list(islice(known, COMPARED))
-    close = nearest(name, names)
-    if close is not None:
-        return f"did you mean {quoted(close)}?"
-    return f"it has {listed(names)}" if names else ""
+    meant = nearest(name, names)
+    return names if meant is None else [meant, *(each for each in names if each != meant)]

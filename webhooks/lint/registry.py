@@ -51,6 +51,7 @@ _CHECKS: Final = (
     Check("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
     Check("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True),
     Check("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, lenient=True),
+    Check("claim-not-listed", DENIAL, "A host device names a claim that the VM does not have.", objects.claim_not_listed),
     Check("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, lenient=True),
     Check("class-missing", DENIAL, "A DeviceClass does not exist.", objects.class_missing, lenient=True),
     Check(

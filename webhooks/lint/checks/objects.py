@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
 
 from virt_dra.api.go_text import quoted
+from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
+from virt_dra.api.nearest import listed, nearest, nearest_first
 from webhooks.lint.finding import Found
 from webhooks.lint.subject import Linted, NamedClaim
 from webhooks.lint.world import CLASSES, Key
+from webhooks.rules.subject import HOST_DEVICES
 
 
 def refused_object(linted: Linted) -> Iterator[Found]:
@@ -35,17 +39,27 @@ def claim_missing(linted: Linted) -> Iterator[Found]:
 
 
 def _missing(linted: Linted, there: Iterable[Key], named: Iterable[NamedClaim]) -> Iterator[Found]:
+    compared = 0
     for claim in named:
         if claim.spec is not None or claim.kind not in linted.world.known or _refused(linted, claim) is not None:
             continue
         # What other namespaces have is not for everybody who may create a VM.
         elsewhere = [] if linted.settings.at_admission else sorted(namespace for namespace, name in there if name == claim.name)
         hint = f"; there is one in {_namespaces(elsewhere)}, but a VM can name only what is in its own namespace" if elsewhere else ""
+        compared += 1
+        here = (name for namespace, name in there if namespace == linted.namespace)
+        meant = nearest(claim.name, here) if compared <= NAMES_COMPARED else None
+        if meant is not None:
+            hint = f"; there is {quoted(meant)}{hint}"
         yield Found(
             claim.field,
             f"there is no {claim.kind} {quoted(claim.name)} in namespace {linted.namespace}{hint}. "
             f"The VM's pod stays pending until it exists: create it, or correct the name",
         )
+
+
+NAMES_COMPARED: Final = 8
+"""Missing names of one VM that are compared with those that there are: a namespace may have very many."""
 
 
 def _namespaces(names: list[str]) -> str:
@@ -63,8 +77,8 @@ def request_missing(linted: Linted) -> Iterator[Found]:
         if "/" in use.request_name and base in present:
             advice = f"it is an alternative of the request {quoted(base)}; name the request"
         else:
-            listed = ", ".join(map(quoted, present[:5])) + (", …" if len(present) > 5 else "")
-            advice = f"it has {listed}; name one of them" if present else "it has none; add one"
+            named = listed(nearest_first(use.request_name, present))
+            advice = f"it has {named}; name one of them" if present else "it has none; add one"
         yield Found(use.request_field, f"{claim} has no request {quoted(use.request_name)}: {advice}")
 
 
@@ -72,14 +86,34 @@ def class_missing(linted: Linted) -> Iterator[Found]:
     """Of every request, used or not: a claim is allocated as a whole."""
     if CLASSES not in linted.world.known:
         return
+    compared = 0
     for claim in linted.claims:
         for wish in claim.wishes:
             refused = (CLASSES, "", wish.class_name) in linted.world.refused
             if linted.class_of(wish) is None and claim.allocated is None and not refused:
+                compared += 1
                 known = sorted(linted.world.classes)
-                listed = f"there is {', '.join(known[:5])}{', …' if len(known) > 5 else ''}" if known else "there are no classes"
+                first = nearest_first(wish.class_name, known) if compared <= NAMES_COMPARED else known
+                there = f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}" if first else "there are no classes"
                 yield Found(
                     claim.field,
-                    f"{claim} {wish.path}.deviceClassName: there is no DeviceClass {quoted(wish.class_name)}; {listed}. "
+                    f"{claim} {wish.path}.deviceClassName: there is no DeviceClass {quoted(wish.class_name)}; {there}. "
                     "Install the driver that brings the class, or name another one",
                 )
+
+
+def claim_not_listed(linted: Linted) -> Iterator[Found]:
+    """K-2.30: 1.6 and 1.7 don't look at host devices; the API server then refuses the launcher pod (K-3.2)."""
+    if not V1_6_0 <= linted.version < V1_8_0:
+        return
+    entries = [entry.name for entry in linted.reviewed.spec.resource_claims]
+    for index, device in enumerate(HOST_DEVICES.devices(linted.reviewed.spec)):
+        if device.is_dra and device.claim_name and device.claim_name not in entries:
+            field = f"{linted.path(HOST_DEVICES.field)}[{index}].claimName"
+            yield Found(field, f"{not_listed(device.claim_name, entries)}. The API server refuses the VM's pod")
+
+
+def not_listed(name: str, entries: Collection[str]) -> str:
+    """``claimName "gpuclaim" is not in spec.resourceClaims; it has "gpu-claim"``."""
+    there = f"it has {listed(nearest_first(name, entries))}" if entries else "it has none"
+    return f"claimName {quoted(name)} is not in spec.resourceClaims; {there}"

@@ -11,10 +11,14 @@ from virt_dra.api.integration_paths import BadWish, wished_path
 from virt_dra.api.json_annotations import AnnotationError, joined
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
+from virt_dra.api.nearest import listed, nearest_first
+from webhooks.lint.checks.objects import not_listed
 from webhooks.lint.finding import PAGES, Found
 from webhooks.lint.subject import Linted
 from webhooks.rules.silence import annotated
+from webhooks.rules.subject import KINDS
 from webhooks.rules.warnings import Warner
+from webhooks.verdict import NOT_FOUND, Cause
 from webhooks.vmi import review
 
 RESERVED_LABELS = (
@@ -32,7 +36,25 @@ def kubevirt_refuses(linted: Linted) -> Iterator[Found]:
     """K-2, as if every gate were on: a gate that is off has a finding of its own, and hides other faults from KubeVirt's rules."""
     every_gate = Gates.of(linted.version, dict.fromkeys(KNOWN_GATES, True))
     for cause in review(linted.object, every_gate).causes:
-        yield Found(cause.field, f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}")
+        yield Found(cause.field, f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}{_unlisted(linted, cause)}")
+
+
+def _unlisted(linted: Linted, cause: Cause) -> str:
+    """Which claim name it is that ``spec.resourceClaims`` lacks; KubeVirt's causes of K-2.17 don't say it."""
+    spec = linted.reviewed.spec
+    entries = [entry.name for entry in spec.resource_claims]
+    if cause.field == linted.path("resourceClaims") and cause.message.startswith(
+        "vmi.spec.resourceClaims must specify all claims used in "
+    ):
+        for kind in KINDS:
+            for index, device in enumerate(kind.devices(spec)):
+                if device.is_dra and device.claim_name and device.claim_name not in entries:
+                    return f"; {linted.path(kind.field)}[{index}]: {not_listed(device.claim_name, entries)}"
+    if cause.type == NOT_FOUND:
+        for index, network in enumerate(spec.networks):
+            if network.resource_claim is not None and cause.field == linted.path(f"networks[{index}].resourceClaim.claimName"):
+                return f"; it has {listed(nearest_first(network.resource_claim.claim_name or '', entries))}" if entries else ""
+    return ""
 
 
 def warned(warner: Warner) -> Callable[[Linted], Iterator[Found]]:
