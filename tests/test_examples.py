@@ -16,9 +16,12 @@ from tests import libvirt_witness
 from tests.conftest import Golden
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.cli.main import cli
-from virt_dra.cluster.files import read_inputs
+from virt_dra.cluster.files import read_written
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.preflight import inputs_of, with_findings
+from webhooks.lint import Settings as LintSettings
+from webhooks.lint import judge
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -31,9 +34,12 @@ WAITING = {"contention": ["third"]}
 
 @lru_cache
 def _run(example: str) -> Ran:
-    loaded = read_inputs((str(EXAMPLES / example),))
-    assert loaded.problems == ()
-    return asyncio.run(run_on(MemoryCluster.deterministic(), loaded.objects, Settings(), lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    written = read_written((str(EXAMPLES / example),))
+    assert written.problems == ()
+    judgement = judge(written.documents, LintSettings())
+    inputs, refused = inputs_of(judgement)
+    cluster, now = MemoryCluster.deterministic(), datetime(2026, 1, 1, tzinfo=UTC)
+    return with_findings(asyncio.run(run_on(cluster, inputs, Settings(), lambda: now, refused)), judgement)
 
 
 @pytest.mark.parametrize("example", RUNNING)

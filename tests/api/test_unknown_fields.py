@@ -93,6 +93,8 @@ REQUEST = "spec.spec.devices.requests[0]"
         ),
         ({"apiVersion": "apps/v1", "kind": "Deployment", "x": 1}, {}),
         ({"apiVersion": "resource.k8s.io/v1", "kind": 3}, {}),
+        ({"apiVersion": "resource.k8s.io/v1", "kind": []}, {}),
+        ({"apiVersion": {}, "kind": "Pod"}, {}),
         (_template("v1", 3, None, {"name": {"a": 1}}, config=[]), {"spec.config": "unknown field"}),
         ([], {}),
     ],

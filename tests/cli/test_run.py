@@ -46,6 +46,10 @@ def test_the_tree_shows_every_hand_over() -> None:
     assert _without_random_names(result.output).splitlines() == [
         f"{GPU} (KubeVirt 1.9)",
         f"VirtualMachineInstance gpu-test1/vmi-fedora: ready  ({GPU}/gpu.yaml:55 (document 4))",
+        "├── lint: warnings",
+        '│   └── warning: spec.domain.devices.gpus[0].requestName: every device that request "gpu" may get, such as pgpu-0 '
+        "(driver gpu.example.com, pool node-1), has an address under another key than KubeVirt 1.9 reads, which is mdevUUID or "
+        "resource.kubernetes.io/pciBusID; let the metadata shim of virt-dra supply it, or have the driver publish it so [address-key]",
         "├── admission: allowed",
         "├── launcher pod: virt-launcher-vmi-fedora-*",
         "├── claims",

@@ -62,13 +62,16 @@ def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
 
     What doesn't have the type that it must have is left out: reading the object tells that.
     """
-    if not isinstance(raw, dict) or not isinstance(raw.get("apiVersion"), str):
+    if not isinstance(raw, dict):
         return ()
-    group, _, version = raw["apiVersion"].rpartition("/")
+    api_version, kind = raw.get("apiVersion"), raw.get("kind")
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        return ()
+    group, _, version = api_version.rpartition("/")
     found: Iterator[UnknownField]
-    if group == GROUP and raw.get("kind") in _KINDS:
-        found = _walk(raw, _KINDS[raw["kind"]], (), _FLAT if version in ("v1alpha3", "v1beta1") else _fields)
-    elif (group, raw.get("kind")) == ("", "Pod"):
+    if group == GROUP and kind in _KINDS:
+        found = _walk(raw, _KINDS[kind], (), _FLAT if version in ("v1alpha3", "v1beta1") else _fields)
+    elif (group, kind) == ("", "Pod"):
         found = _of_pod(raw)
     else:
         return ()

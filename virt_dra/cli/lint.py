@@ -10,20 +10,20 @@ from typing import Literal, NoReturn, TypeAlias
 import click
 
 from virt_dra.api.attribute_keys import DriverKeys
-from virt_dra.api.documents import Document, Problem, Source, Sourced, read_document
+from virt_dra.api.documents import Document, Problem, Source, Sourced
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.lint_report import Report
 from virt_dra.cli.lint_sarif import sarif
 from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.files import read_written
-from webhooks.lint import BY_ID, CHECKS, Judgement, Settings, judge, visible
+from webhooks.lint import CHECKS, Judgement, Settings, judge, visible
 from webhooks.lint.world import DEFAULT_NAMESPACE, KINDS
 
 Format: TypeAlias = Literal["text", "json", "sarif"]
-EVERY = "all"
 
 HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they name, before anything is created.
 
@@ -69,14 +69,6 @@ Exit codes: 0 no denial, 1 some VM has a denial, 2 bad usage or unreadable input
 """
 
 
-def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
-    ids = frozenset(id for value in values for part in value.split(",") if (id := part.strip()))
-    unknown = sorted(ids - BY_ID.keys() - {EVERY})
-    if unknown:
-        raise click.BadParameter(f"{unknown[0]!r}: there is no such finding; --list shows them, and {EVERY} means every one")
-    return frozenset(BY_ID) if EVERY in ids else ids
-
-
 def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
@@ -92,9 +84,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option("-o", "--output", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True)
 @kubevirt_option
 @kubevirt_gates_option
-@click.option("--ignore", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are not wanted; wins over the others.")
-@click.option("--deny", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are denials; all makes every one one.")
-@click.option("--warn", metavar="ID,...", multiple=True, callback=_parse_ids, help="Findings that are warnings, unless --deny names them.")
+@severity_options
 @click.option(
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
 )
@@ -153,8 +143,7 @@ def command(
 def _require_subjects(judgement: Judgement, documents: Sequence[Document], paths: Sequence[str], output: Format) -> None:
     """Ends the process where nothing of the input can be read, or none of it is a VM."""
     if not judgement.readable:
-        read = (read_document(each) for each in documents)
-        _refuse(tuple(problem for each in read if not isinstance(each, Sourced) for problem in each), output)
+        _refuse(unreadable(documents), output)
     if not judgement.subjects and not any(each.kind in KINDS for each in judgement.others):
         missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
         _refuse((Problem(Source(", ".join(paths), 0), missing),), output)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
 from virt_dra.api.wire import Json
-from webhooks.lint import DENIAL, Finding, Judged, Judgement, visible
+from webhooks.lint import DENIAL, Judged, Judgement, visible
 
 FORMAT = 1
 """Of the JSON object; grows when a member changes its meaning or goes away."""
@@ -23,23 +23,8 @@ def entry(judged: Judged) -> Json:
         "name": judged.name,
         "file": judged.source.name,
         "line": judged.source.line,
-        "findings": [as_json(each) for each in judged.findings],
+        "findings": [each.to_json() for each in judged.findings],
     }
-
-
-def as_json(finding: Finding) -> Json:
-    return {
-        "id": finding.id,
-        "severity": finding.severity,
-        "field": finding.field,
-        "message": finding.message,
-        "page": finding.page,
-    }
-
-
-def sentence(finding: Finding) -> str:
-    """``spec.domain.devices.gpus[0]: what is wrong [id]``."""
-    return f"{finding.field}: {finding.message} [{finding.id}]" if finding.field else f"{finding.message} [{finding.id}]"
 
 
 @dataclass(frozen=True)
@@ -69,7 +54,7 @@ class Report:
         """One a finding: where the object is, which it is, what was found, the id. Then the sum."""
         for obj in self.judgement.judged:
             for each in obj.findings:
-                yield f"{visible(f'{obj.source}: {obj.title}')}: {each.severity}: {sentence(each)}"
+                yield f"{visible(f'{obj.source}: {obj.title}')}: {each}"
         yield (
             f"{_counted(len(self.judgement.subjects), 'VM')} checked against KubeVirt {self.version}: "
             f"{_counted(self.denials, 'denial')}, {_counted(self.warnings, 'warning')}"

@@ -13,15 +13,18 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from virt_dra.api.documents import Loaded
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
+from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
 from virt_dra.cli.output import print_document, refuse
 from virt_dra.cli.tree import outcome_tree
 from virt_dra.cluster.embedded import embedded_cluster
-from virt_dra.cluster.files import read_inputs, save_folder
+from virt_dra.cluster.files import Written, read_written, save_folder
 from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, Settings, run_on
+from virt_dra.simulator.preflight import inputs_of, with_findings
+from webhooks.lint import Judgement, judge
+from webhooks.lint import Settings as LintSettings
 
 EPILOG = """\b
 Examples:
@@ -64,6 +67,7 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
 )
+@severity_options
 @click.option("--separate", is_flag=True, help="Make an embedded cluster of each FILE|DIR instead of one of all.")
 def command(
     paths: tuple[str, ...],
@@ -73,20 +77,27 @@ def command(
     kubevirt: KubeVirtVersion | None,
     gates: dict[str, bool],
     namespace: str,
+    ignore: frozenset[str],
+    deny: frozenset[str],
+    warn: frozenset[str],
     separate: bool,
 ) -> None:
     """Drive every VirtualMachine and VirtualMachineInstance of the input from YAML to a libvirt domain.
 
     FILE|DIR are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and what the cluster offers (DeviceClasses,
     ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Nodes are made up from the slices where none are given.
+
+    The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready, unless it runs already.
     """
     settings = Settings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
     jobs = _jobs(paths, out, separate)
+    severities = LintSettings(ignore=ignore, deny=deny, warn=warn)
     read = [(job, _read(job, output)) for job in jobs]
+    judged = [(job, _lint(job, written, settings, severities, output)) for job, written in read]
     reports: list[Json] = []
     ready = True
-    for job, loaded in read:
-        ran = _run(loaded, settings)
+    for job, judgement in judged:
+        ran = _run(judgement, settings)
         written = _write(ran, job.out, output) if job.out else {}
         ready = ready and ran.ready
         if output == "text":
@@ -106,27 +117,37 @@ def _jobs(paths: tuple[str, ...], out: Path | None, separate: bool) -> list[_Job
     return [_Job(path, (path,), out / folder if out else None) for path, folder in zip(paths, folders, strict=True)]
 
 
-def _read(job: _Job, output: Format) -> Loaded:
-    """The job's objects. Unreadable input ends the command before anything runs, with everything that is wrong with it."""
+def _read(job: _Job, output: Format) -> Written:
+    """The job's objects as they are written. Unreadable input ends the command before anything runs, with everything that is wrong."""
     with Console(stderr=True).status(f"reading {job.title}"):
-        loaded = read_inputs(job.paths)
-    if loaded.problems:
-        told = [{"source": str(problem.source), "message": problem.message} for problem in loaded.problems]
-        refuse([str(problem) for problem in loaded.problems], output, told)
-    if not any(sourced.object.kind in ("VirtualMachine", "VirtualMachineInstance") for sourced in loaded.objects):
+        written = read_written(job.paths)
+    if written.problems:
+        told = [{"source": str(problem.source), "message": problem.message} for problem in written.problems]
+        refuse([str(problem) for problem in written.problems], output, told)
+    return written
+
+
+def _lint(job: _Job, written: Written, settings: Settings, severities: LintSettings, output: Format) -> Judgement:
+    """The lint, as ``virt-dra lint`` has it. Ends the command where no object can be read, or none is a VM."""
+    judgement = judge(written.documents, severities, version=settings.kubevirt, gates=settings.gates, namespace=settings.namespace)
+    if not judgement.readable:
+        problems = unreadable(written.documents)
+        refuse([str(problem) for problem in problems], output, [{"source": str(p.source), "message": p.message} for p in problems])
+    if not judgement.subjects:
         refuse([f"{job.title}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"], output)
-    return loaded
+    return judgement
 
 
-def _run(loaded: Loaded, settings: Settings) -> Ran:
+def _run(judgement: Judgement, settings: Settings) -> Ran:
     ran: list[Ran] = []
+    inputs, refused = inputs_of(judgement)
 
     async def drive() -> None:
-        ran.append(await run_on(embedded_cluster(), loaded.objects, settings, lambda: datetime.now(UTC)))
+        ran.append(await run_on(embedded_cluster(), inputs, settings, lambda: datetime.now(UTC), refused))
 
     # The result is kept out of the task: asyncio.run writes the finished task's repr, which takes seconds for thousands of objects.
     asyncio.run(drive())
-    return ran[0]
+    return with_findings(ran[0], judgement)
 
 
 def _write(ran: Ran, out: Path, output: Format) -> Mapping[str, str]:

@@ -12,6 +12,11 @@ def outcome_tree(outcome: Outcome, xml_path: str | None) -> Tree:
     """The tree of one VM. ``xml_path``: where its domain was written, if it was."""
     verdict = Text("ready", style="green") if outcome.ready else Text("not ready", style="red")
     tree = Tree(Text.assemble(f"{outcome.kind} {outcome.namespace}/{outcome.name}: ", verdict, Text(f"  ({outcome.source})", style="dim")))
+    if outcome.findings:
+        verdict = Text("DENIED", style="bold red") if outcome.denied else Text("warnings")
+        branch = tree.add(Text.assemble("lint: ", verdict))
+        for finding in outcome.findings:
+            branch.add(Text(str(finding)))
     for step in Step:
         failed = outcome.failure is not None and outcome.failure.step == step
         branch = tree.add(_heading(outcome, step, xml_path))
@@ -45,7 +50,8 @@ def _heading(outcome: Outcome, step: Step, xml_path: str | None) -> Text:
 def _facts(outcome: Outcome, step: Step) -> list[str]:
     match step:
         case Step.ADMISSION:
-            return [f"warning: {warning}" for warning in outcome.warnings]
+            known = [finding.message for finding in outcome.findings]
+            return [f"warning: {warning}" for warning in outcome.warnings if not any(message in warning for message in known)]
         case Step.CLAIMS:
             return [
                 f"{claim.entry}: {claim.claim}" + (f" (from template {claim.template})" if claim.template else " (made by hand)")

@@ -16,7 +16,6 @@ from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.api.wire import Json
 from virt_dra.cluster.admission import Admission
 from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.kinds import resource_of
@@ -24,7 +23,8 @@ from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.rules import KindRules
 from virt_dra.simulator.handovers import Clock, Conditions, drive
 from virt_dra.simulator.lives import Blocked, Life, lives_of
-from virt_dra.simulator.outcome import Outcome, Step
+from virt_dra.simulator.outcome import Outcome
+from virt_dra.simulator.refused import Refused, blaming
 
 NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
 """What virt-handler and the kubelet put on every node; a node that says otherwise keeps its word."""
@@ -42,17 +42,6 @@ class Settings:
     """Of namespaced objects that name none, like ``kubectl --namespace``."""
     kubevirt: KubeVirtVersion | None = None
     gates: Mapping[str, bool] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Refused:
-    """An object of the input that an API server would not have stored. VMs that need it fail later, for want of it."""
-
-    source: str
-    message: str
-
-    def to_json(self) -> Json:
-        return {"source": self.source, "message": self.message}
 
 
 @dataclass(frozen=True)
@@ -76,8 +65,17 @@ class Ran:
         return all(outcome.ready for outcome in self.outcomes)
 
 
-async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]], settings: Settings, clock: Clock) -> Ran:
-    """Fill an empty cluster with the inputs, then drive the VMs that don't run yet through the hand-overs, and report on all."""
+async def run_on(
+    cluster: MemoryCluster,
+    inputs: Iterable[Sourced[TypedObject]],
+    settings: Settings,
+    clock: Clock,
+    refused_before: tuple[Refused, ...] = (),
+) -> Ran:
+    """Fill an empty cluster with the inputs, then drive the VMs that don't run yet through the hand-overs, and report on all.
+
+    ``refused_before``: what is not among the inputs because an API server would not have read it.
+    """
     once = applied((Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs), settings.namespace)
     sorted_out = lives_of(once.objects)
     accepted, refused = judge((*sorted_out.others, *(each for life in sorted_out.lives for each in life.loaded)), KindRules())
@@ -95,7 +93,9 @@ async def run_on(cluster: MemoryCluster, inputs: Iterable[Sourced[TypedObject]],
         only_node=settings.node,
     )
     outcomes = await drive(cluster, lives, conditions, clock)
-    return Ran(version, tuple(_minding(outcome, refused) for outcome in outcomes), refused, cluster.snapshot(), observed, once.replaced)
+    refused = (*refused_before, *refused)
+    told = tuple(blaming(outcome, life.subject.object, refused, accepted) for outcome, life in zip(outcomes, lives, strict=True))
+    return Ran(version, told, refused, cluster.snapshot(), observed, once.replaced)
 
 
 def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[Refused]) -> Life:
@@ -104,16 +104,6 @@ def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[Ref
         return life
     message = next((each.message for each in refused if each.source == str(life.subject.source)), "the API server refuses it")
     return replace(life, vmi=None, pod=None, blocked=Blocked("Invalid", message, "change what the message names"))
-
-
-def _minding(outcome: Outcome, refused: tuple[Refused, ...]) -> Outcome:
-    """The outcome, whose advice begins with the objects that were refused where their absence may be what the VM failed for."""
-    failure = outcome.failure
-    if failure is None or not refused or failure.step not in (Step.CLAIMS, Step.PLACEMENT, Step.DEVICE_STATUS):
-        return outcome
-    sources = ", ".join(each.source for each in refused[:3]) + (", …" if len(refused) > 3 else "")
-    advice = f"first correct what the API server refused, for it is not there now ({sources}); then, if it still fails: {failure.advice}"
-    return replace(outcome, failure=replace(failure, advice=advice))
 
 
 def labelled(node: Node) -> Node:
@@ -138,7 +128,7 @@ def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple
         causes = admission.on_create(admission.defaulted(obj, "1970-01-01T00:00:00Z"))
         if causes:
             described = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
-            refused.append(Refused(str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}"))
+            refused.append(Refused(str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}", obj.KIND or obj.kind, obj.key))
         else:
             accepted.append(obj)
     return tuple(accepted), tuple(refused)

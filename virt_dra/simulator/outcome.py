@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from virt_dra.api.wire import Json
+from webhooks.lint import DENIAL, Finding
 
 
 class Step(StrEnum):
@@ -84,7 +85,7 @@ class DeviceOutcome:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One VM's way. Ready means: libvirt could start it (the domain is written)."""
+    """One VM's way. Ready means: libvirt could start it (the domain is written), and the lint has no denial."""
 
     kind: str
     namespace: str
@@ -100,10 +101,17 @@ class Outcome:
     failure: Failure | None = None
     taken_over: bool = False
     """Its VMI and launcher pod are those of the input."""
+    findings: tuple[Finding, ...] = ()
+    """What the lint says of it."""
+
+    @property
+    def denied(self) -> bool:
+        """Whether a finding keeps it from being ready. What runs already has proved that it can, whatever keeps it from starting anew."""
+        return not self.taken_over and any(each.severity == DENIAL for each in self.findings)
 
     @property
     def ready(self) -> bool:
-        return self.failure is None and self.domain is not None
+        return self.failure is None and self.domain is not None and not self.denied
 
     def to_json(self) -> Json:
         return {
@@ -113,6 +121,7 @@ class Outcome:
             "source": self.source,
             "ready": self.ready,
             "takenOver": self.taken_over,
+            "findings": [each.to_json() for each in self.findings],
             "warnings": list(self.warnings),
             "pod": self.pod,
             "claims": [claim.to_json() for claim in self.claims],

@@ -23,6 +23,7 @@ from webhooks.lint.evaluation import findings_of
 from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity, visible
 from webhooks.lint.inventory import Inventory
 from webhooks.lint.judgement import Judged, Judgement, judge
+from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_REVIEW
 from webhooks.lint.subject import Linted
 from webhooks.lint.world import DEFAULT_NAMESPACE, Configuration, Subject, World, claim_users
@@ -42,6 +43,7 @@ __all__ = [
     "Inventory",
     "Judged",
     "Judgement",
+    "Manifest",
     "Preflight",
     "Settings",
     "Severity",

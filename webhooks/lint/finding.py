@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from virt_dra.api.go_text import quoted
+from virt_dra.api.wire import Json
 
 if TYPE_CHECKING:
     from virt_dra.api.kubevirt_versions import Gates
@@ -69,6 +70,14 @@ class Finding:
     def page(self) -> str:
         """The page that says more, from the root of this project."""
         return f"{PAGES}/{self.id}.md"
+
+    def __str__(self) -> str:
+        """``denial: spec.domain.devices.gpus[0]: what is wrong [id]``."""
+        where = f"{self.field}: " if self.field else ""
+        return f"{self.severity}: {where}{self.message} [{self.id}]"
+
+    def to_json(self) -> Json:
+        return {"id": self.id, "severity": self.severity, "field": self.field, "message": self.message, "page": self.page}
 
 
 def visible(text: str) -> str:

@@ -45,14 +45,18 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings. ``accepted``: what an
-    API server would take, and every VM that can be read, denied or not. ``readable``: whether any object of the input can be read."""
+    """``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings. ``manifests``: every
+    object of the input, and what was found in it as it is written."""
 
     world: World
     subjects: tuple[Judged, ...]
     others: tuple[Judged, ...]
-    accepted: tuple[Sourced[TypedObject], ...]
-    readable: bool
+    manifests: tuple[tuple[Manifest, tuple[Finding, ...]], ...]
+
+    @property
+    def readable(self) -> bool:
+        """Whether any object of the input has the shape of its kind."""
+        return any(manifest.object is not None for manifest, _ in self.manifests)
 
     @property
     def judged(self) -> tuple[Judged, ...]:
@@ -85,14 +89,12 @@ def judge(
     manifests = [Manifest.read(document, namespace) for document in documents]
     read = [each.object for each in manifests if each.object is not None]
     release = _release([*there, *read], version, gates)
-    found = [(manifest, findings_as_written(manifest, settings, release)) for manifest in manifests]
+    found = tuple((manifest, findings_as_written(manifest, settings, release)) for manifest in manifests)
     refused = {manifest.identity: _why(manifest, findings) for manifest, findings in found if _denied(findings) and not manifest.is_subject}
     accepted = [
-        Sourced(manifest.object, manifest.source)
-        for manifest, findings in found
-        if manifest.object is not None and (manifest.is_subject or not _denied(findings))
+        manifest.object for manifest, findings in found if manifest.object is not None and (manifest.is_subject or not _denied(findings))
     ]
-    objects = _latest([*there, *(each.object for each in accepted)], namespace)
+    objects = _latest([*there, *accepted], namespace)
     world = World.of(
         objects,
         version=version,
@@ -103,7 +105,7 @@ def judge(
         refused=refused,
         fits=fitting(objects) if fitting is not None else None,
     )
-    owners = {each.object.key for each in accepted if isinstance(each.object, VirtualMachine)}
+    owners = {each.key for each in accepted if isinstance(each, VirtualMachine)}
     subjects: list[Judged] = []
     others: list[Judged] = []
     for manifest, findings in found:
@@ -121,7 +123,7 @@ def judge(
             vm = sourced.object
             if isinstance(vm, VirtualMachine | VirtualMachineInstance) and not _is_owned(vm, owners):
                 subjects.append(_judged(sourced.source, vm, world, settings, namespace))
-    return Judgement(world, tuple(subjects), tuple(others), tuple(accepted), bool(read))
+    return Judgement(world, tuple(subjects), tuple(others), found)
 
 
 def _judged(source: Source, vm: Subject, world: World, settings: Settings, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:

@@ -1,0 +1,61 @@
+"""The lint before a run: what it refuses isn't there for the run, what it finds goes with each VM and decides whether that is ready."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from virt_dra.api.documents import Sourced
+from virt_dra.api.meta import TypedObject
+from virt_dra.simulator.embedded import Ran
+from virt_dra.simulator.outcome import Failure, Outcome, Step
+from virt_dra.simulator.refused import Refused
+from webhooks.lint import DENIAL, Finding, Judged, Judgement, Manifest
+
+VALIDATED = "invalid-object"
+"""What the embedded cluster refuses by itself, in the API server's words."""
+
+
+def inputs_of(judgement: Judgement) -> tuple[tuple[Sourced[TypedObject], ...], tuple[Refused, ...]]:
+    """The objects for the embedded cluster, every VM that can be read among them; and what an API server would refuse before it looks at
+    values: wrong types, unknown fields, templates that were not rendered."""
+    inputs: list[Sourced[TypedObject]] = []
+    refused: list[Refused] = []
+    for manifest, findings in judgement.manifests:
+        denials = [each for each in findings if each.severity == DENIAL]
+        if manifest.object is not None and (manifest.is_subject or not denials or any(each.id == VALIDATED for each in denials)):
+            inputs.append(Sourced(manifest.object, manifest.source))
+        elif not manifest.is_subject:
+            refused.append(_refused(manifest, denials))
+    return tuple(inputs), tuple(refused)
+
+
+def _refused(manifest: Manifest, denials: list[Finding]) -> Refused:
+    key = f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
+    problems = [(each.field, each.message) for each in denials] or list(manifest.problems)
+    described = "; ".join(f"{field}: {message}" if field else message for field, message in problems)
+    return Refused(str(manifest.source), f"{manifest.kind or 'object'} {key}: {described}", manifest.kind, key)
+
+
+def with_findings(ran: Ran, judgement: Judgement) -> Ran:
+    """The run with each VM's findings, and with the VMs that could not be read, in the order of the input."""
+    outcomes = {outcome.source: outcome for outcome in ran.outcomes}
+    told: list[Outcome] = []
+    for judged in judgement.subjects:
+        outcome = outcomes.pop(str(judged.source), None)
+        if outcome is not None:
+            told.append(replace(outcome, findings=judged.findings))
+        elif judged.subject is None:
+            told.append(_unreadable(judged))
+    return replace(ran, outcomes=(*told, *outcomes.values()))
+
+
+def _unreadable(judged: Judged) -> Outcome:
+    details = tuple(f"{each.field}: {each.message}" if each.field else each.message for each in judged.findings)
+    failure = Failure(
+        Step.ADMISSION,
+        "BadRequest",
+        f"the API server can't read the object: {'; '.join(details)}" if details else "the API server can't read the object",
+        "write the fields with the types that they have",
+        details if len(details) > 1 else (),
+    )
+    return Outcome(judged.kind, judged.namespace, judged.name, str(judged.source), findings=judged.findings, failure=failure)

@@ -1,0 +1,68 @@
+"""Objects of the input that an API server would refuse, and which VMs miss them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.nearest import nearest
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
+from virt_dra.api.wire import Json
+from virt_dra.simulator.outcome import Outcome, Step
+
+NAMED = (ResourceClaimTemplate.KIND, ResourceClaim.KIND, DeviceClass.KIND)
+"""Kinds that only those miss who name the object. Others, as slices and nodes, are everybody's."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An object of the input that an API server would not have stored. VMs that need it fail later, for want of it."""
+
+    source: str
+    message: str
+    kind: str = ""
+    key: str = ""
+
+    def to_json(self) -> Json:
+        return {"source": self.source, "message": self.message}
+
+
+def blaming(
+    outcome: Outcome, vm: VirtualMachine | VirtualMachineInstance, refused: Sequence[Refused], accepted: Iterable[TypedObject]
+) -> Outcome:
+    """The outcome, whose advice begins with the objects that were refused where their absence may be what the VM failed for."""
+    failure = outcome.failure
+    if failure is None or not refused or failure.step not in (Step.CLAIMS, Step.PLACEMENT, Step.DEVICE_STATUS):
+        return outcome
+    missed = [each.source for each in refused if each.kind not in NAMED or _names(vm, outcome.namespace, each, accepted)]
+    if not missed:
+        return outcome
+    sources = ", ".join(missed[:3]) + (", …" if len(missed) > 3 else "")
+    advice = f"first correct what the API server refused, for it is not there now ({sources}); then, if it still fails: {failure.advice}"
+    return replace(outcome, failure=replace(failure, advice=advice))
+
+
+def _names(vm: VirtualMachine | VirtualMachineInstance, namespace: str, refused: Refused, accepted: Iterable[TypedObject]) -> bool:
+    """Whether a VM names a refused object, or would if that had a proper name: a bad name is why many are refused."""
+    entries = (vm.spec.template.spec if isinstance(vm, VirtualMachine) else vm.spec).resource_claims
+    templates = {entry.resource_claim_template_name for entry in entries if entry.resource_claim_template_name}
+    claims = {entry.resource_claim_name for entry in entries if entry.resource_claim_name}
+    place, _, name = refused.key.rpartition("/")
+    if refused.kind == DeviceClass.KIND:
+        specs = [_claim_spec(each) for each in accepted if each.namespace == namespace and each.name in templates | claims]
+        return nearest(name, {wanted for spec in specs if spec is not None for wanted in _classes(spec)}) is not None
+    return place == namespace and nearest(name, templates if refused.kind == ResourceClaimTemplate.KIND else claims) is not None
+
+
+def _claim_spec(obj: TypedObject) -> ResourceClaimSpec | None:
+    if isinstance(obj, ResourceClaimTemplate):
+        return obj.spec.spec
+    return obj.spec if isinstance(obj, ResourceClaim) else None
+
+
+def _classes(spec: ResourceClaimSpec) -> Iterable[str]:
+    for request in spec.devices.requests:
+        parts = (request.exactly, *request.first_available)
+        yield from (part.device_class_name for part in parts if part is not None)
