@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Final, Protocol
 
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration_paths import Pair
@@ -20,24 +21,49 @@ from webhooks.verdict import Verdict
 
 Subject = VirtualMachineInstance | VirtualMachine
 
+DRIVER_WAIT: Final = timedelta(minutes=2)
+"""As long as a launcher pod is refused because nothing says which driver serves one of its requests (decision 0012)."""
+
 
 @dataclass(frozen=True)
 class LauncherSettings:
     """How launcher pods are changed. ``writers``: drivers that write metadata files (``known_drivers.metadata_writers``).
 
     ``wait_image``: of the init container that waits for addresses; "" for that of the container compute. It must have /bin/sh and sleep.
+    ``driver_wait``: how long a pod is refused while no published device and no selector says which driver serves a request.
     """
 
     writers: frozenset[str] = ALWAYS_WRITE
     wait_image: str = ""
+    driver_wait: timedelta = DRIVER_WAIT
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An object that a request needs and that doesn't exist. ``namespace``: "" for a cluster-scoped kind. ``named_by``: what names it."""
+
+    kind: str
+    name: str
+    namespace: str
+    named_by: str
+
+    def __str__(self) -> str:
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f'{self.kind} "{self.name}", which {self.named_by} names, does not exist{where}'
 
 
 @dataclass(frozen=True)
 class Serving:
-    """The drivers whose devices may serve a request, sorted. ``complete``: there are no others, as far as is published."""
+    """The drivers whose devices may serve a request, sorted. ``complete``: there are no others, as far as is published.
+
+    ``missing``: objects without which nobody can say. ``undecided``: all objects are there, and neither a published device nor the text of
+    a selector says which driver it will be; it is the time at which the newest of these objects was created.
+    """
 
     drivers: tuple[str, ...] = ()
     complete: bool = True
+    missing: tuple[Missing, ...] = ()
+    undecided: datetime | None = None
 
 
 class Knowledge(Protocol):
@@ -61,6 +87,11 @@ class Knowledge(Protocol):
     def launcher(self) -> LauncherSettings:
         """How launcher pods are changed."""
 
+    @property
+    def now(self) -> datetime | None:
+        """The time, where the cluster is followed: what is missing may come, so a pod may be refused until it does. None where what is
+        known was read once."""
+
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         """None where it isn't known, which may be because it is new."""
 
@@ -78,6 +109,7 @@ class KubeVirtOnly:
     gates: Gates
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
     unwarned: Collection[str] = frozenset()
+    now: datetime | None = None
 
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         return Verdict(allowed=True)

@@ -9,6 +9,8 @@ something else has (a volume, a variable, a container, a claim entry) are a refu
 reads why. A directory that another volume is mounted at is left to it, with a warning.
 
 Annotations of ours that a pod brings along are removed: virt-controller copies them from VMIs, which users write (K-4.2).
+
+A pod whose path can't be chosen yet is refused (:mod:`webhooks.pod_refusals`); virt-controller creates it again.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from virt_dra.api.meta import OwnerReference
 from virt_dra.api.wire import Json
 from webhooks.knowledge import Knowledge, LauncherSettings
 from webhooks.lint.finding import visible
+from webhooks.lost_requests import loses_requests, lost_requests
 from webhooks.pod_patch import (
     Patch,
     annotation_reference,
@@ -37,6 +40,7 @@ from webhooks.pod_patch import (
     refers_to,
     resources_of,
 )
+from webhooks.pod_refusals import refusals
 from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, Cause, Verdict
 
 COMPUTE: Final = "compute"
@@ -91,11 +95,11 @@ def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
     try:
         return _Mutation(pod, raw, index, namespace, owner, knowledge).verdict()
     except AnnotationError as error:
+        # The message names the annotation, too: an event shows nothing of a cause but its message.
         problems = ((visible(joined(error.field, path)), visible(message)) for path, message in error.problems)
-        return Verdict(False, tuple(Cause(INVALID, message, place) for place, message in problems))
+        return Verdict(False, tuple(Cause(INVALID, f"{place}: {message}", place) for place, message in problems))
     except paths.BadWish as error:
-        place, _, message = str(error).partition(": ")
-        return Verdict(False, (Cause(INVALID, visible(message), place),))
+        return Verdict(False, (Cause(INVALID, visible(str(error)), str(error).partition(": ")[0]),))
 
 
 @dataclass
@@ -125,6 +129,8 @@ class _Mutation:
         claims = {each.name: each for each in self.pod.spec.resource_claims}
         if devices:
             claims = self._with_claims(claims, devices)
+        self._add_lost_requests(claims)
+        self._use_claims({each.resource for each in devices})
         decisions = self._decisions(claims, {each.entry.name for each in devices}, wish)
         shims = [decision.pair for decision in decisions if decision.path == paths.METADATA_SHIM]
         if shims and len(decisions) > MAX_PAIRS:
@@ -183,19 +189,27 @@ class _Mutation:
         serving = self.knowledge.drivers(self.namespace, tuple(claims.values()), asked) if asked else {}
         settings, version = self.knowledge.launcher, self.version
         decisions: list[Decision] = []
+        new: list[tuple[str, Decision]] = []
+        warnings: list[str] = []
         for pair, place in pairs.items():
             entry, known = claims[pair.claim], serving.get(pair)
             drivers = known.drivers if known else ()
             decision = paths.decide(entry, pair.request, version, wish, drivers, settings.writers, in_device_claims=pair.claim in ours)
-            if decision.path == paths.NATIVE and wish == paths.AUTO and self._has_metadata(entry, pair):
-                # Decided when the pod came the first time; what is known of drivers has changed since.
+            # Where ours is mounted, the path was decided when the pod came the first time, whatever is known of drivers now.
+            decided_before = decision.reason in paths.BY_DRIVERS and self._has_metadata(entry, pair)
+            if decided_before and decision.path == paths.NATIVE:
                 decision = paths.decide(entry, pair.request, version, paths.METADATA_SHIM, drivers, settings.writers)
             if decision.path == paths.METADATA_SHIM:
                 decision = self._unless_mounted(entry, decision)
-            unknown = decision.reason == paths.DRIVER_WRITES_NO_METADATA and (not known or not known.drivers or not known.complete)
+            if not decided_before:
+                new.append((place, decision))
+            unknown = decision.reason in _NOT_KNOWN_TO_WRITE and (not known or not known.drivers or not known.complete)
             if decision.warning or unknown:
-                self.warnings.append(f"{place}: {decision.message}{_BY_VERSION.format(decision.path, version) if unknown else ''}")
+                warnings.append(f"{place}: {decision.message}{_BY_VERSION.format(decision.path, version) if unknown else ''}")
             decisions.append(decision)
+        refused = refusals(new, serving, self._vmi, self.knowledge)
+        self.causes += refused
+        self.warnings += () if refused else warnings
         return decisions
 
     # --- metadata-shim ---
@@ -254,15 +268,23 @@ class _Mutation:
         wanted = read_device_claims(self.pod.metadata.annotations)
         if not wanted:
             return ()
-        vmi = self.knowledge.vmi(self.namespace, self.owner.name)
-        if vmi is None or vmi.metadata.uid != self.owner.uid:
-            message = (
-                f"VirtualMachineInstance {self.owner.name[:253]!r}, whose devices {paths.DEVICE_CLAIMS_ANNOTATION} names, is not known "
-                "to this webhook yet; the pod is to be created again in a moment"
-            )
-            self.causes.append(Cause(NOT_FOUND, message, "metadata.ownerReferences"))
+        if self._vmi is None:
+            self._unknown_vmi(f"whose devices {paths.DEVICE_CLAIMS_ANNOTATION} names")
             return ()
-        return assign(vmi, wanted)
+        return assign(self._vmi, wanted)
+
+    @property
+    def _vmi(self) -> VirtualMachineInstance | None:
+        """The pod's, if the informer has heard of it."""
+        vmi = self.knowledge.vmi(self.namespace, self.owner.name)
+        return vmi if vmi is not None and vmi.metadata.uid == self.owner.uid else None
+
+    def _unknown_vmi(self, why: str) -> None:
+        message = (
+            f"VirtualMachineInstance {self.owner.name[:253]!r}, {why}, is not known to this webhook yet; the pod is to be created again "
+            "in a moment"
+        )
+        self.causes.append(Cause(NOT_FOUND, message, "metadata.ownerReferences"))
 
     def _with_claims(self, have: Mapping[str, PodResourceClaim], devices: Iterable[AssignedDevice]) -> dict[str, PodResourceClaim]:
         """Claims in place of extended resources; the claims that the pod has then."""
@@ -281,10 +303,21 @@ class _Mutation:
         there_already = self.references
         whole = {each.claim for each in there_already if not each.request}
         self.added = [each for each in uses if each not in there_already and each.claim not in whole]
-        self._replace_resources({each.resource for each in devices})
         return {**have, **{entry.name: entry for entry in new}}
 
-    def _replace_resources(self, resources: Iterable[str]) -> None:
+    # --- what compute uses ---
+
+    def _add_lost_requests(self, claims: Mapping[str, PodResourceClaim]) -> None:
+        used = [reference for reference in self.references if reference.claim in claims]
+        if not loses_requests(self.version) or not used:
+            return
+        if self._vmi is not None:
+            self.added += lost_requests(self._vmi, self.knowledge.gates, used)
+        elif self.knowledge.now is not None:
+            self._unknown_vmi(f"of which KubeVirt {self.version} may have left requests out of the pod")
+
+    def _use_claims(self, resources: Iterable[str]) -> None:
+        """The references of :attr:`added`, and no more of the extended ``resources``."""
         raw = resources_of(self.raw["spec"]["containers"][self.index])
         references: list[Json] = [{"name": each.claim, "request": each.request} for each in self.added]
         if not raw:
@@ -338,6 +371,7 @@ class _Mutation:
             self.patch.put(("metadata", "annotations"), {paths.INTEGRATION_ANNOTATION: integration})
 
 
+_NOT_KNOWN_TO_WRITE: Final = (paths.DRIVER_WRITES_NO_METADATA, paths.DRIVER_UNKNOWN)
 _BY_VERSION: Final = ", so path {} is taken, by the version of KubeVirt ({}) alone"
 
 

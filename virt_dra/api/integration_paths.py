@@ -54,6 +54,10 @@ ADDRESSES_DOMAIN: Final = f"addresses.{DOMAIN}"
 ADDRESSES_READY_ANNOTATION: Final = f"{ADDRESSES_DOMAIN}/ready"
 """On launcher pods, by the operator: :data:`ADDRESSES_READY` once all variables have their values. The init container waits for it."""
 ADDRESSES_READY: Final = "true"
+RETRY_ANNOTATION: Final = f"{DOMAIN}/pod-retry"
+"""On VMIs, by the operator: when it last made virt-controller try again to create the launcher pod that the pod webhook refused."""
+POD_WEBHOOK: Final = "launcher-pods.virt-dra.io"
+"""The name of the pod webhook in its configuration, by which the API server's errors name it."""
 
 PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
 PART_OF: Final = "virt-dra"
@@ -85,7 +89,7 @@ def own_pod_annotations(annotations: Iterable[str]) -> tuple[str, ...]:
     virt-controller copies a VMI's annotations to its pod (K-4.2), so a tenant could set them there: the pod webhook removes all that
     it does not set itself.
     """
-    ours = (INTEGRATION_ANNOTATION, DEVICE_STATUS_ANNOTATION)
+    ours = (INTEGRATION_ANNOTATION, DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION)
     return tuple(key for key in annotations if key in ours or key.startswith((f"{METADATA_DOMAIN}/", f"{ADDRESSES_DOMAIN}/")))
 
 
@@ -144,7 +148,9 @@ def metadata_directory(entry: PodResourceClaim, request: str, layout: Layout) ->
 DRIVER_WRITES_METADATA: Final = "DriverWritesMetadata"
 """native: every driver that may serve the request writes the file itself."""
 DRIVER_WRITES_NO_METADATA: Final = "DriverWritesNoMetadata"
-"""metadata-shim: no driver that may serve the request is known to write the file, or they aren't known."""
+"""metadata-shim: no driver that may serve the request is known to write the file."""
+DRIVER_UNKNOWN: Final = "DriverUnknown"
+"""metadata-shim: nothing says which driver will serve the request, so the KubeVirt release alone decides."""
 DRIVERS_DIFFER: Final = "DriversDiffer"
 """native, with a warning: some of the drivers write the file, some don't; a volume would keep the former's pods from starting."""
 OLD_METADATA_PATH: Final = "OldMetadataPath"
@@ -161,6 +167,9 @@ NO_REQUEST: Final = "NoRequest"
 """none: the whole claim is used; KubeVirt reads metadata by request only (K-7.10)."""
 IN_DEVICE_CLAIMS: Final = "InDeviceClaims"
 """device-plugin: the annotation has the claim."""
+
+BY_DRIVERS: Final = frozenset({DRIVER_WRITES_METADATA, DRIVER_WRITES_NO_METADATA, DRIVER_UNKNOWN, DRIVERS_DIFFER})
+"""Reasons of decisions that would be others with other drivers: they must not be taken before the drivers are known."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +272,6 @@ def decide(
             "use a DeviceClass that selects one driver"
         )
         return decided(NATIVE, DRIVERS_DIFFER, message, warning=True)
-    message = (
-        f"driver {listed} is not known to write metadata files" if known else "no published device says which driver serves the request"
-    )
-    return decided(METADATA_SHIM, DRIVER_WRITES_NO_METADATA, message)
+    if not known:
+        return decided(METADATA_SHIM, DRIVER_UNKNOWN, "no published device says which driver serves the request")
+    return decided(METADATA_SHIM, DRIVER_WRITES_NO_METADATA, f"driver {listed} is not known to write metadata files")

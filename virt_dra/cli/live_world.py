@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from immutables import Map
@@ -58,8 +59,15 @@ class LiveSettings:
 class LiveWorld:
     """Follows a cluster while :meth:`following`; :meth:`knowledge` is what the webhook asks for at each review."""
 
-    def __init__(self, cluster: Source, settings: LiveSettings | None = None, *, observer: InformerObserver | None = None) -> None:
-        self._settings = settings or LiveSettings()
+    def __init__(
+        self,
+        cluster: Source,
+        settings: LiveSettings | None = None,
+        *,
+        observer: InformerObserver | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._settings, self._clock = settings or LiveSettings(), clock
         self._world = World(
             configuration=Configuration.of(None, self._settings.version, self._settings.gates),
             inventory=Inventory.of((), self._settings.address_keys),
@@ -139,7 +147,7 @@ class LiveWorld:
         if not self._whole:
             return None
         if self._preflight is None:
-            self._preflight = Preflight(self._world, self._settings.lint, self._settings.launcher)
+            self._preflight = Preflight(self._world, self._settings.lint, self._settings.launcher, self._clock)
         return self._preflight
 
     def _set(self, **changes: Any) -> None:
@@ -215,6 +223,7 @@ def _identity(meta: ObjectMeta) -> ObjectMeta:
         namespace=meta.namespace,
         uid=meta.uid,
         resource_version=meta.resource_version,
+        creation_timestamp=meta.creation_timestamp,
         annotations={key: value for key, value in meta.annotations.items() if key.startswith(f"{DOMAIN}/")},
         owner_references=meta.owner_references,
     )

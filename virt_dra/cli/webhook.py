@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.output import refuse
 from virt_dra.cluster.files import read_inputs
-from webhooks.knowledge import Knowledge, KubeVirtOnly, LauncherSettings
+from webhooks.knowledge import DRIVER_WAIT, Knowledge, KubeVirtOnly, LauncherSettings
 from webhooks.lint import BY_ID, Preflight, Settings, World
 
 EPILOG = """\b
@@ -116,6 +117,14 @@ def _parse_own_namespace(ctx: click.Context, param: click.Parameter, value: str 
     default="",
     help="Of the init container of path device-plugin, with /bin/sh and sleep.  [default: that of the container compute]",
 )
+@click.option(
+    "--driver-wait",
+    metavar="SECONDS",
+    type=click.FloatRange(0, 3600),
+    default=DRIVER_WAIT.total_seconds(),
+    show_default=True,
+    help="With --live: how long a launcher pod is refused while no device and no selector says which driver will serve a request.",
+)
 @click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024, show_default=True)
 @click.option(
     "--timeout",
@@ -157,6 +166,7 @@ def command(
     writes_metadata: tuple[str, ...],
     writes_no_metadata: tuple[str, ...],
     wait_image: str,
+    driver_wait: float,
     max_body: int,
     timeout: float,
     announce: float,
@@ -184,7 +194,7 @@ def command(
     if not live and (cluster.given or tls.names_a_secret):
         raise click.UsageError("--kubeconfig, --context, --self-signed-secret, --namespace and --webhook-configuration go with --live")
     lint = Settings.for_admission(*(frozenset(BY_ID if EVERY in ids else ids) for ids in (deny, warn, ignore)))
-    launcher = LauncherSettings(metadata_writers(writes_metadata, writes_no_metadata), wait_image)
+    launcher = LauncherSettings(metadata_writers(writes_metadata, writes_no_metadata), wait_image, timedelta(seconds=driver_wait))
     limits, listening = Limits(body_bytes=max_body, seconds=timeout), Listening(host, port, plain_port, announce)
     level = logging.getLevelNamesMapping()[log_level.upper()]
     if live:

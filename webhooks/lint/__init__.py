@@ -11,12 +11,13 @@ Each finding has an id that stays, and a page in docs/lint. A check is a row of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration_paths import Pair
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.knowledge import LauncherSettings, Serving
 from webhooks.lint.evaluation import findings_of
@@ -25,6 +26,7 @@ from webhooks.lint.inventory import Inventory
 from webhooks.lint.judgement import Judged, Judgement, judge
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_REVIEW
+from webhooks.lint.serving import serving
 from webhooks.lint.subject import Linted
 from webhooks.lint.world import DEFAULT_NAMESPACE, Configuration, Subject, World, claim_users
 from webhooks.rules.silence import IGNORE_ANNOTATION
@@ -69,12 +71,14 @@ def lint(subject: Subject, world: World, settings: Settings = _DEFAULT, namespac
 class Preflight:
     """A world as the webhook asks it: what :func:`webhooks.vmi.review` doesn't say already.
 
-    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it.
+    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: where the world is
+    one state of a cluster that is followed.
     """
 
     world: World
     settings: Settings = field(default_factory=Settings.for_admission)
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
+    clock: Callable[[], datetime] | None = None
 
     @property
     def gates(self) -> Gates:
@@ -98,12 +102,11 @@ class Preflight:
         return self.world.vmis.get((namespace, name))
 
     def drivers(self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
-        """Of the claims that there are; the drivers of others are not known."""
-        spec = VirtualMachineInstanceSpec(resource_claims=tuple(claims))
-        linted = Linted(VirtualMachineInstance(spec=spec), namespace, self.world, self.settings)
-        named = {claim.entry: claim for claim in reversed(linted.claims) if claim.spec is not None}
-        found = {pair: linted.drivers(named[pair.claim], pair.request) for pair in pairs if pair.claim in named}
-        return {pair: Serving(drivers.names, not drivers.cut) for pair, drivers in found.items()}
+        return serving(self.world, self.settings, namespace, claims, pairs)
+
+    @property
+    def now(self) -> datetime | None:
+        return self.clock() if self.clock is not None else None
 
     def _adds(self, check: Check) -> bool:
         """Whether the check says what the review doesn't: it warns of some things, which the settings may deny."""

@@ -83,6 +83,8 @@ class NamedClaim:
     spec: ResourceClaimSpec | None
     allocated: tuple[tuple[str, str, str, str], ...] | None
     """Request, driver, pool and device of each result, for a claim that is allocated."""
+    created: str | None = None
+    """The object's creationTimestamp."""
 
     @property
     def direct(self) -> bool:
@@ -176,8 +178,8 @@ class Linted:
             template, claim = entry.resource_claim_template_name, entry.resource_claim_name
             if template and not claim:
                 named = self.world.templates.get((self.namespace, template))
-                spec = named.spec.spec if named else None
-                found.append(NamedClaim(entry.name, f"{place}.resourceClaimTemplateName", TEMPLATES, template, spec, None))
+                spec, created = (named.spec.spec, named.metadata.creation_timestamp) if named else (None, None)
+                found.append(NamedClaim(entry.name, f"{place}.resourceClaimTemplateName", TEMPLATES, template, spec, None, created))
             elif claim and not template:
                 direct = self.world.claims.get((self.namespace, claim))
                 allocation = direct.status.allocation if direct else None
@@ -185,9 +187,8 @@ class Linted:
                     [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results] if allocation else None
                 )
                 allocated = tuple(results) if results is not None else None
-                found.append(
-                    NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, direct.spec if direct else None, allocated)
-                )
+                asked, created = (direct.spec, direct.metadata.creation_timestamp) if direct else (None, None)
+                found.append(NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, asked, allocated, created))
         return tuple(found)
 
     @cached_property
@@ -256,6 +257,10 @@ class Linted:
     def _work(self) -> Work:
         return Work(self.settings.max_work)
 
+    def drivers_matching(self, wish: Wish) -> Drivers:
+        """Those with a device that every selector of the wish, and of its class, matches. ``cut`` where the work was not enough."""
+        return self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._work)
+
     def drivers(self, claim: NamedClaim, request: str) -> Drivers:
         """The drivers that may serve a request: of the devices allocated already, else of those that match, else those that
         classes name; ``cut`` where others may."""
@@ -269,7 +274,7 @@ class Linted:
             if self.class_of(wish) is None or SLICES not in self.world.known:
                 cut = True
                 continue
-            found = self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._work)
+            found = self.drivers_matching(wish)
             names.update(found.names)
             cut = cut or found.cut
         if names:

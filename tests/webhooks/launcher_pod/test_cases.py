@@ -1,4 +1,7 @@
-"""What launcher pods get: cases as data, whole patches or whole refusals. ``pod`` is merged (RFC 7396) into a pod as KubeVirt makes it."""
+"""What launcher pods get: cases as data, whole patches or whole refusals. ``pod`` is merged (RFC 7396) into a pod as KubeVirt makes it.
+
+``now``: the cluster is followed, so that what isn't among ``objects`` doesn't exist; without it they were read once.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,17 @@ from tests.webhooks.lint.test_cases import COMMON
 from tests.webhooks.server.serving import launcher_pod
 from virt_dra.api.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.meta import parse_time
 from virt_dra.api.scheme import read_object
 from virt_dra.cluster.patches import merged, patched
 from webhooks.knowledge import LauncherSettings
 from webhooks.launcher_pod import mutate
 from webhooks.lint import Preflight, World
+from webhooks.lint.world import KINDS
 from webhooks.verdict import INVALID, Cause, Verdict
 
 FOLDER = Path(__file__).parent / "cases"
-OPTIONS = {"objects", "kubevirt", "writers", "image", "pod", "computeLast"}
+OPTIONS = {"objects", "kubevirt", "writers", "image", "pod", "computeLast", "now", "gates"}
 CASES = [
     pytest.param(case, id=f"{path.stem}: {case['name']}")
     for path in sorted(FOLDER.glob("*.yaml"))
@@ -44,9 +49,12 @@ def pod_of(case: dict[str, Any]) -> Any:
 
 def knowledge_of(case: dict[str, Any]) -> Preflight:
     objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case.get("objects", ())]
-    world = World.of(objects, version=KubeVirtVersion.parse(case.get("kubevirt", "1.9")), namespace="team-a")
+    known = (*KINDS,) if "now" in case else None
+    version, gates = KubeVirtVersion.parse(case.get("kubevirt", "1.9")), dict.fromkeys(case.get("gates", ()), True)
+    world = World.of(objects, version=version, gates=gates, namespace="team-a", known=known)
     settings = LauncherSettings(metadata_writers(case.get("writers", ())), case.get("image", ""))
-    return Preflight(world, launcher=settings)
+    now = parse_time(case["now"]) if "now" in case else None
+    return Preflight(world, launcher=settings, clock=(lambda: now) if now is not None else None)
 
 
 def told(verdict: Verdict) -> dict[str, Any]:
