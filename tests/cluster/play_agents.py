@@ -14,7 +14,8 @@ from launcher import Conversion
 from tests.cluster.agents.driver import Driver
 from tests.cluster.agents.hardware import pci_devices, pools_of_nodes
 from tests.cluster.agents.kubelet import Kubelet
-from tests.cluster.agents.kubevirt import FakeKubeVirt, kubevirt_installed
+from tests.cluster.agents.kubevirt import FakeKubeVirt
+from tests.cluster.agents.kubevirt_installation import kubevirt_installed
 from tests.cluster.agents.worlds import UNLIMITED
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.play_logs import logs_served

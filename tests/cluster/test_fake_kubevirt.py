@@ -13,8 +13,9 @@ import pytest
 from tests.cluster.agents.driver import Driver
 from tests.cluster.agents.hardware import Pool, mdev_devices, pci_devices
 from tests.cluster.agents.kubelet import Kubelet
-from tests.cluster.agents.kubevirt import FakeKubeVirt, kubevirt_installed
+from tests.cluster.agents.kubevirt import FakeKubeVirt
 from tests.cluster.agents.kubevirt_admission import FINALIZER, KubeVirtAdmission, patch_between
+from tests.cluster.agents.kubevirt_installation import kubevirt_installed
 from tests.cluster.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
 from tests.cluster.agents.worlds import embedded_world, eventually, real_world
 from tests.cluster.control_plane import ControlPlane

@@ -16,7 +16,8 @@ from tests.cli.webhook_cluster import Answer, post
 from tests.cluster.agents.driver import Driver
 from tests.cluster.agents.hardware import Gadget, Pool
 from tests.cluster.agents.kubelet import Kubelet
-from tests.cluster.agents.kubevirt import FakeKubeVirt, kubevirt_installed
+from tests.cluster.agents.kubevirt import FakeKubeVirt
+from tests.cluster.agents.kubevirt_installation import kubevirt_installed
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.e2e.launchers import Launchers
 from tests.e2e.overlay import Installed, installed

@@ -17,7 +17,8 @@ from tests.cluster.agents.containers import RunningContainer
 from tests.cluster.agents.driver import Driver
 from tests.cluster.agents.hardware import Pool, pci_devices
 from tests.cluster.agents.kubelet import Kubelet
-from tests.cluster.agents.kubevirt import FakeKubeVirt, kubevirt_installed
+from tests.cluster.agents.kubevirt import FakeKubeVirt
+from tests.cluster.agents.kubevirt_installation import kubevirt_installed
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.cluster.processes import Component
 from tests.e2e.overlay import Installed, installed
