@@ -130,7 +130,7 @@ _DEVICES: Final[Mapping[type[Wire], Additions]] = {
         },
         fields={
             "kind": {"enum": ["gpus", "hostDevices", "networks"]},
-            "state": {"enum": ["Resolved", "Pending", "Error"]},
+            "state": {"enum": ["Resolved", "Pending", "Error", "Released"]},
             "pciAddress": _PCI,
             "mdevUUID": _UUID,
             "integrationPath": {"enum": ["native", "metadata-shim", "device-plugin", "none"]},

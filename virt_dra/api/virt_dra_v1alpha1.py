@@ -36,8 +36,8 @@ class DeviceHealth(Wire):
 class VmiDevice(Wire):
     """One DRA device entry, or network from a claim, of the VMI and what is known about it.
 
-    ``kind``: gpus, hostDevices or networks. ``state``: Resolved, Pending or Error, with reason and message (K-5) for the latter two.
-    A resolved device has an address, but for a network that a binding plugin serves (K-5.32).
+    ``kind``: gpus, hostDevices or networks. ``state``: Resolved, Pending, Error or Released, with reason and message (K-5) for all but the
+    first. A resolved device has an address, but for a network that a binding plugin serves (K-5.32), and the address reaches the VM.
     """
 
     name: Str = ""

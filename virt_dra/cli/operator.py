@@ -15,6 +15,7 @@ from typing import Final, Literal, get_args
 import click
 
 from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.api.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, NEWEST, Gates
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, parse_namespace
@@ -61,6 +62,9 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option("--spread", is_flag=True, help="Device entries of one claim and request take its devices in order (K-5.8).")
 @click.option("--grace", type=click.FloatRange(0), default=120.0, show_default=True,
               help="Seconds after its allocation from which a device that isn't published is an error.")  # fmt: skip
+@click.option("--writes-metadata", metavar="DRIVER", multiple=True,
+              help="Beside KubeVirt: a driver that was told to write KEP-5304 metadata files, as the webhook knows it.")  # fmt: skip
+@click.option("--writes-no-metadata", metavar="DRIVER", multiple=True, help="Beside KubeVirt: one that was told not to.")
 @kubevirt_gates_option
 @click.option("--launcher-image", envvar="VIRT_DRA_LAUNCHER_IMAGE", default=f"virt-dra-launcher:{version('virt-dra')}", show_default=True,
               help="Standalone: the image of launcher pods.")  # fmt: skip
@@ -74,7 +78,8 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 def command(
     mode: Mode, cluster: ClusterChoice, namespace: str, own_namespace: str, lease: str, lease_seconds: int, no_election: bool,
     identity: str | None,
-    workers: int, spread: bool, grace: float, gates: dict[str, bool], launcher_image: str, launcher_arguments: tuple[str, ...],
+    workers: int, spread: bool, grace: float, writes_metadata: tuple[str, ...], writes_no_metadata: tuple[str, ...],
+    gates: dict[str, bool], launcher_image: str, launcher_arguments: tuple[str, ...],
     address_keys: tuple[DriverKeys, ...], host: str, plain_port: int, health_port: int,
     log_level: str,
 ) -> None:  # fmt: skip
@@ -95,7 +100,8 @@ def command(
     # Another in every process: a host's name alone may be that of its predecessor.
     name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
-    resolution = Options(spread=spread, keys=address_keys, grace=timedelta(seconds=grace))
+    writers = metadata_writers(writes_metadata, writes_no_metadata)
+    resolution = Options(spread=spread, keys=address_keys, grace=timedelta(seconds=grace), writers=writers)
     own = None
     if mode == "standalone":
         pods = StandaloneOptions(launcher_image, launcher_arguments)

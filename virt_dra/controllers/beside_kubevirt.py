@@ -10,13 +10,14 @@ from typing import Self
 from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers import device_publication, metadata_shim
+from virt_dra.controllers import device_publication, metadata_shim, retries
 from virt_dra.controllers.device_publication import Inputs, gather
 from virt_dra.controllers.device_resolution import DEFAULTS, Options, missed_at, overdue_at
 from virt_dra.controllers.devices_object import owned_by
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.metadata_shim import Problem
-from virt_dra.controllers.sources import Sources, claim_keys
+from virt_dra.controllers.retries import Retry
+from virt_dra.controllers.sources import FINISHED, Sources, claim_keys
 from virt_dra.controllers.writes import Write, write
 
 Explain = Callable[[Inputs, Condition | None], Condition | None]
@@ -25,7 +26,8 @@ Explain = Callable[[Inputs, Condition | None], Condition | None]
 
 @dataclass(frozen=True)
 class Plan:
-    """``first`` is written before ``then``: what a VM waits for comes before what is told about it. ``events`` are told once both are done.
+    """``first`` is written before ``then``, and ``last`` after both: what a VM waits for comes before what is told about it. ``events`` are
+    told once the first two are done.
 
     ``look_again``: when time alone may change the plan. ``problems`` are for the log: a pod's record that can't be followed.
     """
@@ -35,6 +37,12 @@ class Plan:
     events: tuple[Event, ...] = ()
     problems: tuple[Problem, ...] = ()
     look_again: datetime | None = None
+    last: tuple[Write, ...] = ()
+
+    def and_(self, retry: Retry) -> Self:
+        """With a retry of KubeVirt's: what it needs has been written by then."""
+        moments = [moment for moment in (self.look_again, retry.look_again) if moment is not None]
+        return replace(self, last=(retry.action,) if retry.action is not None else (), look_again=min(moments, default=None))
 
 
 @dataclass(frozen=True)
@@ -100,10 +108,24 @@ async def reconcile(
     """Gather, plan, apply for the VMI ``namespace/name``. Raises :class:`ApiError` for what may work later without any change."""
     inputs = gather(sources, key, now, options)
     if inputs is None:
-        return NOTHING
-    planned = plan(inputs, explain(inputs, told_so_far(inputs)) if explain is not None else None)
+        return await _finish(sources, cluster, key, now)
+    retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now)
+    planned = plan(inputs, explain(inputs, told_so_far(inputs)) if explain is not None else None).and_(retry)
     outcome = await write(cluster, planned.first, inputs.vmi)
     told = await write(cluster, planned.then, inputs.vmi)
-    events = (*(planned.events if told.done else ()), *outcome.refused, *told.refused)
-    written = sum(len(actions) for actions, done in ((planned.first, outcome), (planned.then, told)) if done.done)
-    return Reconciled(events, planned.problems, outcome.again or told.again, planned.look_again, written)
+    last = await write(cluster, planned.last, inputs.vmi)
+    events = (*(planned.events if told.done else ()), *outcome.refused, *told.refused, *last.refused)
+    written = sum(len(actions) for actions, done in ((planned.first, outcome), (planned.then, told), (planned.last, last)) if done.done)
+    return Reconciled(events, planned.problems, outcome.again or told.again or last.again, planned.look_again, written)
+
+
+async def _finish(sources: Sources, cluster: Cluster, key: str, now: datetime) -> Reconciled:
+    """The last word about a VMI that has finished and is still there."""
+    vmi = sources.vmi(key)
+    if vmi is None or vmi.metadata.deletion_timestamp is not None or vmi.status.phase not in FINISHED:
+        return NOTHING
+    actions = device_publication.plan_finished(vmi, sources.devices(key), now).actions
+    if not actions:
+        return NOTHING
+    outcome = await write(cluster, actions, vmi)
+    return Reconciled(outcome.refused, again=outcome.again, written=1 if outcome.done else 0)

@@ -21,12 +21,13 @@ from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import MigrationTarget, VirtualMachineInstanceDevices
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, migration_target
+from virt_dra.controllers.delivery import with_obstacles
 from virt_dra.controllers.device_resolution import DEFAULTS, Options, Resolution, Resolved, Subject, Warned, dra_devices, resolve
 from virt_dra.controllers.device_status import SHARED_ADDRESS
-from virt_dra.controllers.devices_object import frozen_in, metadata_of, owned_by, status_for, target_for, transitions
+from virt_dra.controllers.devices_object import finished, frozen_in, metadata_of, owned_by, status_for, target_for, transitions
 from virt_dra.controllers.events import Event, shortened, warning
-from virt_dra.controllers.metadata_clash import with_clashes
 from virt_dra.controllers.network_devices import network_devices
+from virt_dra.controllers.pod_creation import with_creation_failure
 from virt_dra.controllers.published_devices import Pool, PublishedDevices
 from virt_dra.controllers.settling import Circumstances, settled
 from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_keys, ends, pools_of
@@ -146,7 +147,9 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     resolution = resolve(vmi, pod, inputs.claims.values(), inputs.published, options, devices)
     resolution = with_shared(resolution, inputs)
     running = vmi.status.phase == "Running"
-    resolution = with_clashes(resolution, record, running=running)
+    if pod is None:
+        resolution = with_creation_failure(resolution, vmi)
+    resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running)
     known = settled(resolution, Circumstances(running, frozen_in(before, pod), inputs.rules, pod))
     target, more = _target(inputs, before)
     status = status_for(known, pod, record, before, claimed, pending, inputs.now, target)
@@ -163,6 +166,14 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     return Plan((*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *told))
 
 
+def plan_finished(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None, now: datetime) -> Plan:
+    """For a VMI that has finished: its object says so once, and stays as it was otherwise. The VMI's annotation stays, too."""
+    if stored is None or stored.metadata.deletion_timestamp is not None or not owned_by(stored, vmi):
+        return NOTHING
+    status = finished(stored.status, vmi.status.phase or "", now)
+    return NOTHING if status.to_wire() == stored.status.to_wire() else Plan((Update(stored.with_(status=status)),))
+
+
 def _target(inputs: Inputs, stored: VirtualMachineInstanceDevices | None) -> tuple[MigrationTarget | None, tuple[Event, ...]]:
     """The pod that the VMI migrates to, resolved by itself (K-10.5). Nothing is frozen: its guest doesn't run there yet."""
     pod = migration_target(inputs.vmi, inputs.pods)
@@ -172,6 +183,7 @@ def _target(inputs: Inputs, stored: VirtualMachineInstanceDevices | None) -> tup
     options = replace(inputs.options, now=inputs.now, migration_target=True)
     devices = _subjects(inputs.vmi, pod, record)
     resolution = resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, devices)
+    resolution = with_obstacles(resolution, inputs.vmi, pod, record, options.writers, running=False)
     known = settled(resolution, Circumstances(rules=inputs.rules, pod=pod))
     return target_for(known, pod, record, stored), events
 

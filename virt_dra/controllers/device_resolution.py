@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from virt_dra.api.attribute_keys import CONFLICTING_ATTRIBUTES, NO_ADDRESS, Addresses, DriverKeys, Need, Unusable, addresses, needed
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.known_drivers import ALWAYS_WRITE
 from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
@@ -86,7 +87,7 @@ class Options:
 
     ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still not
     published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing :data:`CLAIM_LAG` after its
-    running pod got its node; without it that one is an error at once.
+    running pod got its node; without it that one is an error at once. ``writers``: drivers that write metadata files.
     """
 
     spread: bool = False
@@ -94,6 +95,7 @@ class Options:
     migration_target: bool = False
     now: datetime | None = None
     grace: timedelta = timedelta(minutes=2)
+    writers: frozenset[str] = ALWAYS_WRITE
 
 
 DEFAULTS: Final = Options()
@@ -169,6 +171,8 @@ class Resolution:
 
     outcomes: tuple[Outcome, ...]
     warnings: tuple[Warned, ...] = ()
+    obstacles: tuple[Unresolved, ...] = ()
+    """Of resolved devices: why the VM doesn't get them all the same (``delivery``)."""
 
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
@@ -220,7 +224,7 @@ def resolve(
     """
     subjects = dra_devices(vmi) if subjects is None else subjects
     if pod is None:
-        return _no_pod(subjects, "the VMI has no launcher pod yet; it comes once the VMI is admitted")
+        return _no_pod(subjects, _NO_POD)
     objection = not_current(vmi, pod, migration_target=options.migration_target)
     if objection:
         return _no_pod(subjects, f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod")
@@ -239,6 +243,9 @@ def resolve(
         if isinstance(o, Resolved) and o.addresses.ignored
     )
     return Resolution(outcomes, ignored)
+
+
+_NO_POD: Final = "the VMI has no launcher pod; if it doesn't get one soon, the VMI's conditions and events say why"
 
 
 def _no_pod(subjects: tuple[Subject, ...], message: str) -> Resolution:

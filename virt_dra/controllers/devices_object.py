@@ -33,7 +33,10 @@ from virt_dra.controllers.settling import Entries, Settled, SettledDevice, one_e
 RESOLVED: Final = "Resolved"
 PENDING: Final = "Pending"
 ERROR: Final = "Error"
-"""States of a device: it has an address, it will have one, waiting won't give it one."""
+RELEASED: Final = "Released"
+"""States of a device: its address reaches the VM; it will have one; waiting won't help; the VMI has finished and gave it back."""
+FINISHED_VMI: Final = "VMIFinished"
+"""Reason of a released device, and of DevicesResolved=False and DevicesHealthy=Unknown: what is shown is what was."""
 NOT_RESOLVED: Final = "DevicesNotResolved"
 """Reason of DevicesHealthy=Unknown."""
 NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
@@ -102,7 +105,7 @@ def status_for(
 ) -> VirtualMachineInstanceDevicesStatus:
     """``claimed``: the DRA devices, which deviceStatus is about (K-5.12); others take the device-plugin path, or are networks.
     ``pending``: the condition Allocatable, if it was found out now. ``target``: of a migration that goes on."""
-    devices = _devices(settled, record, told_of(stored, pod))
+    devices = _devices(settled, pod, record, told_of(stored, pod))
     told: Json = {"ready": _ready(devices)}
     if pod is not None:
         told |= {"podName": pod.name, "podUID": pod.metadata.uid}
@@ -124,9 +127,27 @@ def status_for(
     return status.with_(migration_target=target) if target is not None else status
 
 
+def finished(status: VirtualMachineInstanceDevicesStatus, phase: str, now: datetime) -> VirtualMachineInstanceDevicesStatus:
+    """The last status of a VMI that has finished: what was, and that nothing of it is held any more. Applied again, it changes nothing."""
+    message = f"the VMI has finished ({phase}) and gave its devices back; what is shown is what it had"
+    devices = tuple(
+        device.with_(state=RELEASED, reason=FINISHED_VMI, message=message) if device.state == RESOLVED else device
+        for device in status.devices
+    )
+    conditions: tuple[Json, ...] = without([condition.to_wire() for condition in status.conditions], ALLOCATABLE)
+    was = {condition.type: condition.status for condition in status.conditions}
+    # What went wrong stays: it may be why the VMI failed.
+    if was.get(DEVICES_RESOLVED) == "True":
+        conditions = put(conditions, DEVICES_RESOLVED, "False", FINISHED_VMI, message, now)
+    if was.get(DEVICES_HEALTHY) == "True":
+        conditions = put(conditions, DEVICES_HEALTHY, "Unknown", FINISHED_VMI, "", now)
+    listed = tuple(Condition.from_wire(condition) for condition in conditions)
+    return status.with_(ready=_ready(devices), devices=devices, conditions=listed, migration_target=None)
+
+
 def target_for(settled: Settled, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None) -> MigrationTarget:
     """What is said of a migration's target and its devices."""
-    devices = _devices(settled, record, told_of(stored, pod))
+    devices = _devices(settled, pod, record, told_of(stored, pod))
     told: Json = {"ready": _ready(devices), "podName": pod.name, "podUID": pod.metadata.uid}
     if pod.spec.node_name:
         told["nodeName"] = pod.spec.node_name
@@ -137,16 +158,25 @@ def _ready(devices: Sequence[VmiDevice]) -> str:
     return f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"
 
 
-def _devices(settled: Settled, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
+def _devices(settled: Settled, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
     known = {(device.kind, device.name): device for device in before}
-    return tuple(_device(device, record, known) for device in settled.devices)
+    return tuple(_device(device, pod, record, known) for device in settled.devices)
 
 
-def _device(device: SettledDevice, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
+def _path(subject: Subject, pod: Pod | None, record: Integration | None, before: VmiDevice | None) -> str | None:
+    """The path that was decided when the pod was made; without a pod that of the last one, if there was one."""
+    if pod is None:
+        return before.integration_path if before is not None else None
+    return record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
+
+
+def _device(device: SettledDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
     subject, outcome = device.subject, device.outcome
     told: Json = {"name": subject.name, "kind": subject.kind, "claimName": subject.claim_name, "requestName": subject.request_name}
-    path = record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
-    told["integrationPath"] = path
+    old = before.get((subject.kind, subject.name))
+    path = _path(subject, pod, record, old)
+    if path is not None:
+        told["integrationPath"] = path
     known = device.entry.device_resource_claim_status
     if known is not None:
         attributes = known.attributes
@@ -157,14 +187,13 @@ def _device(device: SettledDevice, record: Integration | None, before: Mapping[t
             ("mdevUUID", attributes.mdev_uuid if attributes is not None else None),
         )
         told |= {key: value for key, value in facts if value is not None}
-    old = before.get((subject.kind, subject.name))
     if isinstance(outcome, Resolved) and outcome.result.device == told.get("device"):
         told |= {"driver": outcome.result.driver, "pool": outcome.result.pool}
     elif device.frozen and old is not None:
         told |= {key: value for key, value in (("driver", old.driver), ("pool", old.pool)) if value is not None}
     problem = device.problem
-    pending_or_error = not isinstance(outcome, Resolved) and not device.frozen
-    told["state"] = (ERROR if outcome.state == "error" else PENDING) if not isinstance(outcome, Resolved) and pending_or_error else RESOLVED
+    withheld = device.withheld
+    told["state"] = RESOLVED if withheld is None else ERROR if withheld.state == "error" else PENDING
     if problem is not None:
         told |= {"reason": problem.reason, "message": shortened(problem.message, _MESSAGE)}
     made = VmiDevice.from_wire(told)

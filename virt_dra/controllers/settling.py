@@ -39,7 +39,9 @@ BEFELL: Final = (DEVICE_CHANGED, DEVICE_TAINTED, DEVICE_UNHEALTHY)
 
 @dataclass(frozen=True)
 class SettledDevice:
-    """``entry``: what is published of it, ``frozen`` as it was when the VMI started. ``taints``: all that it has now, tolerated or not."""
+    """``entry``: what is published of it, ``frozen`` as it was when the VMI started. ``taints``: all that it has now, tolerated or not.
+    ``obstacle``: why a resolved device doesn't reach the VM.
+    """
 
     outcome: Outcome
     entry: DeviceStatusInfo
@@ -47,6 +49,7 @@ class SettledDevice:
     warnings: tuple[Warned, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     health: ResourceHealth | None = None
+    obstacle: Unresolved | None = None
 
     @property
     def subject(self) -> Subject:
@@ -60,7 +63,14 @@ class SettledDevice:
             reason, state = self.outcome.reason, self.outcome.state
             passing = reason in (POD_MISSING, POOL_INCOMPLETE) or (reason == DEVICE_NOT_PUBLISHED and state == "pending")
             return None if self.frozen and passing else self.outcome
-        return next(iter(self.warnings), None)
+        return self.obstacle or next(iter(self.warnings), None)
+
+    @property
+    def withheld(self) -> Unresolved | None:
+        """Why the VM doesn't have the device, or won't get it; None for one that it has or will start with."""
+        if isinstance(self.outcome, Unresolved):
+            return None if self.frozen else self.outcome
+        return self.obstacle
 
 
 @dataclass(frozen=True)
@@ -75,8 +85,8 @@ class Settled:
 
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
-        """Devices without an address."""
-        return tuple(d.outcome for d in self.devices if isinstance(d.outcome, Unresolved) and not d.frozen)
+        """Devices without an address, or whose address doesn't reach the VM."""
+        return tuple(d.withheld for d in self.devices if d.withheld is not None)
 
     @property
     def lost(self) -> tuple[Unresolved, ...]:
@@ -136,7 +146,8 @@ def _settled(outcome: Outcome, resolution: Resolution, known: Circumstances) -> 
     if health is not None and health.health == "Unhealthy":
         said = f": {health.message}" if health.message else ""
         warnings.append(Warned(subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{said}; see its driver"))
-    return SettledDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health)
+    obstacle = next((each for each in resolution.obstacles if each.subject is subject), None)
+    return SettledDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health, obstacle)
 
 
 def entries_in(status: DeviceStatus | None) -> Entries:

@@ -13,6 +13,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
 from virt_dra.controllers.current_pod import CREATED_BY_LABEL, owner_uids
 from virt_dra.controllers.published_devices import Pool, PublishedDevices
+from virt_dra.controllers.retries import awaits_retry
 
 FINISHED: Final = ("Succeeded", "Failed")
 
@@ -38,6 +39,9 @@ class Sources(Protocol):
 
     def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
         """The VMIs whose own status has an address of :func:`status_addresses`."""
+
+    def awaiting_retry(self, namespace: str) -> int:
+        """How many VMIs of a namespace KubeVirt failed with for a reason that may be over (:func:`retries.awaits_retry`)."""
 
 
 class InstanceSources(Protocol):
@@ -112,6 +116,9 @@ class ListedSources:
 
     def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
         return tuple(vmi for vmi in self._vmis.values() if address in status_addresses(vmi))
+
+    def awaiting_retry(self, namespace: str) -> int:
+        return sum(awaits_retry(vmi) for vmi in self._vmis.values() if vmi.namespace == namespace)
 
     def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
         return leftovers((pod for pod in self._all_pods if key in instance_keys(pod)), uid)

@@ -15,6 +15,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.published_devices import Named, Pool, devices_by_name, pool_of
+from virt_dra.controllers.retries import awaits_retry
 from virt_dra.controllers.sources import addresses_of, claim_keys, ends, instance_keys, instance_uids, leftovers, pools_of, status_addresses
 
 O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
@@ -31,12 +32,24 @@ POOL = "pool"
 """Of slices: driver and pool; of claims: of each allocated device."""
 DRIVER = "driver"
 """Of claims: of each allocated device."""
+RETRY = "retry"
+"""Of VMIs that KubeVirt failed with for a reason that may be over: their namespace."""
 ADDRESS = "address"
 """Of devices objects, and of VMIs' own status: each address with its node."""
 
 Index = Callable[[Any], Iterable[Hashable]]
+
+
+def _retried_in(vmi: VirtualMachineInstance) -> tuple[str, ...]:
+    return (vmi.namespace,) if awaits_retry(vmi) else ()
+
+
 INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
-    VirtualMachineInstance: {UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else (), ADDRESS: status_addresses},
+    VirtualMachineInstance: {
+        UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else (),
+        ADDRESS: status_addresses,
+        RETRY: _retried_in,
+    },
     Pod: {INSTANCE: instance_uids, INSTANCE_NAME: instance_keys, CLAIM: claim_keys},
     ResourceClaim: {POOL: pools_of, DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)}},
     ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
@@ -122,6 +135,9 @@ class WatchedSources:
 
     def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
         return self._vmis.by_index(ADDRESS, address)
+
+    def awaiting_retry(self, namespace: str) -> int:
+        return len(self._vmis.by_index(RETRY, namespace))
 
     def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
         return leftovers(self._pods.by_index(INSTANCE_NAME, key), uid)

@@ -1,0 +1,53 @@
+"""Why KubeVirt has not created a VMI's launcher pod: what its condition ``Synchronized`` says (K-12.9). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import Condition
+from virt_dra.api.wire import WireError
+from virt_dra.controllers.device_resolution import POD_MISSING, Resolution, Unresolved
+from virt_dra.controllers.events import shortened
+
+SYNCHRONIZED: Final = "Synchronized"
+"""KubeVirt's condition; False after a failed attempt, with the first message of the failures of one reason."""
+FAILED_CREATE: Final = "FailedCreate"
+"""KubeVirt's reason: rendering the pod failed, or the API server refused it (a webhook, a quota, an invalid name)."""
+
+POD_NOT_CREATED: Final = "PodNotCreated"
+"""Error: KubeVirt can't create the launcher pod. It tries again; as a rule somebody has to change something."""
+
+_MESSAGE: Final = 2048
+
+
+def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
+    """The condition Synchronized where it is False, else None."""
+    for raw in vmi.status.conditions:
+        if raw.get("type") == SYNCHRONIZED and raw.get("status") == "False":
+            try:
+                return Condition.from_wire(raw)
+            except WireError:
+                return None
+    return None
+
+
+def with_creation_failure(resolution: Resolution, vmi: VirtualMachineInstance) -> Resolution:
+    """For a VMI without a pod: in place of :data:`PodMissing` what KubeVirt says of it, if it says anything."""
+    failure = synchronized(vmi)
+    if failure is None or vmi.status.phase not in (None, "", "Pending"):
+        return resolution
+    final = (failure.reason or "").startswith(FAILED_CREATE)
+    said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
+    if final:
+        message = f"KubeVirt can't create the launcher pod {said}. It tries again; the VMI's events say what came since"
+    else:
+        message = f"KubeVirt has not created the launcher pod yet {said}"
+    outcomes = tuple(
+        Unresolved(o.subject, POD_NOT_CREATED if final else POD_MISSING, "error" if final else "pending", message)
+        if isinstance(o, Unresolved) and o.reason == POD_MISSING
+        else o
+        for o in resolution.outcomes
+    )
+    return replace(resolution, outcomes=outcomes)
