@@ -49,7 +49,11 @@ RESOLVED: Request = {"deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResou
 NO_POD = {
     "deviceStatus": {"gpuStatuses": [{"name": "g"}]},
     "unresolved": [
-        {"device": "gpus/g", "reason": "PodMissing", "message": "the VMI has no launcher pod; if it doesn't get one soon, the VMI's conditions and events say why"}
+        {
+            "device": "gpus/g",
+            "reason": "PodMissing",
+            "message": "the VMI has no launcher pod; if it doesn't get one soon, the VMI's conditions and events say why",
+        }
     ],
 }
 

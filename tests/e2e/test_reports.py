@@ -107,9 +107,13 @@ def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(wo
 @pytest.mark.parametrize("place", ["1.7.2"])
 def test_a_kubevirt_that_reads_no_metadata_gets_claims_without_a_path(in_world: InWorld, place: str) -> None:
     world = in_world(place)
-    status = world.devices("too-old", lambda status: status["ready"] == "1/1" and status.get("nodeName"))
+    status = world.devices("too-old", lambda status: status["devices"][0].get("pciAddress"))
     (device,) = status["devices"]
     assert (device["integrationPath"], device["pciAddress"]) == ("none", "0000:65:00.0")
+    assert (status["ready"], device["state"], device["reason"]) == ("0/1", "Error", "NoIntegrationPath")
+    assert _condition(status, "DevicesResolved") == ("False", "NoIntegrationPath", f"gpus/gpu1: {device['message']}")
+    told = world.eventually(lambda: world.events("too-old"))
+    assert told == [("Warning", "NoIntegrationPath", f"gpus/gpu1: {device['message']}")]
     assert world.table("virtualmachineinstancedevices", "too-old")["Path"] == "none"
     (warning,) = world.warnings["too-old"]
     assert warning.startswith('spec.domain.devices.gpus[0].requestName: [address-key] every device that request "gpu" may get, such as ')
@@ -126,8 +130,10 @@ def test_a_driver_that_comes_late_and_writes_metadata_is_told_to_clash(in_world:
     bigger = [replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "card9" else each for each in pool.devices]
     world.background.do(driver.change(pool.next_generation(tuple(bigger))))
     status = world.devices("late-driver", lambda status: status["devices"][0].get("reason") == "MetadataClash")
-    assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == ("1/1", "Resolved", "0000:03:00.3")
-    told = world.eventually(lambda: [event for event in world.events("late-driver") if event[1] == "MetadataClash"])
+    assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == ("0/1", "Error", "0000:03:00.3")
+    assert "no device that matches the request was known when the pod was made" in status["devices"][0]["message"]
+    assert _condition(status, "DevicesHealthy") == ("Unknown", "DevicesNotResolved", "")
+    told = world.eventually(lambda: [event for event in world.events("late-driver") if event[1] != "PodNotCreated"])
     assert told == [("Warning", "MetadataClash", f"gpus/gpu1: {status['devices'][0]['message']}")]
     vmi = world.get("virtualmachineinstances", "late-driver")
     assert vmi["status"]["phase"] == "Scheduling"

@@ -48,6 +48,13 @@ WRITERS: Final = frozenset({"gpu.intel.com", TOLD_WRITER})
 """Drivers of the tests that write metadata files. Of Intel's it is known."""
 ALL_GATES: Final = (GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA)
 
+_TOLD: Final = (
+    f"--webhook-argument=--writes-metadata={TOLD_WRITER}",
+    f"--operator-argument=--writes-metadata={TOLD_WRITER}",
+    # Two minutes as a default; cases without a matching device wait that long.
+    "--webhook-argument=--driver-wait=2",
+)
+
 PERMITTED: Final = PermittedHostDevices.from_wire({
     "pciHostDevices": [{"pciVendorSelector": "10DE:20B0", "resourceName": "example.com/A-100", "externalResourceProvider": True}]
 })  # fmt: skip
@@ -299,7 +306,7 @@ def beside_kubevirt(plane: ControlPlane, version: str, hardware: Hardware, folde
     gates = Gates.of(KubeVirtVersion.parse(version), dict.fromkeys(ALL_GATES, True))
     with _started(plane, hardware) as (stack, background, namespace):
         own: Cluster = stack.enter_context(background.entered(kubevirt_installed(plane, gates, permitted)))
-        running = stack.enter_context(installed(plane, BESIDE_KUBEVIRT, f"--webhook-argument=--writes-metadata={TOLD_WRITER}"))
+        running = stack.enter_context(installed(plane, BESIDE_KUBEVIRT, *_TOLD))
         drivers, kubelet = stack.enter_context(background.entered(_agents(plane, namespace, hardware, folder, None)))
         kubevirt = FakeKubeVirt(own, kubelet, gates, permitted_host_devices=permitted)
         stack.enter_context(background.entered(kubevirt.running()))
