@@ -242,3 +242,78 @@ def test_templates_alone_are_judged_too() -> None:
         "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1, which has it here [unknown-field]",
         "0 VMs checked against KubeVirt 1.9: 1 denial, 0 warnings",
     ]
+
+
+VM = COMMON["vm"]
+VM_TEMPLATE = "spec.template.spec"
+ENTRIES = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+
+
+@pytest.mark.parametrize(
+    ("vm", "field", "message"),
+    [
+        (
+            _changed(VMI, ("spec.domain.devices.gpu", [])),
+            "spec.domain.devices.gpu",
+            'unknown field, did you mean "gpus"?',
+        ),
+        (
+            _changed(VMI, ("spec.domain.memroy", {"guest": "2Gi"})),
+            "spec.domain.memroy",
+            'unknown field, did you mean "memory"?',
+        ),
+        (
+            _changed(VM, ("spec.resourceClaims", ENTRIES)),
+            "spec.resourceClaims",
+            "unknown field; put it under spec.template.spec.resourceClaims",
+        ),
+        (_changed(VM, ("spec.domain", {})), "spec.domain", "unknown field; put it under spec.template.spec.domain"),
+        (_changed(VMI, ("spec.domain.gpus", [])), "spec.domain.gpus", "unknown field; put it under spec.domain.devices.gpus"),
+        (
+            _changed(VMI, ("spec.resourceClaims", [{"name": "gpu", "source": {"resourceClaimTemplateName": "one"}}])),
+            "spec.resourceClaims[0].source",
+            "unknown field; write what is in it, resourceClaimName or resourceClaimTemplateName, beside name",
+        ),
+        (
+            _changed(VM, (f"{VM_TEMPLATE}.domain.devices.gpus.0.requestname", "gpu")),
+            f"{VM_TEMPLATE}.domain.devices.gpus[0].requestname",
+            'unknown field, did you mean "requestName"?',
+        ),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--kubevirt-version", "1.9")])
+def test_fields_that_a_vm_does_not_have(vm: Any, field: str, message: str, options: tuple[str, ...]) -> None:
+    code, found = _lint(vm, TEMPLATE, options=options)
+    (faults,) = (faults for name, faults in found.items() if name.startswith("VirtualMachine"))
+    assert code == 1
+    assert [(id, where) for id, where, text in faults if text.startswith(message)] == [("unknown-field", field)]
+
+
+def test_the_designs_form_is_unknown_to_a_kubevirt_that_is_named() -> None:
+    vmi = _changed(VMI, ("spec.domain.devices.gpus", [{"name": "g", "claim": {"name": "gpu", "request": "gpu"}}]))
+    assert _lint(vmi, TEMPLATE)[0] == 0
+    code, found = _lint(vmi, TEMPLATE, options=("--kubevirt-version", "1.9"))
+    assert code == 1
+    assert (
+        "unknown-field",
+        "spec.domain.devices.gpus[0].claim",
+        "unknown field; KubeVirt has claimName and requestName in its place",
+    ) in found["VirtualMachineInstance vm"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (("spec.terminationGracePeriodSeconds", "soon"), "spec.terminationGracePeriodSeconds"),
+        (("spec.hostname", 3), "spec.hostname"),
+        (("spec.domain.firmware", []), "spec.domain.firmware"),
+        (("spec.domain.devices.disks", [{"disk": {"bus": "virtio"}}]), "spec.domain.devices.disks[0].name"),
+        (("spec.domain.devices", None), "spec.domain.devices"),
+        (("spec.resourceClaims", [*ENTRIES, *ENTRIES]), "spec.resourceClaims[1]"),
+    ],
+)
+def test_what_the_schema_of_a_kubevirt_refuses(change: tuple[str, Any], field: str) -> None:
+    """K-2.2: types of fields that we have no type for, required fields, keys of lists."""
+    code, found = _lint(_changed(VMI, change), TEMPLATE, options=("--kubevirt-version", "1.7.4", "--gates", "GPUsWithDRA=true"))
+    assert code == 1
+    assert field in [each[1] for each in found["VirtualMachineInstance vm"] if each[0] in ("invalid-object", "unreadable-object")]

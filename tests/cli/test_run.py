@@ -139,7 +139,17 @@ def test_gates_and_version_override_the_kubevirt_object() -> None:
     assert json.loads(denied.stdout)["vms"][0]["failure"]["step"] == "admission"
     older = _run(GPU, "--kubevirt", "1.8.3", "-o", "json")
     assert json.loads(older.stdout)["vms"][0]["failure"]["step"] == "admission", "opt-in before 1.9"
-    assert _run(GPU, "--kubevirt", "1.8.3", "--gates", "DynamicResourceAllocation=true").exit_code == 0
+    upstream = str(EXAMPLES / "driver-intel")
+    assert _run(upstream, "--kubevirt", "1.8.3", "--gates", "DynamicResourceAllocation=true").exit_code == 0
+
+
+def test_a_kubevirt_that_is_named_does_not_know_the_designs_form() -> None:
+    """K-1.9."""
+    result = _run(GPU, "--kubevirt", "1.9", "-o", "json")
+    (vm,) = json.loads(result.stdout)["vms"]
+    told = [(each["id"], each["field"]) for each in vm["findings"] if each["severity"] == "denial"]
+    assert (result.exit_code, told) == (1, [("unknown-field", "spec.domain.devices.gpus[0].claim")])
+    assert _run(GPU).exit_code == 0
 
 
 @pytest.mark.parametrize(("version", "assumed"), [("v0.0.0-20260801120000-abcdef123456", True), ("v1.9.0", False)])

@@ -32,12 +32,14 @@ FaultType = Literal["FieldValueInvalid", "FieldValueRequired", "FieldValueDuplic
 
 @dataclass(frozen=True)
 class UnknownField:
-    """A field that a schema doesn't have. ``nearest``: a known name like it; ``since``: the release that brought it, if known."""
+    """A field that a schema doesn't have. ``nearest``: a known name like it; ``since``: the release that brought it, if known; ``below``:
+    where, from the object that has it, a field of just this name may be: ``template.spec``."""
 
     path: str
     name: str
     nearest: str | None = None
     since: str | None = None
+    below: str | None = None
 
     def __str__(self) -> str:
         """As strict field validation says it, and what was probably meant."""
@@ -149,8 +151,16 @@ def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[Unkn
     """The unknown fields of a value that stands at ``path``, in the order of the document; the nearest name of the first hundred."""
     for count, (where, name, owner) in enumerate(_unknown(raw, schema, path)):
         since = owner.later.get(name)
-        meant = nearest(name, owner.properties) if since is None and count < _NEAREST_SOUGHT else None
-        yield UnknownField(where, name, meant, since)
+        sought = since is None and count < _NEAREST_SOUGHT
+        meant = nearest(name, owner.properties) if sought else None
+        yield UnknownField(where, name, meant, since, _below(owner, name) if sought else None)
+
+
+def _below(owner: Schema, name: str) -> str | None:
+    """The first object in an object, or in one of its objects, that has a field."""
+    inner = [(key, each) for key, each in owner.properties.items() if each.kind == "object"]
+    inner += [(f"{key}.{part}", each) for key, outer in inner for part, each in outer.properties.items() if each.kind == "object"]
+    return next((path for path, each in inner if name in each.properties), None)
 
 
 def _unknown(value: object, schema: Schema, path: str) -> Iterator[tuple[str, str, Schema]]:

@@ -36,6 +36,9 @@ _KINDS: Final[Mapping[str, type[Wire]]] = {
 FOUND_MAX: Final = 50
 """Unknown fields of one object that are told; more say nothing new."""
 
+SOURCE_ADVICE: Final = "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
+"""K-1.10."""
+
 Path = tuple[str | int, ...]
 Fields = Mapping[str, Any]
 """Wire name -> the type of what stands there."""
@@ -137,7 +140,7 @@ def _advice(kind: type[Wire], name: str, flat: bool) -> str:
     if kind is ResourceClaimTemplateSpec and name == "devices":
         return "a template has the spec of its claims one level deeper: spec.spec.devices"
     if kind is PodResourceClaim and name == "source":
-        return "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
+        return SOURCE_ADVICE
     return ""
 
 

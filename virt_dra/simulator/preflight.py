@@ -10,9 +10,7 @@ from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import Failure, Outcome, Step
 from virt_dra.simulator.refused import Refused
 from webhooks.lint import DENIAL, Finding, Judged, Judgement, Manifest
-
-VALIDATED = "invalid-object"
-"""What the embedded cluster refuses by itself, in the API server's words."""
+from webhooks.lint.registry import INVALID
 
 
 def inputs_of(judgement: Judgement) -> tuple[tuple[Sourced[TypedObject], ...], tuple[Refused, ...]]:
@@ -22,7 +20,7 @@ def inputs_of(judgement: Judgement) -> tuple[tuple[Sourced[TypedObject], ...], t
     refused: list[Refused] = []
     for manifest, findings in judgement.manifests:
         denials = [each for each in findings if each.severity == DENIAL]
-        if manifest.object is not None and (manifest.is_subject or not denials or any(each.id == VALIDATED for each in denials)):
+        if manifest.object is not None and (manifest.is_subject or not denials or any(each.id == INVALID for each in denials)):
             inputs.append(Sourced(manifest.object, manifest.source))
         elif not manifest.is_subject:
             refused.append(_refused(manifest, denials))

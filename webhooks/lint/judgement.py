@@ -16,7 +16,7 @@ from virt_dra.api.meta import TypedObject
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, Finding, Settings
 from webhooks.lint.manifest import Identity, Manifest
-from webhooks.lint.registry import CHECKS, PRUNED, UNRENDERED
+from webhooks.lint.registry import CHECKS, INVALID, PRUNED, UNRENDERED
 from webhooks.lint.subject import Linted
 from webhooks.lint.world import CLASSES, DEFAULT_NAMESPACE, KINDS, SLICES, Configuration, Fits, Subject, World
 
@@ -132,7 +132,11 @@ def _judged(source: Source, vm: Subject, world: World, settings: Settings, names
     newer = tuple(each.field for each in found if each.id == PRUNED)
     unrendered = {each.field for each in as_written if each.id == UNRENDERED}
     found = [each for each in found if each.field not in unrendered]
-    found += [each for each in as_written if not (each.id == PRUNED and newer and each.field.startswith(newer))]
+    said = {each.field for each in found if each.severity == DENIAL}
+    for each in as_written:
+        doubled = (each.id == PRUNED and newer and each.field.startswith(newer)) or (each.id == INVALID and each.field in said)
+        if not doubled:
+            found.append(each)
     findings = tuple(sorted(found, key=lambda each: _ORDER[each.id]))
     return Judged(vm.KIND, vm.namespace or namespace, vm.name or vm.metadata.generate_name, source, findings, vm)
 
@@ -141,9 +145,11 @@ _ORDER: Mapping[str, int] = {check.id: position for position, check in enumerate
 
 
 def _release(objects: Iterable[TypedObject], version: KubeVirtVersion | None, gates: Mapping[str, bool] | None) -> Gates | None:
-    """The KubeVirt that is named, by an option or by an object of it; None for the design's own way (K-1.8)."""
+    """The KubeVirt that is named: by an option, or by an object that says which version is there. None where no KubeVirt is named, as in
+    manifests for our own kinds (K-1.8); an object without a version only says which gates are wanted."""
     kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
-    return Configuration.of(kubevirt, version, gates).gates if version is not None or kubevirt is not None else None
+    named = version is not None or (kubevirt is not None and bool(kubevirt.status.observed_kube_virt_version))
+    return Configuration.of(kubevirt, version, gates).gates if named else None
 
 
 def _denied(findings: Iterable[Finding]) -> bool:

@@ -26,6 +26,7 @@ _OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
 
 UNRENDERED: Final = "unrendered-template"
 PRUNED: Final = "unknown-field"
+INVALID: Final = "invalid-object"
 
 
 def _of_rule(id: str, warner: Warner) -> Check:
@@ -38,7 +39,7 @@ def _of_rule(id: str, warner: Warner) -> Check:
 _CHECKS: Final = (
     Check("unreadable-object", DENIAL, "An object that does not have the shape of its kind.", judge=manifests.unreadable_object),
     Check(UNRENDERED, DENIAL, "A template that was not rendered.", judge=manifests.unrendered_template),
-    Check("invalid-object", DENIAL, "The API server refuses the object.", judge=manifests.invalid_object),
+    Check(INVALID, DENIAL, "The API server refuses the object.", judge=manifests.invalid_object),
     Check("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
     Check("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
     Check("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
+from virt_dra.api import schema_walk
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.documents import RENDER_FIRST, template_action
+from virt_dra.api.kubevirt_schema import schema_of
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import TypedObject, UnknownObject
-from virt_dra.api.unknown_fields import unknown_fields
+from virt_dra.api.schema_walk import Schema, UnknownField
+from virt_dra.api.unknown_fields import FOUND_MAX, SOURCE_ADVICE, unknown_fields
 from virt_dra.api.validation import validate_create
 from virt_dra.api.validation.metadata import annotation_map, label_map
 from virt_dra.api.wire import field_path
@@ -65,12 +69,43 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
     """K-1.9: as kubectl asks for it. What was read from a cluster has fields that its API server knows."""
     if manifest.stored:
         return
-    for each in unknown_fields(manifest.raw):
-        yield Found(each.path, f"{each.message} ({REFUSED})" if not each.advice else each.message)
+    schema = _schema(manifest, release)
+    if schema is None:
+        for each in unknown_fields(manifest.raw):
+            yield Found(each.path, each.message if each.advice else f"{each.message} ({REFUSED})")
+        return
+    for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
+        yield Found(field.path, _of_kubevirt(field, release))
+
+
+def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
+    """Of a VM or VMI that is an object: of the release that is named, else of our own kinds, which have the design's form (K-1.7)."""
+    if not manifest.is_subject or not isinstance(manifest.raw, dict):
+        return None
+    return schema_of(manifest.kind, release.version if release is not None else None)
+
+
+def _of_kubevirt(field: UnknownField, release: Gates | None) -> str:
+    if field.since is not None:
+        return f"unknown field; it exists since KubeVirt {field.since}"
+    if field.name == "claim" and field.nearest == "claimName":
+        return "unknown field; KubeVirt has claimName and requestName in its place"
+    if field.name == "source" and "resourceClaims[" in field.path:
+        return f"unknown field; {SOURCE_ADVICE}"
+    if field.below is not None:
+        return f"unknown field; put it under {field.path.removesuffix(field.name)}{field.below}.{field.name}"
+    meant = f', did you mean "{field.nearest}"?' if field.nearest else ""
+    return f"unknown field{meant} ({REFUSED})"
 
 
 def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
     """The API server's own rules, in its words."""
+    schema = _schema(manifest, release)
+    if schema is not None:
+        known = {path for path, _ in manifest.problems}
+        for fault in islice(schema_walk.faults(schema_walk.pruned(manifest.raw, schema), schema), FOUND_MAX):
+            if fault.path not in known:
+                yield Found(fault.path, fault.message)
     obj = manifest.object
     if obj is None:
         return
