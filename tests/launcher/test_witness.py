@@ -50,9 +50,10 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[Daemon]:
 
 def probed(daemon: Daemon) -> list[int]:
     """When QEMU's capabilities were written, in nanoseconds: once for each time that QEMU was probed and another answer kept."""
-    folder = {"namespace": f"/proc/{daemon.pid}/root/var/cache/libvirt/qemu", "session": f"{daemon.folder}/cache_home/libvirt/qemu/cache"}
-    assert daemon.mode is not None
-    return [path.stat().st_mtime_ns for path in Path(folder[daemon.mode], "capabilities").glob("*.xml")]
+    assert daemon.folder is not None
+    its_root = Path("/proc", str(daemon.pid), "root")
+    folder = {"namespace": its_root / "var/cache/libvirt/qemu", "session": daemon.folder / "cache_home/libvirt/qemu/cache"}[daemon.wanted]
+    return [path.stat().st_mtime_ns for path in (folder / "capabilities").glob("*.xml")]
 
 
 @pytest.mark.libvirt
