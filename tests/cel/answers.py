@@ -9,6 +9,8 @@ from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import (
     STORED_EXPRESSIONS,
     CompileError,
+    DerivedAttribute,
+    DeviceInput,
     Environment,
     EvaluationError,
     compile_derived_attribute,
@@ -17,6 +19,7 @@ from virt_dra.cel import (
     device_input,
     new_expressions,
 )
+from virt_dra.cel.errors import enhanced
 from virt_dra.cel.values import Value
 from virt_dra.cli.cel import answer as answer_request
 
@@ -52,10 +55,18 @@ def _plainly(question: Question) -> Answer:
     try:
         made = device_input(given.get("driver", ""), device)
         if question.get("derived"):
-            return {"result": compile_derived_attribute(expression, environment).evaluate(made).to_wire()}
+            return _plain_derived(compile_derived_attribute(expression, environment), made)
         return {"result": compile_selector(expression, environment).matches(made)}
     except EvaluationError as error:
         return {"error": error.message}
+
+
+def _plain_derived(attribute: DerivedAttribute, device: DeviceInput) -> Answer:
+    """What the allocator gets, with the advice that ``virt-dra cel`` adds to errors (A-16.4)."""
+    try:
+        return {"result": attribute.evaluate(device).to_wire()}
+    except EvaluationError as error:
+        return {"error": enhanced(error.message)}
 
 
 def environment_of(question: Question) -> Environment:

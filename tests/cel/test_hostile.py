@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import CompileError, EvaluationError, compile_expression, compile_selector, device_input
+from virt_dra.cel.functions.patterns import InvalidPattern
+from virt_dra.cel.functions.regex import compile_pattern
 
 DEVICE = device_input("d", Device.from_wire({"name": "x", "attributes": {"l": {"strings": ["a"] * 40}, "m": {"string": "x" * 64}}}))
 TOO_MANY_STEPS = "operation cancelled: the expression takes more than 5000000 steps on this device"
@@ -181,6 +185,29 @@ def test_patterns_that_take_long_to_compile_are_refused(expression: str, message
 @pytest.mark.parametrize("pattern", ["(" * 999 + "x" + ")" * 999, "(?:" * 2000 + "x" + ")" * 2000, "[(]?" * 1100, r"\\(?" * 1100])
 def test_patterns_with_many_groups_are_quick(pattern: str) -> None:
     assert compile_selector(f"device.attributes['d'].m.matches('{pattern}')").matches(DEVICE) is True
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "[(" * 50_000,
+            "[(" * 50_000 + "\\",
+            "\\p{" * 30_000,
+            "[\\p{" * 30_000,
+            "(?P<" * 25_000,
+            "\\Q" * 50_000 + "(?<n>",
+            "(?<a" * 30_000,
+        ),
+        *("a" * 100_000 + "\\C", "\\p{" + "_" * 100_000 + "}", "".join(f"\\p{{x{i}}}" for i in range(290)), "[\\P{LC}\\p{Cn}]" * 149),
+    ],
+    ids=lambda pattern: pattern[:8],
+)
+def test_patterns_are_read_in_linear_time(pattern: str) -> None:
+    began = time.monotonic()
+    with suppress(InvalidPattern):
+        compile_pattern(pattern)
+    assert time.monotonic() - began < 2
 
 
 def test_patterns_made_while_evaluating_use_up_the_budget() -> None:

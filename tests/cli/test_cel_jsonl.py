@@ -36,6 +36,11 @@ def _asked(expression: str, **request: Any) -> dict[str, Any]:
     return {key: value for key, value in told.items() if value is not None and key != "id"}
 
 
+NO_SUCH_KEY = (
+    "no such key: y. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+)
+
+
 @pytest.mark.parametrize(
     ("expression", "request_", "told"),
     [
@@ -50,17 +55,8 @@ def _asked(expression: str, **request: Any) -> dict[str, Any]:
             {"derived": True},
             {"cost_estimate": 12, "error": "expected list element at index 1 to be int, got bool", "cost": 0},
         ),
-        ('device.attributes["x"].y', {"derived": True}, {"cost_estimate": 4, "error": "no such key: y", "cost": 4}),
-        (
-            'device.attributes["x"].y == 1',
-            {},
-            {
-                "cost_estimate": 5,
-                "error": "no such key: y. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() "
-                "for optional fields",
-                "cost": 5,
-            },
-        ),
+        ('device.attributes["x"].y', {"derived": True}, {"cost_estimate": 4, "error": NO_SUCH_KEY, "cost": 4}),
+        ('device.attributes["x"].y == 1', {}, {"cost_estimate": 5, "error": NO_SUCH_KEY, "cost": 5}),
         (
             "true",
             {"device": {"driver": "d", "attributes": {"v": {"version": "1.2"}}}},

@@ -14,7 +14,7 @@ from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.errors import EvaluationError, enhanced
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Kind, Type
@@ -36,7 +36,7 @@ class DerivedAttribute:
     def evaluate(self, device: DeviceInput) -> DeviceAttribute:
         """The attribute's value on a device: one of its fields is set (A-16.3).
 
-        Raises EvaluationError; its text gains no advice on missing keys (A-16.4).
+        Raises EvaluationError; its text gains no advice on missing keys, as in the allocator of the reference (A-16.4).
         """
         return _as_attribute(self.program.evaluate({"device": device}))
 
@@ -46,10 +46,10 @@ class DerivedAttribute:
         return self.program.estimate_cost()
 
     def examine(self, device: DeviceInput) -> Examined[DeviceAttribute]:
-        """The attribute, or the error that :meth:`evaluate` raises, and the cost."""
+        """The attribute, or the error that :meth:`evaluate` raises, and the cost. A missing key comes with advice (L-3.5)."""
         value, cost = self.program.evaluate_with_cost({"device": device})
         if isinstance(value, EvaluationError):
-            return Examined(error=value.message, cost=cost)
+            return Examined(error=enhanced(value.message), cost=cost)
         try:
             return Examined(_as_attribute(value), cost=cost)
         except EvaluationError as error:

@@ -8,7 +8,8 @@ from virt_dra.cel.errors import CelError, EvaluationError, Issue
 from virt_dra.cel.functions.conversions import CONVERSIONS
 from virt_dra.cel.functions.formatting import Clause, FormatFault, parse_format, unfit
 from virt_dra.cel.functions.operators import invalid_qualifier, is_qualifier
-from virt_dra.cel.functions.regex import InvalidPattern, Patterns
+from virt_dra.cel.functions.patterns import InvalidPattern
+from virt_dra.cel.functions.regex import Patterns
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
 from virt_dra.cel.nodes import (
     Bind,

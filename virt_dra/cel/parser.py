@@ -7,7 +7,7 @@
     unary      : "!"+ member | "-"+ member | member
     member     : primary (["." ["?"] NAME ["(" arguments ")"]] | "[" ["?"] expression "]")*
     primary    : ["."] IDENT ["(" arguments ")"] | "(" expression ")" | list | map | message | literal
-    list       : "[" [["?"] expression ("," …)*] [","] "]"
+    list       : "[" [["?"] expression ("," …)*] [","] "]"                             ``[,]`` is an empty one
     map        : "{" [["?"] expression ":" expression ("," …)*] [","] "}"
     message    : ["."] IDENT ("." IDENT)* "{" [["?"] NAME ":" expression ("," …)*] [","] "}"
 
@@ -124,6 +124,20 @@ class _Parser:
         if self._token.kind != kind:
             self._fail(f"Syntax error: missing '{kind}' at '{self._token.text}'")
         return self._next()
+
+    def _ends(self, end: str, *, first: bool) -> bool:
+        """True if a list's end was taken, with the one comma that may stand before it; False if an element follows.
+
+        Between elements a comma is needed. ``first``: nothing has been read of the list.
+        """
+        comma = self._accept(",")
+        if self._accept(end):
+            return True
+        if comma and (first or self._token.kind == ","):
+            self._fail(f"Syntax error: mismatched input '{self._token.text}' expecting '{end}'")
+        if not comma and not first:
+            self._expect(end)
+        return False
 
     def _fail(self, message: str, offset: int | None = None) -> NoReturn:
         raise SyntaxFault(Issue(self._token.offset if offset is None else offset, message))
@@ -312,31 +326,25 @@ class _Parser:
     def _list(self) -> Step[Node]:
         offset = self._expect("[").offset
         elements: list[tuple[Node, bool]] = []
-        while self._token.kind != "]":
+        while not self._ends("]", first=not elements):
             optional = self._accept("?")
             element: Node = self._whole_leaf() or (yield self._expression())
             elements.append((element, optional))
-            if not self._accept(","):
-                break
-        if self._token.kind != "]":
-            self._fail(f"Syntax error: mismatched input '{self._token.text}' expecting {{']', ','}}")
-        self._next()
+            if self._token.kind not in ("]", ","):
+                self._fail(f"Syntax error: mismatched input '{self._token.text}' expecting {{']', ','}}")
         return ListNode(offset, elements, height=max((element.height for element, _ in elements), default=0))
 
     def _map(self) -> Step[Node]:
         offset = self._expect("{").offset
         entries: list[tuple[Node, Node, bool]] = []
         height = 0
-        while self._token.kind != "}":
+        while not self._ends("}", first=not entries):
             optional = self._accept("?")
             key: Node = self._whole_leaf() or (yield self._expression())
             self._expect(":")
             value: Node = self._whole_leaf() or (yield self._expression())
             entries.append((key, value, optional))
             height = max(height, key.height, value.height)
-            if not self._accept(","):
-                break
-        self._expect("}")
         return MapNode(offset, entries, height=height)
 
     def _identifier(self) -> Step[Node]:
@@ -378,16 +386,13 @@ class _Parser:
         offset = self._expect("{").offset
         fields: list[tuple[str, Node, bool, int]] = []
         height = 0
-        while self._token.kind != "}":
+        while not self._ends("}", first=not fields):
             optional = self._accept("?")
             field = self._name().text.strip("`")
             colon = self._expect(":").offset
             value: Node = yield self._expression()
             fields.append((field, value, optional, colon))
             height = max(height, value.height)
-            if not self._accept(","):
-                break
-        self._expect("}")
         return Message(offset, name, fields, height=height)
 
     def _literal(self) -> Node:

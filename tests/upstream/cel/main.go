@@ -179,7 +179,7 @@ func reply(q question) (a answer) {
 		value, details, err := compiled.EvaluateDerivedAttribute(context.Background(), d)
 		a.spent(details)
 		if err != nil {
-			a.Error = err.Error()
+			a.Error = dracel.EnhanceRuntimeError(err).Error()
 		} else {
 			a.Result = attribute(value)
 		}

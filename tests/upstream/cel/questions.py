@@ -1,4 +1,4 @@
-"""Random questions of every kind: the language, selectors, derived attributes, each with stored and new text and all gates."""
+"""Random questions of every kind, each with stored and new text and all gates: language, patterns, selectors, derived attributes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from random import Random
 
 from tests.cel.answers import Question
 from tests.upstream.cel.expressions import expression
+from tests.upstream.cel.patterns import pattern_question
 from tests.upstream.cel.selectors import derived_attribute, selector
 
 CHUNK = 2500
@@ -22,7 +23,7 @@ def questions(seed: int, count: int) -> Iterator[Question]:
 def chunk_of(seed: int, chunk: int, count: int) -> Iterator[Question]:
     """The first ``count`` questions of a seed's chunk."""
     random = Random(f"{seed}/{chunk}")
-    kinds = (expression, selector, selector, expression, derived_attribute)
+    kinds = (expression, selector, selector, expression, derived_attribute, expression, selector, pattern_question)
     for number in range(count):
         yield {**kinds[number % len(kinds)](random), **_environment(random)}
 

@@ -1,0 +1,156 @@
+"""Go's regular expressions in RE2's words: what a pattern means to the engine that Kubernetes uses (L-2.11).
+
+Both engines have one author and one syntax, with these differences (Go 1.26, found by comparing them over random patterns):
+
+* ``\\C`` (any byte) is RE2's only, and so are names of groups that aren't ASCII.
+* Go finds Unicode classes by a canonical name: ``\\p{greek}``, ``\\p{Letter}``, ``\\p{Cased Letter}``. Scripts whose own name isn't
+  canonical (``\\p{Old_Italic}``, ``\\p{SignWriting}``) it doesn't find at all.
+* Go has the classes Assigned, ASCII, Cn and LC, and counts unassigned code points as C.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Final
+
+_DIFFERENT: Final = re.compile(r"\\[CpP]|\(\?P?<")
+_UNICODE: Final = r"(?P<unicode>\\[pP](?:\{[^}]{0,64}\}|[^{]))|(?P<escape>\\.)"
+_OUTSIDE: Final = re.compile(rf"(?P<literal>\\Q(?:.*?\\E|.*))|{_UNICODE}|(?P<open>\[\^?\]?)|\(\?P?<(?P<name>[^>]{{0,256}})>", re.DOTALL)
+_INSIDE: Final = re.compile(rf"{_UNICODE}|(?P<named>\[:\^?[a-z]{{1,8}}:\])|(?P<close>\])", re.DOTALL)
+"""Every part has a limit, so that reading a pattern takes linear time."""
+_LONGEST: Final = 200_000
+"""Characters of a translated pattern."""
+
+_NOTHING: Final = r"\x{d800}"
+"""In brackets: a surrogate, which no text holds."""
+
+_ASSIGNED_BUT_OTHER: Final = ("L", "M", "N", "P", "S", "Z")
+_ASSIGNED: Final = (*_ASSIGNED_BUT_OTHER, "Cc", "Cf", "Co", "Cs")
+_UNIONS: Final = MappingProxyType(
+    {
+        "Any": (("Any",), True),
+        "Assigned": (_ASSIGNED, True),
+        "Cn": (_ASSIGNED, False),
+        "C": (_ASSIGNED_BUT_OTHER, False),
+        "Lc": (("Lu", "Ll", "Lt"), True),
+        "Ascii": (("ASCII",), True),
+    }
+)
+"""Canonical name -> RE2's classes, and whether what is meant is in one of them or in none."""
+_ALIASES: Final = MappingProxyType(
+    {
+        name.replace("_", "").capitalize(): category
+        for name, category in (
+            *(("Cased_Letter", "Lc"), ("Close_Punctuation", "Pe"), ("Combining_Mark", "M"), ("Connector_Punctuation", "Pc")),
+            *(("Control", "Cc"), ("Currency_Symbol", "Sc"), ("Dash_Punctuation", "Pd"), ("Decimal_Number", "Nd")),
+            *(("Enclosing_Mark", "Me"), ("Final_Punctuation", "Pf"), ("Format", "Cf"), ("Initial_Punctuation", "Pi")),
+            *(("Letter", "L"), ("Letter_Number", "Nl"), ("Line_Separator", "Zl"), ("Lowercase_Letter", "Ll"), ("Mark", "M")),
+            *(("Math_Symbol", "Sm"), ("Modifier_Letter", "Lm"), ("Modifier_Symbol", "Sk"), ("Nonspacing_Mark", "Mn")),
+            *(("Number", "N"), ("Open_Punctuation", "Ps"), ("Other", "C"), ("Other_Letter", "Lo"), ("Other_Number", "No")),
+            *(("Other_Punctuation", "Po"), ("Other_Symbol", "So"), ("Paragraph_Separator", "Zp"), ("Private_Use", "Co")),
+            *(("Punctuation", "P"), ("Separator", "Z"), ("Space_Separator", "Zs"), ("Spacing_Mark", "Mc"), ("Surrogate", "Cs")),
+            *(("Symbol", "S"), ("Titlecase_Letter", "Lt"), ("Unassigned", "Cn"), ("Uppercase_Letter", "Lu")),
+            *(("cntrl", "Cc"), ("digit", "Nd"), ("punct", "P")),
+        )
+    }
+)
+"""Canonical name -> category: Unicode's long names of categories."""
+
+_GO_WORDS: Final = MappingProxyType(
+    {
+        "bad repetition operator": "invalid nested repetition operator",
+        "invalid named capture group": "invalid named capture",
+        "invalid perl operator": "invalid or unsupported Perl syntax",
+        "invalid repetition size": "invalid repeat count",
+        "missing )": "missing closing )",
+        "missing ]": "missing closing ]",
+        "no argument for repetition operator": "missing argument to repetition operator",
+    }
+)
+
+
+class InvalidPattern(ValueError):
+    """A pattern that Go refuses; the text is Go's."""
+
+
+def refusal(reason: str, where: str) -> InvalidPattern:
+    """Go's error: what is wrong, and the part of the pattern that is."""
+    return InvalidPattern(f"error parsing regexp: {reason}: `{where}`")
+
+
+def in_go_words(message: str, pattern: str) -> InvalidPattern:
+    """RE2's error about a pattern as Go words it."""
+    if message.startswith("trailing \\"):
+        return refusal("trailing backslash at end of expression", "")
+    reason, colon, where = message.partition(": ")
+    if not colon:
+        return InvalidPattern(f"error parsing regexp: {message}")
+    if where.startswith("(?<") and reason == "invalid perl operator":  # a look-behind, in which Go sees a name
+        rest = pattern[pattern.find(where) :]
+        return refusal("invalid named capture", rest[: rest.find(">") + 1] or rest)
+    return refusal(_GO_WORDS.get(reason, reason), where if where in pattern else pattern)
+
+
+def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[[str], list[tuple[int, int]]]) -> str:
+    """A pattern for RE2 that means what this one means to Go. Raises :class:`InvalidPattern` for what RE2 takes and Go doesn't.
+
+    ``compiles``: whether RE2 takes a pattern. ``members``: the code points that a class of RE2 matches, as ranges.
+    """
+    if _DIFFERENT.search(pattern) is None:
+        return pattern
+    pieces: list[str] = []
+    position, inside = 0, False
+    while found := (_INSIDE if inside else _OUTSIDE).search(pattern, position):
+        pieces.append(pattern[position : found.start()])
+        position = found.end()
+        kind, text = found.lastgroup, found.group()
+        if kind == "open":
+            inside = True
+        elif kind == "close":
+            inside = False
+        elif kind == "escape" and text == "\\C" and not inside:
+            raise refusal("invalid escape sequence", text)
+        elif kind == "name" and not found["name"].isascii():
+            raise refusal("invalid named capture", text)
+        elif kind == "unicode":
+            text = _unicode_class(text, inside, compiles, members)
+        pieces.append(text)
+    pieces.append(pattern[position:])
+    whole = "".join(pieces)
+    if len(whole) > max(_LONGEST, len(pattern)):
+        raise InvalidPattern("error parsing regexp: pattern too large")
+    return whole
+
+
+def _unicode_class(text: str, inside: bool, compiles: Callable[[str], bool], members: Callable[[str], list[tuple[int, int]]]) -> str:
+    """``\\p{…}`` or ``\\P{…}`` in RE2's words, for the inside of brackets or the outside."""
+    given = (text[3:-1] if text[2] == "{" else text[2:]).removeprefix("^")
+    positive = (text[1] == "p") != (text[2:4] == "{^" or text[2] == "^")
+    name = _canonical(given)
+    name = name if name in _UNIONS or _is_class(name, compiles) else _ALIASES.get(name, "")
+    if not name:
+        raise refusal("invalid character class range", text)
+    if name == given and name not in _UNIONS:
+        return text
+    classes, within = _UNIONS.get(name, ((name,), True))
+    spelled = "".join("[:ascii:]" if each == "ASCII" else f"\\p{{{each}}}" for each in classes)
+    if positive != within and inside:
+        return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in members(f"[^{spelled}]")) or _NOTHING
+    return spelled if inside else f"[{'' if positive == within else '^'}{spelled}]"
+
+
+def _canonical(name: str) -> str:
+    """As Go looks it up: a capital and then small letters, without ``_``, ``-`` and blanks."""
+    letters = re.sub("[_ -]", "", name)
+    return letters[:1].upper() + letters[1:].lower() if letters.isascii() else ""
+
+
+def _is_class(name: str, compiles: Callable[[str], bool]) -> bool:
+    return name.isalpha() and compiles(f"\\p{{{name}}}")
+
+
+def every_character() -> str:
+    """All code points but the surrogates, in order."""
+    return "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
