@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,7 +14,11 @@ from click.testing import CliRunner, Result
 from tests.cli.webhook_cluster import kubevirt_kinds
 from tests.cluster.control_plane import ControlPlane
 from tests.webhooks.server.serving import SPEC, vm, vmi
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.scheme import read_object
+from virt_dra.cli.lint_live import gather
 from virt_dra.cli.main import cli
+from virt_dra.cluster.port import ApiError, Forbidden, Listed, NotFound, Reader
 
 
 class Room:
@@ -99,6 +104,31 @@ def test_what_a_file_has_is_as_if_it_were_created(room: Room, tmp_path: Path) ->
     metadata = {"name": "not-there.example.com"}
     file.write_text(json.dumps({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata}))
     assert room.found("-f", str(file), "-n", there) == [(f"virtualmachineinstances.kubevirt.io/{there}/c", "c", ["no-matching-device"])]
+
+
+class _Served:
+    """A cluster that serves instancetypes, as far as ``fault`` lets."""
+
+    def __init__(self, fault: dict[str, ApiError], *objects: TypedObject) -> None:
+        self._fault = fault
+        self._objects = objects
+        self.labels: dict[str, str] = {}
+
+    async def list(self, kind: type[TypedObject], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[Any]:
+        self.labels[kind.KIND] = labels
+        if kind.KIND in self._fault:
+            raise self._fault[kind.KIND]
+        return Listed(tuple(each for each in self._objects if (each.kind or each.KIND) == kind.KIND), "1")
+
+
+def test_instancetypes_are_read_where_they_are_served_and_allowed() -> None:
+    raw = {"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "m"}}
+    fault = {"VirtualMachineInstancetype": NotFound("not served"), "ControllerRevision": Forbidden("may not")}
+    served = _Served(fault, read_object(raw))
+    gathered = asyncio.run(gather(cast("Reader", served)))
+    assert [(each.kind, each.name) for each in gathered.objects] == [("VirtualMachineClusterInstancetype", "m")]
+    assert gathered.unknown == {"ControllerRevision"}
+    assert served.labels["ControllerRevision"] == "instancetype.kubevirt.io/object-name"
 
 
 def test_a_namespace_without_vms_is_fine(room: Room) -> None:

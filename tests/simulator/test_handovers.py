@@ -10,6 +10,7 @@ import pytest
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.documents import Source, Sourced
+from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.scheme import read_object
@@ -143,6 +144,35 @@ def test_a_vm_given_twice_is_one_vm() -> None:
     ran = _run(*same, _vmi(), _vmi(resourceClaims=[]))
     (outcome,) = ran.outcomes
     assert (outcome.source, outcome.ready, len(ran.replaced)) == ("input:5", False, 1)
+
+
+def test_an_instancetype_gives_its_devices_to_the_vm() -> None:
+    spec: dict[str, Any] = {"cpu": {"guest": 4}, "memory": {"guest": "8Gi"}, "gpus": _gpu("gpu")["devices"]["gpus"]}
+    group = "instancetype.kubevirt.io/v1beta1"
+    sizes = {"apiVersion": group, "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "large"}, "spec": spec}
+    template: dict[str, Any] = {"spec": {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "one"}], "domain": {}}}
+    vm = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "vm"},
+        "spec": {"runStrategy": "Always", "instancetype": {"name": "large"}, "template": template},
+    }
+    ran = _run(CLASS, TEMPLATE, sizes, _slice("a", "0000:01:00.0"), vm)
+    (outcome,) = ran.outcomes
+    assert outcome.ready, outcome.failure
+    assert [device.pci_address for device in outcome.devices] == ["0000:01:00.0"]
+    assert '<memory unit="b">8589934592</memory>' in (outcome.domain or "")
+    assert '<topology sockets="4" cores="1" threads="1"/>' in (outcome.domain or "")
+    (stored,) = (obj for obj in ran.objects if isinstance(obj, VirtualMachine))
+    assert stored.to_wire()["spec"] == vm["spec"], "the VM stays as it was written"
+
+    template["spec"]["domain"] = _gpu("gpu")
+    (outcome,) = _run(CLASS, TEMPLATE, sizes, _slice("a", "0000:01:00.0"), vm).outcomes
+    assert outcome.failure is not None
+    assert (outcome.failure.step, outcome.failure.message) == (
+        Step.ADMISSION,
+        "VM field(s) spec.template.spec.domain.devices.gpus conflicts with selected instance type",
+    )
 
 
 def test_objects_without_a_namespace_get_the_given_one() -> None:

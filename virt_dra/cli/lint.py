@@ -14,6 +14,7 @@ from virt_dra.api.documents import Document, Problem, Source, Sourced
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.lint_live import Gathered, gather
 from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.lint_report import Report
 from virt_dra.cli.lint_sarif import sarif
@@ -21,7 +22,7 @@ from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kub
 from virt_dra.cli.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.files import read_written
 from webhooks.lint import CHECKS, Judgement, Settings, judge, visible
-from webhooks.lint.world import DEFAULT_NAMESPACE, KINDS
+from webhooks.lint.world import DEFAULT_NAMESPACE, EVERYTHING, KINDS
 
 Format: TypeAlias = Literal["text", "json", "sarif"]
 
@@ -118,14 +119,15 @@ def command(
     written = read_written(paths)
     if written.problems:
         _refuse(written.problems, output)
-    there = _gathered(cluster, output) if live else ()
+    gathered = _gathered(cluster, output) if live else Gathered(())
+    there = gathered.objects
     judgement = judge(
         written.documents,
         Settings(ignore=ignore, deny=deny, warn=warn),
         version=kubevirt,
         gates=gates,
         namespace=namespace,
-        known=KINDS if complete or live else None,
+        known=EVERYTHING - gathered.unknown if complete or live else None,
         address_keys=address_keys,
         there=there,
         also=[Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace],
@@ -149,12 +151,11 @@ def _require_subjects(judgement: Judgement, documents: Sequence[Document], paths
         _refuse((Problem(Source(", ".join(paths), 0), missing),), output)
 
 
-def _gathered(cluster: ClusterChoice, output: Format) -> tuple[TypedObject, ...]:
+def _gathered(cluster: ClusterChoice, output: Format) -> Gathered:
     """All that the lint looks at, of a cluster; ends the process where it can't be had."""
-    from virt_dra.cli.lint_live import gather
     from virt_dra.cluster.port import ApiError
 
-    async def ask() -> tuple[TypedObject, ...]:
+    async def ask() -> Gathered:
         async with cluster.connected() as connected:
             return await gather(connected)
 

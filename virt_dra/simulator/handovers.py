@@ -31,6 +31,7 @@ from virt_dra.simulator.claim_actions import carried_out
 from virt_dra.simulator.devices import Known, entries_of, variables_of, with_elements, without_plugin_devices
 from virt_dra.simulator.lives import Life
 from virt_dra.simulator.outcome import ClaimOutcome, Failure, Outcome, Step
+from webhooks.verdict import Cause, Verdict
 from webhooks.vmi import review
 
 Clock = Callable[[], datetime]
@@ -102,7 +103,7 @@ def _traveller(life: Life) -> _Traveller:
 
 async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
     life, subject = traveller.life, traveller.life.subject.object
-    verdict = review(subject, gates)
+    verdict = _verdict(life, gates)
     traveller.outcome = replace(traveller.outcome, warnings=(*verdict.warnings, *life.notes))
     if life.blocked is not None:
         traveller.fail(Step.ADMISSION, life.blocked.reason, life.blocked.message, life.blocked.advice)
@@ -114,7 +115,7 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
         return
     if not verdict.allowed:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
-        needed = advice.admission(verdict, advice.gates_needed(_instance_spec(subject)) - gates.on, gates)
+        needed = advice.admission(verdict, advice.gates_needed(_instance_spec(life.reviewed)) - gates.on, gates)
         traveller.fail(Step.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
         return
     try:
@@ -122,11 +123,20 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
             vm = (
                 await cluster.get(VirtualMachine, subject.name, subject.namespace) if life.stored else await cluster.create(_fresh(subject))
             )
-            traveller.vmi = await cluster.create(instance_of(vm))
+            template = life.reviewed.spec.template if isinstance(life.reviewed, VirtualMachine) else vm.spec.template
+            traveller.vmi = await cluster.create(instance_of(vm.with_(spec=vm.spec.with_(template=template))))
         else:
             traveller.vmi = await cluster.create(_fresh(subject))
     except ApiError as error:
         traveller.fail(Step.ADMISSION, error.reason, str(error), "change what the message names; a name must be free and well-formed")
+
+
+def _verdict(life: Life, gates: Gates) -> Verdict:
+    """KubeVirt's: it looks no further than an instancetype that doesn't go with the VM (K-16)."""
+    refusals = life.expansion.refusals if life.expansion is not None else ()
+    if refusals:
+        return Verdict(False, tuple(Cause(each.type, each.message, each.field) for each in refusals))
+    return review(life.reviewed, gates)
 
 
 S = TypeVar("S", VirtualMachine, VirtualMachineInstance)

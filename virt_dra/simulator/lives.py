@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.documents import Sourced
+from virt_dra.api.instancetypes import Expansion, Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, owner_uids
@@ -48,6 +49,13 @@ class Life:
     blocked: Blocked | None = None
     stopped: bool = False
     notes: tuple[str, ...] = ()
+    expansion: Expansion | None = None
+    """Of a VM: what becomes of it by its instancetype and preference."""
+
+    @property
+    def reviewed(self) -> Subject:
+        """As KubeVirt validates it, and makes its VMI of it."""
+        return self.subject.object if self.expansion is None else self.expansion.vm
 
     @property
     def stored(self) -> bool:
@@ -70,8 +78,9 @@ class Lives:
 
 
 def lives_of(inputs: Iterable[Sourced[TypedObject]]) -> Lives:
-    """Sorts the inputs, each of which is there once. A VMI that a VM of the input owns is that VM's."""
+    """Sorts the inputs, each of which is there once and in a namespace. A VMI that a VM of the input owns is that VM's."""
     inputs = tuple(inputs)
+    instancetypes = Instancetypes.of((sourced.object for sourced in inputs), "")
     pods: dict[str, list[Pod]] = defaultdict(list)
     for sourced in inputs:
         if isinstance(sourced.object, Pod):
@@ -87,7 +96,9 @@ def lives_of(inputs: Iterable[Sourced[TypedObject]]) -> Lives:
             instance = vmis.get(obj.key)
             vmi = instance.object if instance is not None and isinstance(instance.object, VirtualMachineInstance) else None
             own = vmi if vmi is not None and _owns(obj, vmi) else None
-            lives.append(_of_vm(Sourced(obj, sourced.source), obj, own, pods[own.metadata.uid] if own is not None else ()))
+            expansion = expand(obj, instancetypes, obj.namespace)
+            life = _of_vm(Sourced(obj, sourced.source), expansion.vm, own, pods[own.metadata.uid] if own is not None else ())
+            lives.append(replace(life, expansion=expansion))
             if lives[-1].blocked is not None and own is not None and instance is not None:
                 others.append(instance)
         elif isinstance(obj, VirtualMachineInstance):

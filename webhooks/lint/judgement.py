@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.documents import Document, Source, Sourced
+from virt_dra.api.instancetypes import NAMESPACED_KINDS
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
@@ -166,14 +167,15 @@ def _why(manifest: Manifest, findings: Sequence[Finding]) -> str:
 
 def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]:
     """Of objects with one name the later, as after ``kubectl apply``."""
-    return list({(type(each), each.namespace or namespace, each.name or id(each)): each for each in objects}.values())
+    return list({(each.kind or each.KIND, each.namespace or namespace, each.name or id(each)): each for each in objects}.values())
 
 
 def _known(objects: Sequence[TypedObject], refused: Iterable[Identity]) -> frozenset[str]:
     """As :meth:`World.of` has it; a refused class or slice shows, too, that the input has those of a cluster."""
-    kinds = {each.KIND for each in objects} | {kind for kind, _, _ in refused}
+    kinds = {each.kind or each.KIND for each in objects} | {kind for kind, _, _ in refused}
     classes = CLASSES in kinds or SLICES in kinds
-    return frozenset(KINDS) - {*(() if classes else (CLASSES,)), *(() if SLICES in kinds else (SLICES,))}
+    known = frozenset(KINDS) - {*(() if classes else (CLASSES,)), *(() if SLICES in kinds else (SLICES,))}
+    return known | kinds.intersection(NAMESPACED_KINDS)
 
 
 def _is_owned(vm: Subject, owners: Collection[str]) -> bool:

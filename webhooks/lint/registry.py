@@ -49,6 +49,8 @@ _CHECKS: Final = (
     Check("kubevirt-too-old", DENIAL, "This KubeVirt has no devices from claims.", versions.kubevirt_too_old),
     Check("metadata-path", WARNING, "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.", versions.metadata_path),
     Check("direct-claim-unresolved", DENIAL, "KubeVirt 1.6 and 1.7 never find devices of direct claims.", versions.direct_claim_unresolved),
+    Check("instancetype-missing", DENIAL, "An instancetype or preference does not exist.", objects.instancetype_missing, lenient=True),
+    Check("instancetype-not-checked", WARNING, "An instancetype or preference is not among the files.", objects.instancetype_not_checked),
     Check("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
     Check("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True),
     Check("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, lenient=True),

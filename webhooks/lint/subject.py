@@ -8,8 +8,10 @@ from functools import cached_property
 
 from virt_dra.api.attribute_keys import Need
 from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.instancetypes import Expansion, expand
 from virt_dra.api.integration_paths import METADATA_SHIM, BadWish, decide, wished_path
 from virt_dra.api.known_drivers import DRIVER_OF_CLASS
+from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import (
     ALL,
@@ -160,7 +162,17 @@ class Linted:
     @cached_property
     def reviewed(self) -> Reviewed:
         """As the rules of admission see it."""
-        return Reviewed.of(self.object, self.world.configuration.gates)
+        return Reviewed.of(self.expanded, self.world.configuration.gates)
+
+    @cached_property
+    def expansion(self) -> Expansion | None:
+        """What becomes of a VM by its instancetype and preference."""
+        return expand(self.object, self.world.instancetypes, self.namespace) if isinstance(self.object, VirtualMachine) else None
+
+    @property
+    def expanded(self) -> Subject:
+        """As KubeVirt validates it."""
+        return self.object if self.expansion is None else self.expansion.vm
 
     @property
     def version(self) -> KubeVirtVersion:

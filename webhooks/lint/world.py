@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from virt_dra.api import instancetypes
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.instancetypes import Instancetypes
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject
@@ -36,6 +38,9 @@ CLAIMS: Final = ResourceClaim.KIND
 CLASSES: Final = DeviceClass.KIND
 SLICES: Final = ResourceSlice.KIND
 KINDS: Final = (TEMPLATES, CLAIMS, CLASSES, SLICES)
+
+EVERYTHING: Final = frozenset((*KINDS, *instancetypes.KINDS, instancetypes.REVISION))
+"""What :attr:`World.known` is where a whole cluster is known."""
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -89,6 +94,7 @@ class World:
     known: frozenset[str] = frozenset(KINDS)
     refused: Mapping[Identity, str] = field(default_factory=dict)
     fits: Fits | None = None
+    instancetypes: Instancetypes = field(default_factory=Instancetypes)
 
     @classmethod
     def of(
@@ -106,7 +112,8 @@ class World:
         """A world of objects, in whatever order. Of two with one name the later counts; what names no namespace is in ``namespace``.
 
         ``known`` None: templates and claims are all there, as they stand beside the VMs that name them. Classes and slices come with
-        the cluster: slices are all there if any is, classes if any class or slice is. ``address_keys``: of drivers, as configured (K-6.6).
+        the cluster: slices are all there if any is, classes if any class or slice is. Instancetypes and preferences of a namespace are
+        all there if any is; those of the cluster are mostly KubeVirt's. ``address_keys``: of drivers, as configured (K-6.6).
         """
         objects = tuple(objects)
         kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
@@ -114,6 +121,7 @@ class World:
         classes = {each.name: each for each in objects if isinstance(each, DeviceClass)}
         if known is None:
             known = {TEMPLATES, CLAIMS, *((CLASSES,) if classes or slices else ()), *((SLICES,) if slices else ())}
+            known |= {each.kind for each in objects if each.kind in instancetypes.NAMESPACED_KINDS}
         return cls(
             configuration=Configuration.of(kubevirt, version, gates),
             templates={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaimTemplate)},
@@ -127,6 +135,7 @@ class World:
             known=frozenset(known),
             refused=refused or {},
             fits=fits,
+            instancetypes=Instancetypes.of(objects, namespace),
         )
 
     def taints(self, published: Published) -> tuple[DeviceTaint, ...]:

@@ -12,7 +12,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.scheme import read_object
 from webhooks.lint import Settings, World, lint
-from webhooks.lint.world import KINDS
+from webhooks.lint.world import EVERYTHING
 
 FOLDER = Path(__file__).parent / "cases"
 COMMON: dict[str, Any] = yaml.safe_load((FOLDER / "common.yaml").read_text(encoding="utf-8"))
@@ -30,7 +30,7 @@ def findings(case: dict[str, Any]) -> list[list[str]]:
     assert case.keys() <= {"name", "objects", "want", *OPTIONS}
     objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case["objects"]]
     version = KubeVirtVersion.parse(case["kubevirt"]) if "kubevirt" in case else None
-    world = World.of(objects, version=version, gates=case.get("gates"), known=KINDS if case.get("complete") else None)
+    world = World.of(objects, version=version, gates=case.get("gates"), known=EVERYTHING if case.get("complete") else None)
     settings = Settings(ignore=case.get("ignore", ()), deny=case.get("deny", ()), warn=case.get("warn", ()))
     vm = next(each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance))
     return [[each.id, each.severity, each.field, each.message] for each in lint(vm, world, settings)]

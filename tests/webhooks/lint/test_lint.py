@@ -224,7 +224,7 @@ def test_devices_of_an_instancetype_may_use_a_claim() -> None:
     vm = {**raw, "spec": {"template": template}}
     assert [finding.id for finding in lint(VirtualMachine.from_wire(vm), _world("template"))] == ["unused-claim"]
     vm = {**raw, "spec": {"template": template, "instancetype": {"name": "gpu-large"}}}
-    assert lint(VirtualMachine.from_wire(vm), _world("template")) == ()
+    assert [finding.id for finding in lint(VirtualMachine.from_wire(vm), _world("template"))] == ["instancetype-not-checked"]
 
 
 # --- properties ---

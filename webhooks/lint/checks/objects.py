@@ -117,3 +117,21 @@ def not_listed(name: str, entries: Collection[str]) -> str:
     """``claimName "gpuclaim" is not in spec.resourceClaims; it has "gpu-claim"``."""
     there = f"it has {listed(nearest_first(name, entries))}" if entries else "it has none"
     return f"claimName {quoted(name)} is not in spec.resourceClaims; {there}"
+
+
+def instancetype_missing(linted: Linted) -> Iterator[Found]:
+    """K-16.1: KubeVirt refuses a VM whose instancetype or preference it does not find."""
+    for missing in linted.expansion.missing if linted.expansion is not None else ():
+        if missing.kind in linted.world.known:
+            yield Found(missing.field, f"{missing} does not exist; KubeVirt refuses the VM, and does not start one that it has. Create it")
+
+
+def instancetype_not_checked(linted: Linted) -> Iterator[Found]:
+    """What can't be said of a VM whose instancetype or preference isn't known."""
+    if linted.settings.at_admission:
+        return  # KubeVirt looks it up there
+    for missing in linted.expansion.missing if linted.expansion is not None else ():
+        if missing.kind not in linted.world.known:
+            whose = "preference" if missing.field.startswith("spec.preference") else "instancetype"
+            what = "its devices, CPUs and memory are" if whose == "instancetype" else "what it prefers and requires is"
+            yield Found(missing.field, f"{missing} is not among the files, so {what} not checked. Add it to the files")

@@ -35,7 +35,12 @@ RESERVED_LABELS = (
 def kubevirt_refuses(linted: Linted) -> Iterator[Found]:
     """K-2, as if every gate were on: a gate that is off has a finding of its own, and hides other faults from KubeVirt's rules."""
     every_gate = Gates.of(linted.version, dict.fromkeys(KNOWN_GATES, True))
-    for cause in review(linted.object, every_gate).causes:
+    refusals = linted.expansion.refusals if linted.expansion is not None else ()
+    for refusal in refusals:
+        yield Found(refusal.field, f"KubeVirt {linted.version} refuses the object: {refusal.message}")
+    if refusals:
+        return
+    for cause in review(linted.expanded, every_gate).causes:
         yield Found(cause.field, f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}{_unlisted(linted, cause)}")
 
 

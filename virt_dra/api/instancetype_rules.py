@@ -1,0 +1,308 @@
+"""What an instancetype and a preference do to a VM's template (K-16.2 to K-16.6). Pure; the template is changed in place."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import Field
+
+from virt_dra.api.kubevirt_v1 import GPU, HostDevice
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
+
+CauseType = Literal["FieldValueInvalid", "FieldValueNotFound"]
+NOT_FOUND: Final = "FieldValueNotFound"
+INVALID: Final = "FieldValueInvalid"
+
+
+class _CPU(Wire):
+    guest: Int = 0
+    model: Str | None = None
+    dedicated_cpu_placement: Bool | None = Field(default=None, alias="dedicatedCPUPlacement")
+    isolate_emulator_thread: Bool | None = None
+    numa: Json | None = None
+    realtime: Json | None = None
+    max_sockets: Int | None = None
+
+
+class _Memory(Wire):
+    guest: Quantity | None = None
+    hugepages: Json | None = None
+    overcommit_percent: Int = 0
+    max_guest: Quantity | None = None
+
+
+class InstancetypeSpec(Wire):
+    cpu: _CPU = _CPU()
+    memory: _Memory = _Memory()
+    gpus: List[GPU] = ()
+    host_devices: List[HostDevice] = ()
+    node_selector: Map[Str] | None = None
+    scheduler_name: Str = ""
+    io_threads_policy: Str | None = Field(default=None, alias="ioThreadsPolicy")
+    launch_security: Json | None = None
+    annotations: Map[Str] = {}
+
+
+class _Spread(Wire):
+    across: Str | None = None
+    ratio: Int | None = None
+
+
+class _PreferredCPU(Wire):
+    preferred_cpu_topology: Str | None = Field(default=None, alias="preferredCPUTopology")
+    spread_options: _Spread | None = None
+
+
+class _PreferredMachine(Wire):
+    preferred_machine_type: Str = ""
+
+
+class _Required(Wire):
+    cpu: _CPU | None = None
+    memory: _Memory | None = None
+
+
+class PreferenceSpec(Wire):
+    cpu: _PreferredCPU | None = None
+    devices: Json | None = None
+    machine: _PreferredMachine | None = None
+    prefer_spread_socket_to_core_ratio: Int = 0
+    preferred_architecture: Str | None = None
+    preferred_termination_grace_period_seconds: Int | None = None
+    requirements: _Required | None = None
+    annotations: Map[Str] = {}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A cause for which KubeVirt's webhook refuses the VM."""
+
+    type: CauseType
+    message: str
+    field: str
+
+
+# --- applying an instancetype ---
+
+
+def sized(template: Json, sizes: InstancetypeSpec, wishes: PreferenceSpec | None) -> list[Refusal]:
+    """Puts the instancetype into the template (K-16.2 to K-16.4), or says which fields both set."""
+    spec = template.setdefault("spec", {})
+    domain = spec.setdefault("domain", {})
+    conflicts = [
+        *_applied_node_selector(spec, sizes),
+        *_applied_text(spec, "schedulerName", sizes.scheduler_name),
+        *_applied_cpu(domain, sizes.cpu, wishes),
+        *_applied_memory(domain, sizes.memory),
+        *_applied_text(domain, "ioThreadsPolicy", sizes.io_threads_policy, "domain."),
+        *_applied_text(domain, "launchSecurity", sizes.launch_security, "domain."),
+        *_applied_devices(domain, "gpus", sizes.gpus),
+        *_applied_devices(domain, "hostDevices", sizes.host_devices),
+    ]
+    annotations = (template.setdefault("metadata", {})).setdefault("annotations", {})
+    conflicts += [f"annotations.{key}" for key, value in sizes.annotations.items() if annotations.get(key, value) != value]
+    annotations |= sizes.annotations
+    rooted = (each if each.startswith("annotations.") else f"spec.template.spec.{each}" for each in conflicts)
+    return [Refusal(INVALID, f"VM field(s) {each} conflicts with selected instance type", each) for each in rooted]
+
+
+def _applied_node_selector(spec: Json, sizes: InstancetypeSpec) -> list[str]:
+    if sizes.node_selector is None:
+        return []
+    if spec.get("nodeSelector") is not None:
+        return ["nodeSelector"]
+    spec["nodeSelector"] = dict(sizes.node_selector)
+    return []
+
+
+def _applied_text(holder: Json, key: str, value: object, root: str = "") -> list[str]:
+    if not value:
+        return []
+    if holder.get(key):
+        return [f"{root}{key}"]
+    holder[key] = value
+    return []
+
+
+def _applied_devices(domain: Json, key: str, entries: tuple[GPU, ...] | tuple[HostDevice, ...]) -> list[str]:
+    """All of the instancetype's, or all of the VM's: lists are never joined (K-16.2)."""
+    devices = domain.setdefault("devices", {})
+    if not entries:
+        return []
+    if devices.get(key):
+        return [f"domain.devices.{key}"]
+    devices[key] = [entry.to_wire() for entry in entries]
+    return []
+
+
+def _applied_cpu(domain: Json, wanted: _CPU, wishes: PreferenceSpec | None) -> list[str]:
+    cpu = domain.get("cpu") or {}
+    conflicts = [f"domain.resources.{kind}.cpu" for kind in ("requests", "limits") if "cpu" in _quantities(domain, kind)]
+    conflicts += [f"domain.cpu.{key}" for key in ("sockets", "cores", "threads") if cpu.get(key)]
+    given = (
+        ("model", "model", wanted.model),
+        ("dedicatedCpuPlacement", "dedicatedCPUPlacement", wanted.dedicated_cpu_placement),
+        ("isolateEmulatorThread", "isolateEmulatorThread", wanted.isolate_emulator_thread),
+        ("numa", "numa", wanted.numa),
+        ("realtime", "realtime", wanted.realtime),
+    )
+    conflicts += [f"domain.cpu.{named}" for key, named, value in given if value is not None and _is_set(cpu.get(key))]
+    if conflicts:
+        return conflicts
+    domain["cpu"] = cpu | {key: value for key, _, value in given if value is not None} | _topology(wanted.guest, wishes)
+    if wanted.max_sockets is not None:
+        domain["cpu"]["maxSockets"] = wanted.max_sockets
+    return []
+
+
+def _is_set(value: object) -> bool:
+    """As Go tells it: an object that is there is, even if empty."""
+    return value is not None and value is not False and value != ""
+
+
+def _quantities(domain: Json, kind: str) -> Json:
+    return (domain.get("resources") or {}).get(kind) or {}
+
+
+def _topology(vcpus: int, wishes: PreferenceSpec | None) -> Json:
+    """K-16.3."""
+    cores = sockets = threads = 1
+    if vcpus != 1:
+        match _preferred_topology(wishes):
+            case "cores":
+                cores = vcpus
+            case "sockets" | "any":
+                sockets = vcpus
+            case "threads":
+                threads = vcpus
+            case "spread":
+                ratio, across = _spread(wishes)
+                if across == "SocketsCores":
+                    cores, sockets = ratio, vcpus // ratio
+                elif across == "CoresThreads":
+                    threads, cores = ratio, vcpus // ratio
+                elif across == "SocketsCoresThreads":
+                    threads, cores, sockets = 2, ratio, vcpus // 2 // ratio
+    return {"cores": cores, "sockets": sockets, "threads": threads}
+
+
+def _preferred_topology(wishes: PreferenceSpec | None) -> str:
+    """``sockets``, ``cores``, …: older names say ``preferCores``."""
+    wish = wishes.cpu.preferred_cpu_topology if wishes is not None and wishes.cpu is not None else None
+    return wish.removeprefix("prefer").lower() if wish else "sockets"
+
+
+def _spread(wishes: PreferenceSpec | None) -> tuple[int, str]:
+    """Ratio and what it is spread across."""
+    if wishes is None:
+        return 2, "SocketsCores"
+    options = wishes.cpu.spread_options if wishes.cpu is not None else None
+    ratio = options.ratio if options is not None and options.ratio is not None else wishes.prefer_spread_socket_to_core_ratio or 2
+    return max(ratio, 1), (options.across if options is not None else None) or "SocketsCores"
+
+
+def spread_conflicts(sizes: InstancetypeSpec | None, wishes: PreferenceSpec | None) -> list[Refusal]:
+    if sizes is None or _preferred_topology(wishes) != "spread":
+        return []
+    guest, (ratio, across) = sizes.cpu.guest, _spread(wishes)
+    of_ratio = f"Spec.PreferSpreadSocketToCoreRatio or Spec.CPU.PreferSpreadOptions.Ratio of {ratio}"
+    problem = ""
+    if across == "SocketsCores" and guest % ratio:
+        problem = f"the {of_ratio} provided by the preference"
+    elif across == "CoresThreads" and guest % ratio:
+        problem = f"the number of threads per core {ratio}"
+    elif across == "SocketsCoresThreads" and (guest % 2 or guest // 2 % ratio):
+        problem = f"the number of threads per core 2 and {of_ratio}"
+    if not problem:
+        return []
+    message = f"{guest} vCPUs provided by the instance type are not divisible by {problem}"
+    return [Refusal(INVALID, message, "instancetype.spec.cpu.guest")]
+
+
+def _applied_memory(domain: Json, wanted: _Memory) -> list[str]:
+    """K-16.4: the first conflict only."""
+    memory = domain.get("memory") or {}
+    if memory.get("guest") is not None:
+        return ["domain.memory.guest"]
+    for key, value in (("hugepages", wanted.hugepages), ("maxGuest", wanted.max_guest)):
+        if memory.get(key) is not None and value is not None:
+            return [f"domain.memory.{key}"]
+    for kind in ("requests", "limits"):
+        if "memory" in _quantities(domain, kind):
+            return [f"domain.resources.{kind}.memory"]
+    guest = wanted.guest if wanted.guest is not None else Quantity("0")
+    memory["guest"] = str(guest)
+    if wanted.hugepages is not None:
+        memory["hugepages"] = wanted.hugepages
+    if wanted.max_guest is not None:
+        memory["maxGuest"] = str(wanted.max_guest)
+    domain["memory"] = memory
+    if wanted.overcommit_percent > 0:
+        resources = domain.get("resources") or {}
+        asked = Quantity.of(_overcommitted(guest.value(), wanted.overcommit_percent), guest.format)
+        domain["resources"] = {**resources, "requests": {**(resources.get("requests") or {}), "memory": str(asked)}}
+    return []
+
+
+def _overcommitted(memory: int, percent: int) -> int:
+    """KubeVirt reckons with single precision, step by step."""
+    share = _single(1 - _single(_single(percent) / 100))
+    return int(_single(_single(memory) * share))
+
+
+def _single(number: float) -> float:
+    return float(struct.unpack("<f", struct.pack("<f", min(number, 3e38)))[0])
+
+
+# --- applying a preference ---
+
+
+def preferred(template: Json, wishes: PreferenceSpec) -> None:
+    """K-16.5: a preference fills in what neither the VM nor its instancetype says."""
+    spec = template.setdefault("spec", {})
+    domain = spec.setdefault("domain", {})
+    if wishes.machine is not None and wishes.machine.preferred_machine_type:
+        machine = domain.get("machine") or {}
+        domain["machine"] = {**machine, "type": machine.get("type") or wishes.machine.preferred_machine_type}
+    if wishes.preferred_termination_grace_period_seconds is not None and spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = wishes.preferred_termination_grace_period_seconds
+    if wishes.preferred_architecture and not spec.get("architecture"):
+        spec["architecture"] = wishes.preferred_architecture
+    devices = domain.setdefault("devices", {})
+    for name in ("GraphicsDevice", "MemBalloon", "PodInterface", "SerialConsole", "InputDevice"):
+        wish = (wishes.devices or {}).get(f"preferredAutoattach{name}")
+        if isinstance(wish, bool) and devices.get(f"autoattach{name}") is None:
+            devices[f"autoattach{name}"] = wish
+    metadata = template.setdefault("metadata", {})
+    metadata["annotations"] = {**wishes.annotations, **(metadata.get("annotations") or {})}
+
+
+def requirements(template: Json, sizes: InstancetypeSpec | None, wishes: PreferenceSpec) -> Refusal | None:
+    """K-16.6, as far as an instancetype or the VM's own memory answers it."""
+    required = wishes.requirements
+    if required is None:
+        return None
+    if required.cpu is not None and sizes is not None and sizes.cpu.guest < required.cpu.guest:
+        have = f"{sizes.cpu.guest} vCPU provided by instance type"
+        return _lacking(f"CPU resources of {have}, preference requires {required.cpu.guest} vCPU", "spec.instancetype")
+    wanted = required.memory.guest if required.memory is not None else None
+    if wanted is None:
+        return None
+    if sizes is not None:
+        have_memory = sizes.memory.guest if sizes.memory.guest is not None else Quantity("0")
+        provider, place = "instance type", "spec.instancetype"
+    else:
+        given = (template["spec"]["domain"].get("memory") or {}).get("guest")
+        if given is None:
+            return None
+        have_memory, provider, place = Quantity.from_json(given), "VirtualMachine", "spec.template.spec.domain.memory"
+    if have_memory < wanted:
+        return _lacking(f"Memory resources of {have_memory} provided by {provider}, preference requires {wanted}", place)
+    return None
+
+
+def _lacking(what: str, place: str) -> Refusal:
+    return Refusal(NOT_FOUND, f"failure checking preference requirements: insufficient {what}", place)

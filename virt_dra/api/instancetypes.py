@@ -1,0 +1,207 @@
+"""Instancetypes and preferences of a VirtualMachine: what KubeVirt makes of them and the VM's own template (K-16). Pure.
+
+Only what decides about devices and the pod's size is expanded: gpus, hostDevices, CPU, memory, node selector, annotations, machine type.
+The objects are kept as they were read, whatever their version, and understood when a VM names them: a broken one concerns no other VM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from virt_dra.api.instancetype_rules import (
+    INVALID,
+    NOT_FOUND,
+    InstancetypeSpec,
+    PreferenceSpec,
+    Refusal,
+    preferred,
+    requirements,
+    sized,
+    spread_conflicts,
+)
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstanceTemplate
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.wire import WireError
+
+GROUP: Final = "instancetype.kubevirt.io"
+API_VERSION: Final = f"{GROUP}/v1beta1"
+INSTANCETYPE: Final = "VirtualMachineInstancetype"
+CLUSTER_INSTANCETYPE: Final = "VirtualMachineClusterInstancetype"
+PREFERENCE: Final = "VirtualMachinePreference"
+CLUSTER_PREFERENCE: Final = "VirtualMachineClusterPreference"
+REVISION: Final = "ControllerRevision"
+KINDS: Final = (INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE)
+NAMESPACED_KINDS: Final = (INSTANCETYPE, PREFERENCE)
+
+REVISED: Final = f"{GROUP}/object-name"
+"""Label of a ControllerRevision: which object it holds."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What the VM names and is not known. ``kind``: "" where only a volume says it. ``field``: where the VM names it."""
+
+    kind: str
+    name: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.kind else self.name
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """``vm``: as KubeVirt validates it and makes its VMI of it, as far as that is known; without ``spec.instancetype`` if it was found.
+
+    ``refusals``: KubeVirt looks no further then. ``missing``: what could not be taken into account.
+    """
+
+    vm: VirtualMachine
+    refusals: tuple[Refusal, ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True)
+class Instancetypes:
+    """All that VMs may name, by kind, namespace ("" for the cluster's) and name."""
+
+    objects: Mapping[tuple[str, str, str], TypedObject] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, objects: Iterable[TypedObject], namespace: str) -> Instancetypes:
+        """Those among the objects; of two with one name the later. ``namespace``: of those that name none."""
+        found: dict[tuple[str, str, str], TypedObject] = {}
+        for obj in objects:
+            group, kind = obj.api_version.rpartition("/")[0], obj.kind
+            if (group == GROUP and kind in KINDS) or (group == "apps" and kind == REVISION):
+                own = "" if kind in (CLUSTER_INSTANCETYPE, CLUSTER_PREFERENCE) else obj.namespace or namespace
+                found[kind, own, obj.name] = obj
+        return cls(found)
+
+
+def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansion:
+    """The VM with what its instancetype and preference say (K-16.1 to K-16.6). ``namespace``: of a VM that names none. Raises nothing."""
+    namespace = vm.namespace or namespace
+    try:
+        instancetype = _found(vm, known, namespace, _INSTANCETYPES)
+        preference = _found(vm, known, namespace, _PREFERENCES)
+    except _Refused as refused:
+        return Expansion(vm, refused.refusals)
+    missing = tuple(each for each in (instancetype, preference) if isinstance(each, Missing))
+    sizes = instancetype if isinstance(instancetype, InstancetypeSpec) else None
+    wishes = preference if isinstance(preference, PreferenceSpec) else None
+    if sizes is None and wishes is None:
+        return Expansion(vm, (), missing)
+    wire = vm.spec.template.to_wire()
+    conflicts = [*spread_conflicts(sizes, wishes), *(sized(wire, sizes, wishes) if sizes is not None else ())]
+    if conflicts:
+        return Expansion(vm, tuple(conflicts), missing)
+    if wishes is not None:
+        preferred(wire, wishes)
+        lacking = requirements(wire, sizes, wishes)
+        if lacking is not None:
+            return Expansion(vm, (lacking,), missing)
+    try:
+        template = VirtualMachineInstanceTemplate.from_wire(wire)
+    except WireError as error:
+        message = f"what the instancetype says can't be read: {error}"
+        return Expansion(vm, (Refusal(INVALID, message, "spec.instancetype"),), missing)
+    spec = vm.spec.with_(template=template)
+    return Expansion(vm.with_(spec=spec.without("instancetype") if sizes is not None else spec), (), missing)
+
+
+# --- finding ---
+
+
+class _Refused(Exception):
+    def __init__(self, *refusals: Refusal) -> None:
+        self.refusals = refusals
+        super().__init__(*(each.message for each in refusals))
+
+
+@dataclass(frozen=True)
+class _Family:
+    """One of the two: ``member`` of the VM's spec, its kinds, its reference in the VM's status, and what its spec is."""
+
+    member: str
+    matcher: str
+    kind: str
+    cluster_kind: str
+    reference: str
+    spec: type[InstancetypeSpec] | type[PreferenceSpec]
+
+    @property
+    def field(self) -> str:
+        return f"spec.{self.member}"
+
+    def refused(self, message: str) -> _Refused:
+        return _Refused(Refusal(NOT_FOUND, message, self.field))
+
+
+_INSTANCETYPES: Final = _Family(
+    "instancetype", "InstancetypeMatcher", INSTANCETYPE, CLUSTER_INSTANCETYPE, "instancetypeRef", InstancetypeSpec
+)
+_PREFERENCES: Final = _Family("preference", "PreferenceMatcher", PREFERENCE, CLUSTER_PREFERENCE, "preferenceRef", PreferenceSpec)
+
+
+def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Family) -> InstancetypeSpec | PreferenceSpec | Missing | None:
+    """K-16.1. Raises :class:`_Refused`."""
+    matcher = (vm.spec.model_extra or {}).get(family.member)
+    if not isinstance(matcher, Mapping):
+        return None
+    name, kind, revision = (_text(matcher, key) for key in ("name", "kind", "revisionName"))
+    if not name:
+        if not _text(matcher, "inferFromVolume"):
+            raise family.refused(f"Either Name or InferFromVolume should be provided within the {family.member} matcher")
+        told = f"the {family.member} that volume {_text(matcher, 'inferFromVolume')} names"
+        return Missing("", told, f"{family.field}.inferFromVolume")
+    wanted = _kind(kind, family)
+    if wanted is None:
+        raise family.refused(f"Failure to find {family.member}: got unexpected kind in {family.matcher}: {kind}")
+    if revision:
+        held = known.objects.get((REVISION, namespace, revision))
+        if held is None:
+            return Missing(REVISION, f"{namespace}/{revision}", f"{family.field}.revisionName")
+        return _read(_data(held), family, f"{REVISION} {namespace}/{revision}")
+    held = known.objects.get((REVISION, namespace, _stored_revision(vm, family)))
+    if held is not None and held.metadata.labels.get(REVISED) == name:
+        return _read(_data(held), family, f"{REVISION} {held.key}")
+    own = "" if wanted == family.cluster_kind else namespace
+    obj = known.objects.get((wanted, own, name))
+    key = f"{own}/{name}" if own else name
+    return Missing(wanted, key, f"{family.field}.name") if obj is None else _read(obj.to_wire(), family, f"{wanted} {key}")
+
+
+def _kind(kind: str, family: _Family) -> str | None:
+    """Singular or plural, in whatever case; without one the cluster's."""
+    for each in (family.kind, family.cluster_kind):
+        if kind.lower() in (each.lower(), f"{each.lower()}s"):
+            return each
+    return None if kind else family.cluster_kind
+
+
+def _stored_revision(vm: VirtualMachine, family: _Family) -> str:
+    """The revision that KubeVirt started the VM with."""
+    reference = vm.status.get(family.reference)
+    held = reference.get("controllerRevisionRef") if isinstance(reference, Mapping) else None
+    return _text(held, "name") if isinstance(held, Mapping) else ""
+
+
+def _data(revision: TypedObject) -> object:
+    return (revision.model_extra or {}).get("data")
+
+
+def _read(raw: object, family: _Family, title: str) -> InstancetypeSpec | PreferenceSpec:
+    spec = raw.get("spec") if isinstance(raw, Mapping) else None
+    try:
+        return family.spec.from_wire(spec)
+    except WireError as error:
+        problems = "; ".join(f"spec.{path}: {message}" if path else message for path, message in error.problems)
+        raise family.refused(f"{title} can't be read: {problems}") from None
+
+
+def _text(holder: Mapping[str, Any], key: str) -> str:
+    value = holder.get(key)
+    return value if isinstance(value, str) else ""
