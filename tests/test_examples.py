@@ -19,6 +19,7 @@ from virt_dra.cli.main import cli
 from virt_dra.cluster.files import read_written
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings
 from webhooks.lint import Settings as LintSettings
 from webhooks.lint import judge
@@ -36,7 +37,7 @@ WAITING = {"contention": ["third"]}
 def _run(example: str) -> Ran:
     written = read_written((str(EXAMPLES / example),))
     assert written.problems == ()
-    judgement = judge(written.documents, LintSettings())
+    judgement = judge(written.documents, LintSettings(), fitting=Fitting)
     inputs, refused = inputs_of(judgement)
     cluster, now = MemoryCluster.deterministic(), datetime(2026, 1, 1, tzinfo=UTC)
     return with_findings(asyncio.run(run_on(cluster, inputs, Settings(), lambda: now, refused)), judgement)

@@ -121,6 +121,8 @@ def command(
         _refuse(written.problems, output)
     gathered = _gathered(cluster, output) if live else Gathered(())
     there = gathered.objects
+    from virt_dra.simulator.fit import Fitting  # not needed for --help and --list, and not quick
+
     judgement = judge(
         written.documents,
         Settings(ignore=ignore, deny=deny, warn=warn),
@@ -130,6 +132,7 @@ def command(
         known=EVERYTHING - gathered.unknown if complete or live else None,
         address_keys=address_keys,
         there=there,
+        fitting=Fitting,
         also=[Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace],
     )
     if paths and not live:

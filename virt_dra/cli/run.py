@@ -22,6 +22,7 @@ from virt_dra.cli.tree import outcome_tree
 from virt_dra.cluster.embedded import embedded_cluster
 from virt_dra.cluster.files import Written, read_written, save_folder
 from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, Settings, run_on
+from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings
 from webhooks.lint import Judgement, judge
 from webhooks.lint import Settings as LintSettings
@@ -129,7 +130,14 @@ def _read(job: _Job, output: Format) -> Written:
 
 def _lint(job: _Job, written: Written, settings: Settings, severities: LintSettings, output: Format) -> Judgement:
     """The lint, as ``virt-dra lint`` has it. Ends the command where no object can be read, or none is a VM."""
-    judgement = judge(written.documents, severities, version=settings.kubevirt, gates=settings.gates, namespace=settings.namespace)
+    judgement = judge(
+        written.documents,
+        severities,
+        version=settings.kubevirt,
+        gates=settings.gates,
+        namespace=settings.namespace,
+        fitting=Fitting,
+    )
     if not judgement.readable:
         problems = unreadable(written.documents)
         refuse([str(problem) for problem in problems], output, [{"source": str(p.source), "message": p.message} for p in problems])

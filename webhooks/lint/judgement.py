@@ -6,7 +6,7 @@ What an API server would refuse isn't there for the VMs: those that use it get o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.documents import Document, Source, Sourced
@@ -80,12 +80,13 @@ def judge(
     address_keys: Iterable[DriverKeys] = (),
     there: Sequence[TypedObject] = (),
     also: Sequence[Sourced[TypedObject]] = (),
-    fitting: Callable[[Sequence[TypedObject]], Fits] | None = None,
+    fitting: Callable[[Sequence[TypedObject], Configuration], Fits] | None = None,
 ) -> Judgement:
     """All findings on the documents. Raises nothing, whatever they hold.
 
     ``there``: what a cluster has already; the documents count as created or changed after it. ``also``: VMs and VMIs of the cluster to
-    judge where the documents have none. ``known``, ``address_keys``: as for :meth:`World.of`. ``fitting`` makes :attr:`World.fits`.
+    judge where the documents have none. ``known``, ``address_keys``: as for :meth:`World.of`. ``fitting`` makes :attr:`World.fits` of
+    all objects and the KubeVirt at hand.
     """
     manifests = [Manifest.read(document, namespace) for document in documents]
     read = [each.object for each in manifests if each.object is not None]
@@ -104,8 +105,9 @@ def judge(
         known=_known(objects, refused) if known is None else known,
         address_keys=address_keys,
         refused=refused,
-        fits=fitting(objects) if fitting is not None else None,
     )
+    if fitting is not None:
+        world = replace(world, fits=fitting(objects, world.configuration))
     owners = {each.key for each in accepted if isinstance(each, VirtualMachine)}
     subjects: list[Judged] = []
     others: list[Judged] = []

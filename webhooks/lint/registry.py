@@ -86,6 +86,7 @@ _CHECKS: Final = (
     Check("direct-claim-pins", WARNING, "A direct claim pins the VM to a node.", lifetime.direct_claim_pins),
     Check("direct-claim-shared", WARNING, "Several VMs name the same claim.", lifetime.direct_claim_shared),
     Check("eviction-blocks-drain", WARNING, "A VM that can't migrate and must.", lifetime.eviction_blocks_drain),
+    Check("claims-do-not-fit", DENIAL, "No node could serve all claims of the VM together.", nodes.claims_do_not_fit, last=True),
 )
 
 UNKNOWN_LINT_ID: Final = "unknown-lint-id"

@@ -107,7 +107,6 @@ class World:
         known: Collection[str] | None = None,
         address_keys: Iterable[DriverKeys] = (),
         refused: Mapping[Identity, str] | None = None,
-        fits: Fits | None = None,
     ) -> World:
         """A world of objects, in whatever order. Of two with one name the later counts; what names no namespace is in ``namespace``.
 
@@ -134,7 +133,6 @@ class World:
             users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
             known=frozenset(known),
             refused=refused or {},
-            fits=fits,
             instancetypes=Instancetypes.of(objects, namespace),
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from virt_dra.api.go_text import quoted
 from webhooks.lint.finding import Found
 from webhooks.lint.subject import Linted, NamedClaim
+from webhooks.lint.world import CLASSES, SLICES
 
 HOST_NAME = "kubernetes.io/hostname"
 SHOWN = 3
@@ -53,6 +54,20 @@ def no_usable_node(linted: Linted) -> Iterator[Found]:
             )
             return
         common &= bound.nodes
+
+
+def claims_do_not_fit(linted: Linted) -> Iterator[Found]:
+    """The allocator itself, on a cluster in which nobody uses a device: constraints, counters, groups and numbers together (A-7)."""
+    fits = linted.world.fits
+    if fits is None or not {CLASSES, SLICES} <= linted.world.known:
+        return
+    why = fits(linted.expanded, linted.namespace)
+    if why is not None:
+        yield Found(
+            linted.path("resourceClaims"),
+            f"no node could serve the VM's claims together, even if nobody used a device: {why}. "
+            "Ask for less or for other devices, change the constraints, or provide a node that has them",
+        )
 
 
 def _bound(linted: Linted) -> Iterator[_Bound]:

@@ -1,0 +1,113 @@
+"""Whether a VM's claims fit on any node if nobody used a device: lint and run ask the allocator, and only where nothing else is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.test_lint_objects import CLASS, SLICE, TEMPLATE, VMI, _changed, _lint
+from tests.cli.test_run_lint import _run
+
+ROOT = "resource.kubernetes.io/pcieRoot"
+REQUESTS = [{"name": name, "exactly": {"deviceClassName": "gpu.example.com"}} for name in ("gpu", "second")]
+GPUS = [{"name": f"g-{name}", "claimName": "gpu", "requestName": name} for name in ("gpu", "second")]
+TWO = _changed(VMI, ("spec.domain.devices.gpus", GPUS))
+
+
+def _template(*constraints: Any, requests: Any = REQUESTS) -> Any:
+    return _changed(TEMPLATE, ("spec.spec.devices", {"requests": requests, "constraints": list(constraints)}))
+
+
+def _device(name: str, root: str, **more: Any) -> dict[str, Any]:
+    bus = f"0000:0{name[-1]}:00.0"
+    return {"name": name, "attributes": {ROOT: {"string": root}, "resource.kubernetes.io/pciBusID": {"string": bus}}, **more}
+
+
+def _slice(*devices: Any, node: str = "node-1") -> Any:
+    return _changed(
+        SLICE,
+        ("metadata.name", f"slice-{node}"),
+        ("spec.nodeName", node),
+        ("spec.pool", {"name": node, "generation": 1, "resourceSliceCount": 1}),
+        ("spec.devices", list(devices)),
+    )
+
+
+SAME = {"matchAttribute": ROOT}
+APART = (_device("gpu-1", "pci0000:00"), _device("gpu-2", "pci0000:80"))
+TOGETHER = (_device("gpu-1", "pci0000:00"), _device("gpu-2", "pci0000:00"))
+CONSUMES = {"consumesCounters": [{"counterSet": "card", "counters": {"slots": {"value": "2"}}}]}
+PARTS = (_device("gpu-1", "pci0000:00", **CONSUMES), _device("gpu-2", "pci0000:00", **CONSUMES))
+COUNTERS = [{"name": "card", "counters": {"slots": {"value": "3"}}}]
+
+
+def _node(name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("objects", "part"),
+    [
+        ((_template(SAME), _slice(*APART)), f'1 attribute {ROOT} differs; on node-1 request "second" gets 0 of 1'),
+        ((_template(SAME), _slice(*TOGETHER)), None),
+        ((_template({"distinctAttribute": ROOT}), _slice(*TOGETHER)), "0/1 nodes can allocate: "),
+        ((_template(), _slice(TOGETHER[0]), _slice(TOGETHER[1], node="node-2")), "0/2 nodes can allocate: "),
+        ((_template(), _slice(*TOGETHER), _node("node-2")), "0/1 nodes can allocate: "),
+        ((_template(), _slice(*TOGETHER), _node("node-1", unschedulable=True)), "node(s) were unschedulable"),
+        ((_template(), _slice(*TOGETHER), _node("node-1")), None),
+        ((_template(SAME), _slice(*APART), _slice(*TOGETHER, node="node-2")), None),
+    ],
+)  # fmt: skip
+def test_lint_and_run_ask_the_allocator(objects: tuple[Any, ...], part: str | None) -> None:
+    code, found = _lint(TWO, CLASS, *objects)
+    ran = json.loads(_run(TWO, CLASS, *objects).stdout)
+    assert ran["ready"] == (part is None)
+    if part is None:
+        assert (code, found["VirtualMachineInstance vm"]) == (0, [])
+        return
+    ((id, field, message),) = found["VirtualMachineInstance vm"]
+    assert (code, id, field) == (1, "claims-do-not-fit", "spec.resourceClaims")
+    assert part in message
+    assert [each["id"] for each in ran["vms"][0]["findings"]] == ["claims-do-not-fit"]
+
+
+def test_shared_counters_are_counted_together() -> None:
+    counters = _changed(_slice(), ("metadata.name", "counters"), ("spec.devices", None), ("spec.sharedCounters", COUNTERS))
+    slices = [_changed(each, ("spec.pool.resourceSliceCount", 2)) for each in (_slice(*PARTS), counters)]
+    code, found = _lint(TWO, CLASS, _template(), *slices)
+    assert (code, [each[0] for each in found["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"])
+    more = _changed(slices[1], ("spec.sharedCounters.0.counters.slots.value", "4"))
+    assert _lint(TWO, CLASS, _template(), slices[0], more)[0] == 0
+
+
+def test_it_is_silent_where_another_finding_says_what_is_wrong() -> None:
+    selector = [{"cel": {"expression": "false"}}]
+    never = {"name": "second", "exactly": {"deviceClassName": "gpu.example.com", "selectors": selector}}
+    template = _template(requests=[REQUESTS[0], never])
+    for options in ((), ("--ignore", "no-matching-device")):
+        _, found = _lint(TWO, CLASS, _slice(*TOGETHER), template, options=options)
+        assert [each[0] for each in found["VirtualMachineInstance vm"]] == ["no-matching-device"][: 1 - bool(options)]
+
+
+def test_what_others_hold_is_no_fault_of_the_vm() -> None:
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-1"}
+    held = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "other"},
+        "spec": {"devices": {"requests": REQUESTS[:1]}},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
+    assert _lint(TWO, CLASS, _slice(*TOGETHER), _template(), held)[0] == 0
+    own = _changed(
+        TWO,
+        ("spec.resourceClaims", [{"name": "held", "resourceClaimName": "other"}, {"name": "gpu", "resourceClaimTemplateName": "one"}]),
+    )
+    code, found = _lint(own, CLASS, _slice(*TOGETHER), _template(), held)
+    assert (code, [each[0] for each in found["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"]), "its own claim holds a device"
+
+
+def test_without_classes_and_slices_nothing_is_said() -> None:
+    assert _lint(TWO, _template(SAME))[0] == 0
