@@ -215,6 +215,7 @@ def test_json(files: Path) -> None:
         "kubevirtAssumed": False,
         "denials": 1,
         "warnings": 1,
+        "replaced": [],
         "notChecked": ["DeviceClass", "ResourceSlice"],
         "objects": [
             {
@@ -348,3 +349,31 @@ def test_a_version_that_names_no_release_is_named_with_what_is_assumed(files: Pa
     assert json.loads(_run(*arguments, "-o", "json").stdout)["kubevirtAssumed"] is assumed
     named = _run(*arguments, "--kubevirt-version", "1.8.3", "--gates", "GPUsWithDRA=true")
     assert ("checked against KubeVirt 1.8.3" in named.stdout, "names no release" in named.stdout) == (True, False)
+
+
+def test_a_vm_that_two_files_have_with_different_content_is_judged_as_the_last_has_it(tmp_path: Path) -> None:
+    head = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: vm}\nspec: {domain: {devices: {}}"
+    a, b, c = (tmp_path / name for name in ("a.yaml", "b.yaml", "c.yaml"))
+    a.write_text(f"{head}, resourceClaims: [{{name: gpu, resourceClaimTemplateName: one}}]}}\n")
+    b.write_text(f"{head}}}\n")
+    c.write_text(f"# the same\n{head}}}\n")
+    told = CliRunner().invoke(cli, ["lint", str(a), str(b), str(c)])
+    assert (told.exit_code, told.stdout.splitlines()) == (
+        0,
+        [
+            f"VirtualMachineInstance default/vm is given with different content at {a}:1 and {c}:2; "
+            "the last one is used, as kubectl apply does",
+            "1 VM checked against KubeVirt 1.9: 0 denials, 0 warnings",
+            *told.stdout.splitlines()[2:],
+        ],
+    )
+    report = json.loads(CliRunner().invoke(cli, ["lint", str(a), str(b), "-o", "json"]).stdout)
+    assert report["replaced"] == [{"kind": "VirtualMachineInstance", "key": "default/vm", "earlier": [f"{a}:1"], "used": f"{b}:1"}]
+    log = json.loads(CliRunner().invoke(cli, ["lint", str(a), str(b), "-o", "sarif"]).stdout)
+    (notification,) = log["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert notification["level"] == "warning"
+    assert json.loads(CliRunner().invoke(cli, ["lint", str(b), str(c), "-o", "json"]).stdout)["replaced"] == []
+    run = CliRunner().invoke(cli, ["run", str(a), str(b)])
+    assert run.exit_code == 0, run.output
+    assert f"is given with different content at {a}:1 and {b}:1" in run.output
+    assert "1 of 1 VMs ready" in run.output

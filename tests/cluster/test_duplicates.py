@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from virt_dra.api.documents import Source, Sourced
+from virt_dra.api.documents import Document, Source, Sourced
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.scheme import read_object
-from virt_dra.cluster.duplicates import Applied, applied
+from virt_dra.cluster.duplicates import Applied, applied, latest
 
 EXACT = {"deviceClassName": "gpu"}
 CLAIM: dict[str, Any] = {
@@ -76,3 +76,16 @@ def test_every_earlier_place_with_other_content_is_named() -> None:
     assert str(replaced) == (
         "ResourceClaim default/c is given with different content at in:2, in:3 and in:5; the last one is used, as kubectl apply does"
     )
+
+
+def test_of_documents_each_vm_is_there_once_with_what_the_cluster_keeps() -> None:
+    live = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "uid": "u"}, "status": {"created": True}}
+    manifest = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm"}, "spec": {"typo": 1}}
+    odd = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "annotations": None}}
+    given = [live, CLAIM, OTHER, {"kind": 1}, odd, manifest]
+    found = latest([Document(raw, Source("in", line)) for line, raw in enumerate(given, 1)], "default")
+    assert [each.source.line for each in found.documents] == [2, 3, 4, 6]
+    assert found.documents[-1].raw == {**manifest, "metadata": {"name": "vm", "uid": "u"}, "status": {"created": True}}
+    assert [str(each.used) for each in found.replaced] == ["in:6", "in:3"]
+    untouched = [Document(odd, Source("in", 1))]
+    assert latest(untouched, "default").documents == tuple(untouched)

@@ -20,6 +20,7 @@ from virt_dra.cli.lint_report import Report
 from virt_dra.cli.lint_sarif import sarif
 from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.output import BAD_INPUT, print_document, refuse
+from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import read_written
 from webhooks.lint import CHECKS, Judgement, Settings, judge, visible
 from webhooks.lint.world import DEFAULT_NAMESPACE, EVERYTHING, KINDS
@@ -49,6 +50,7 @@ A VM silences findings by the annotation virt-dra.io/lint-ignore, a list of ids 
   kubevirt    the version whose rules were applied
   kubevirtAssumed   whether that is a guess: the KubeVirt object's version is a date, a digest or the like
   denials, warnings   how many
+  replaced    objects that the files have several times with different content: kind, key, earlier, used; the last one counts
   notChecked  kinds of which the files have nothing, so that they weren't held against
   objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page); of a VM of the cluster
               file is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings
@@ -119,12 +121,13 @@ def command(
     written = read_written(paths)
     if written.problems:
         _refuse(written.problems, output)
+    once = latest(written.documents, namespace)
     gathered = _gathered(cluster, output) if live else Gathered(())
     there = gathered.objects
     from virt_dra.simulator.fit import Fitting  # not needed for --help and --list, and not quick
 
     judgement = judge(
-        written.documents,
+        once.documents,
         Settings(ignore=ignore, deny=deny, warn=warn),
         version=kubevirt,
         gates=gates,
@@ -137,11 +140,11 @@ def command(
     )
     if paths and not live:
         _require_subjects(judgement, written.documents, paths, output)
-    report = Report(judgement)
+    report = Report(judgement, once.replaced)
     if output == "text":
         click.echo("\n".join(report.lines()))
     else:
-        print_document(report.to_json() if output == "json" else sarif(judgement.judged), "json")
+        print_document(report.to_json() if output == "json" else sarif(judgement.judged, (), once.replaced), "json")
     sys.exit(1 if report.denials else 0)
 
 

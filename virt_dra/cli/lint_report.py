@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
 from virt_dra.api.wire import Json
+from virt_dra.cluster.duplicates import Replaced
 from webhooks.lint import DENIAL, Judged, Judgement, visible
 
 FORMAT = 1
@@ -32,6 +33,7 @@ class Report:
     """A judgement, told."""
 
     judgement: Judgement
+    replaced: tuple[Replaced, ...] = ()
 
     @property
     def version(self) -> KubeVirtVersion:
@@ -55,6 +57,8 @@ class Report:
         for obj in self.judgement.judged:
             for each in obj.findings:
                 yield f"{visible(f'{obj.source}: {obj.title}')}: {each}"
+        for replaced in self.replaced:
+            yield visible(str(replaced))
         yield (
             f"{_counted(len(self.judgement.subjects), 'VM')} checked against KubeVirt {self.version}: "
             f"{_counted(self.denials, 'denial')}, {_counted(self.warnings, 'warning')}"
@@ -72,6 +76,7 @@ class Report:
             "kubevirtAssumed": self.observed is not None and self.observed.unreadable,
             "denials": self.denials,
             "warnings": self.warnings,
+            "replaced": [each.to_json() for each in self.replaced],
             "notChecked": list(self.judgement.not_checked),
             "objects": [entry(each) for each in self.judgement.judged],
         }

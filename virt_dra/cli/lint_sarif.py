@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from virt_dra.api.documents import Problem, Source
 from virt_dra.api.wire import Json
+from virt_dra.cluster.duplicates import Replaced
 from webhooks.lint import CHECKS, DENIAL, Finding, Judged, Severity
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -17,14 +18,16 @@ STANDARD_INPUT = "stdin"
 _RULE_INDEX = {check.id: index for index, check in enumerate(CHECKS)}
 
 
-def sarif(judged: Iterable[Judged], problems: tuple[Problem, ...] = ()) -> Json:
+def sarif(judged: Iterable[Judged], problems: tuple[Problem, ...] = (), replaced: tuple[Replaced, ...] = ()) -> Json:
     """One run. ``problems``: why the input could not be read; the run was not successful then."""
     driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules()}
     invocation: Json = {"executionSuccessful": not problems}
-    if problems:
+    told = [("error", problem.message, problem.source) for problem in problems]
+    told += [("warning", str(each), each.used) for each in replaced]
+    if told:
         invocation["toolExecutionNotifications"] = [
-            {"level": "error", "message": {"text": problem.message}, "locations": [{"physicalLocation": _physical(problem.source)}]}
-            for problem in problems
+            {"level": level, "message": {"text": text}, "locations": [{"physicalLocation": _physical(source)}]}
+            for level, text, source in told
         ]
     results = [_result(vm, finding) for vm in judged for finding in vm.findings]
     run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints", "results": results}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -13,12 +13,14 @@ from typing import Literal
 import click
 from rich.console import Console
 
+from virt_dra.api.documents import Document
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
 from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
 from virt_dra.cli.output import print_document, refuse
 from virt_dra.cli.tree import outcome_tree
+from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.embedded import embedded_cluster
 from virt_dra.cluster.files import Written, read_written, save_folder
 from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, Settings, run_on
@@ -32,6 +34,8 @@ Examples:
   virt-dra run vm.yaml slices.yaml                   one cluster made of both files
   virt-dra run examples/gpu-pci --out /tmp/out       also write every object and the XML
   kubectl get resourceslices,deviceclasses,resourceclaimtemplates,nodes -A -o yaml | virt-dra run - vm.yaml
+  kubectl get vm,vmi,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,nodes,kubevirt -A -o yaml > dump.yaml
+  virt-dra run dump.yaml new-vm.yaml                 would this one find a device beside all that runs?
   virt-dra run vm.yaml cluster/ --node node-7        could it run there?
   virt-dra run vm.yaml --kubevirt 1.8.0 --gates GPUsWithDRA=true,HostDevices=false -o json
 \b
@@ -88,17 +92,22 @@ def command(
     FILE|DIR are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and what the cluster offers (DeviceClasses,
     ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Nodes are made up from the slices where none are given.
 
+    What a cluster's dump shows running (a VMI with its launcher pod) is taken over as it is, with its claims and devices. Other VMs compete
+    for what is left, those that are not to run (runStrategy Halted, Manual) last: of them you see what starting them would do. Of an object
+    that is given several times the last one counts, as with kubectl apply, and the output names the places of the others.
+
     The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready, unless it runs already.
     """
     settings = Settings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
     jobs = _jobs(paths, out, separate)
     severities = LintSettings(ignore=ignore, deny=deny, warn=warn)
     read = [(job, _read(job, output)) for job in jobs]
-    judged = [(job, _lint(job, written, settings, severities, output)) for job, written in read]
+    once = [(job, latest(written.documents, namespace)) for job, written in read]
+    judged = [(job, _lint(job, found.documents, settings, severities, output), found.replaced) for job, found in once]
     reports: list[Json] = []
     ready = True
-    for job, judgement in judged:
-        ran = _run(judgement, settings)
+    for job, judgement, replaced in judged:
+        ran = replace(_run(judgement, settings), replaced=replaced)
         written = _write(ran, job.out, output) if job.out else {}
         ready = ready and ran.ready
         if output == "text":
@@ -128,10 +137,10 @@ def _read(job: _Job, output: Format) -> Written:
     return written
 
 
-def _lint(job: _Job, written: Written, settings: Settings, severities: LintSettings, output: Format) -> Judgement:
+def _lint(job: _Job, documents: tuple[Document, ...], settings: Settings, severities: LintSettings, output: Format) -> Judgement:
     """The lint, as ``virt-dra lint`` has it. Ends the command where no object can be read, or none is a VM."""
     judgement = judge(
-        written.documents,
+        documents,
         severities,
         version=settings.kubevirt,
         gates=settings.gates,
@@ -139,7 +148,7 @@ def _lint(job: _Job, written: Written, settings: Settings, severities: LintSetti
         fitting=Fitting,
     )
     if not judgement.readable:
-        problems = unreadable(written.documents)
+        problems = unreadable(documents)
         refuse([str(problem) for problem in problems], output, [{"source": str(p.source), "message": p.message} for p in problems])
     if not judgement.subjects:
         refuse([f"{job.title}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"], output)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from virt_dra.api.defaults import apply_defaults
-from virt_dra.api.documents import Source, Sourced
+from virt_dra.api.documents import Document, Source, Sourced, read_document
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
@@ -72,6 +73,38 @@ def applied(objects: Iterable[Sourced[TypedObject]], namespace: str) -> Applied:
         if identity in earlier
     )
     return Applied(tuple(found.values()), tuple(replaced))
+
+
+@dataclass(frozen=True)
+class Latest:
+    """``documents``: each VM and VMI once, as it is after the last one; other objects as they were given. ``replaced``: of all kinds."""
+
+    documents: tuple[Document, ...]
+    replaced: tuple[Replaced, ...]
+
+
+def latest(documents: Iterable[Document], namespace: str) -> Latest:
+    """For who judges objects as they are written: of an object given twice both may be wrong, but a VM is judged, and started, once."""
+    documents = tuple(documents)
+    read = [found for each in documents if isinstance(found := read_document(each), Sourced)]
+    once = applied(read, namespace)
+    final = {each.source: each.object for each in once.objects}
+    superseded = {each.source for each in read if isinstance(each.object, _ONCE) and each.source not in final}
+    merged = {each.source: final[each.source] for each in read if final.get(each.source, each.object) is not each.object}
+    kept = tuple(_as_stored(each, merged.get(each.source)) for each in documents if each.source not in superseded)
+    return Latest(kept, once.replaced)
+
+
+_ONCE = (VirtualMachine, VirtualMachineInstance)
+
+
+def _as_stored(document: Document, obj: TypedObject | None) -> Document:
+    """With what the cluster keeps of the object that the document is applied to."""
+    raw = document.raw
+    if not isinstance(obj, _ONCE) or not isinstance(raw, dict):
+        return document
+    wire = obj.to_wire()
+    return Document({**raw, **{member: wire[member] for member in ("metadata", "status") if member in wire}}, document.source)
 
 
 def _key(obj: TypedObject, namespace: str) -> str:
