@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 
 from virt_dra.api.documents import Source, Sourced
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.scheme import read_object
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.patches import merged
@@ -92,3 +94,33 @@ def test_an_object_with_a_uid_that_no_server_would_store_is_refused() -> None:
     assert outcome.failure is not None
     assert (outcome.failure.reason, outcome.domain) == ("Invalid", None)
     assert "metadata.name" in outcome.failure.message
+
+
+RECORDED = Path(__file__).parent / "recorded" / "kubevirt-1.9.0.json"
+
+
+def test_a_recorded_cluster_is_ready_as_it_runs() -> None:
+    """Recorded of a real control plane with the tests' KubeVirt (tests/e2e/test_dump.py, which asks a live one)."""
+    items: list[dict[str, Any]] = json.loads(RECORDED.read_text(encoding="utf-8"))["items"]
+    running = {
+        obj["metadata"]["name"]: obj for obj in items if obj["kind"] == "VirtualMachineInstance" and obj["status"]["phase"] == "Running"
+    }
+    pods = {each["metadata"]["ownerReferences"][0]["uid"]: each for each in items if each["kind"] == "Pod"}
+    held = {each["metadata"]["name"]: each for each in items if each["kind"] == "ResourceClaim"}
+    ran = _run(items)
+    outcomes = {outcome.name: outcome for outcome in ran.outcomes}
+    assert len(running) > 10
+    for name, vmi in running.items():
+        outcome, pod = outcomes[name], pods[vmi["metadata"]["uid"]]
+        assert (outcome.ready, outcome.taken_over, outcome.pod) == (True, True, pod["metadata"]["name"]), outcome.failure
+        for device in outcome.devices:
+            if device.claim is None:
+                continue  # served in the place of a device plugin
+            (claim,) = (held[each.claim] for each in outcome.claims if each.entry == device.claim)
+            results = claim["status"]["allocation"]["devices"]["results"]
+            assert device.allocated in [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
+            assert pod["metadata"]["uid"] in [each["uid"] for each in claim["status"]["reservedFor"]]
+    claims = {obj.name: obj.to_wire() for obj in ran.objects if isinstance(obj, ResourceClaim)}
+    for name, claim in held.items():
+        assert claims[name]["status"] == claim["status"]
+    assert [name for name, outcome in outcomes.items() if not outcome.ready] == ["waiting"]
