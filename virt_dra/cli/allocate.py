@@ -22,6 +22,7 @@ from virt_dra.cli import allocate_lines, collector
 from virt_dra.cli.allocate_files import InputError, allocate_each, choose_claims, choose_nodes, gather
 from virt_dra.cli.allocate_lines import FEATURE_FIELDS
 from virt_dra.cli.allocate_report import Answer, answer_json, refusal_trees, table
+from virt_dra.cli.console import output_console
 from virt_dra.cli.deadline import DEFAULT_TIMEOUT, Deadline, parse_timeout
 from virt_dra.cli.gate_options import gates_epilog, gates_option, with_features
 from virt_dra.cli.jsonl import answer_stream, parse_request
@@ -239,15 +240,9 @@ def _show(answers: tuple[Answer, ...], output: Format, *, all_nodes: bool, expla
     for line in table(answers, every_node=all_nodes):
         click.echo(line)
     if explain:
-        console = Console(highlight=False, markup=False, emoji=False)
-        if not console.is_terminal:
-            console = Console(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
+        console = output_console()
         for tree in (tree for answer in answers for tree in refusal_trees(answer)):
             console.print()
             console.print(tree)
     elif any(not answer.allocated and answer.error is None for answer in answers):
         click.echo("--explain shows what refused each device", err=True)
-
-
-_UNWRAPPED = 100_000
-"""Columns where the output is no terminal: nothing is broken, so that it can be searched."""

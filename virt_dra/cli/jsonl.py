@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, NoReturn
 
 import click
@@ -163,15 +163,17 @@ def under(name: str, error: WireError) -> WireError:
 
 
 def answer_stream(requests: IO[bytes], answer: Answer, refusal: Json) -> None:
-    """Answer a stream of requests on standard output. Raises ClickException if one of the two fails."""
+    """Answer a stream of requests on standard output. Raises ClickException if the requests can't be read, OSError of the output."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+    answer_lines(_readable(requests), out, answer, refusal)
+    out.detach()  # so that standard output stays open
+
+
+def _readable(requests: IO[bytes]) -> Iterator[bytes]:
     try:
-        answer_lines(requests, out, answer, refusal)
-        out.detach()  # so that standard output stays open
-    except BrokenPipeError:
-        raise  # the reader went away; the main program knows what to do
+        yield from requests
     except OSError as error:
-        raise click.ClickException(f"cannot go on: {error.strerror}") from None
+        raise click.ClickException(f"cannot read the requests: {error.strerror}") from None
 
 
 def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epilog: str) -> click.Command:

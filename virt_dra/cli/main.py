@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import click
+
+from virt_dra.cli.endings import open_closed_files, orderly
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,14 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
 
 
 class _LazyGroup(click.Group):
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with orderly():  # --help and --version write already
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with orderly():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(SUBCOMMANDS)
 
@@ -71,9 +80,6 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of ``virt-dra`` and of ``kubectl virt-dra``."""
-    try:
+    open_closed_files()
+    with orderly():  # what click writes about bad usage
         cli()
-    except BrokenPipeError:
-        # The reader (head, less) went away: not our error, and nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)

@@ -16,6 +16,7 @@ from rich.console import Console
 from virt_dra.api.documents import Document
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
+from virt_dra.cli.console import output_console
 from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
 from virt_dra.cli.output import print_document, refuse
@@ -203,9 +204,7 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
 
 
 def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
+    console = output_console()
     console.print(f"{job.title} (KubeVirt {ran.version})", style="bold")
     if ran.observed is not None and ran.observed.unreadable:
         console.print(f"{ran.observed}; {ran.observed.advice}", soft_wrap=True)
@@ -218,7 +217,3 @@ def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
     counted = f"{sum(outcome.ready for outcome in ran.outcomes)} of {len(ran.outcomes)} VMs ready"
     console.print(f"{counted}; objects and XML are in {job.out}" if job.out else counted)
     console.print()
-
-
-_UNWRAPPED = 100_000
-"""Columns where the output is no terminal: nothing is broken, so that it can be searched."""

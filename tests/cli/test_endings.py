@@ -1,0 +1,131 @@
+"""How every command ends where it can't come to its own end: interrupted, its reader gone, an output that takes no more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+PROGRAM = str(Path(sys.executable).with_name("virt-dra"))
+GPU = "examples/gpu-pci"
+FULL = Path("/dev/full")
+LINES = ("admit", "allocate", "cel", "device-status", "domain-xml", "render")
+"""Commands that answer JSON lines."""
+PRINTING = [
+    *(("--help",), ("--version",), ("webhook", "--help")),
+    *(("run", GPU), ("run", GPU, "-o", "json"), ("run", GPU, "-o", "yaml")),
+    *(("lint", "-f", GPU), ("lint", "-f", GPU, "-o", "json"), ("lint", "-f", GPU, "-o", "sarif"), ("lint", "--list")),
+    *(("cel", "true"), ("cel", "true", "-f", GPU), ("cel", "true", "-f", GPU, "-o", "json")),
+    *(("allocate", "-f", GPU), ("allocate", "-f", GPU, "-o", "json"), ("allocate", "-f", GPU, "--explain")),
+    *(("install", "--dry-run"), ("doctor", "--kubeconfig", "none", "-o", "json"), ("doctor", "--kubeconfig", "none", "-o", "yaml")),
+    *((name, "--jsonl") for name in LINES),
+]
+
+
+def _run(*arguments: str, **given: Any) -> subprocess.CompletedProcess[bytes]:
+    given = {"input": b'{"id": 1}\n', "stderr": subprocess.PIPE, "timeout": 60, **given}
+    return subprocess.run([PROGRAM, *arguments], cwd=ROOT, check=False, **given)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tuple[str, ...]) -> None:
+    with FULL.open("wb") as full:
+        ran = _run(*arguments, stdout=full)
+    assert (ran.returncode, ran.stderr.decode()) == (2, "error: cannot write the output: No space left on device\n")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [("nonsense",), ("lint",), ("run", "none.yaml"), ("lint", "-f", "none.yaml")], ids=" ".join)
+def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[str, ...]) -> None:
+    with FULL.open("wb") as full:
+        assert _run(*arguments, stdout=subprocess.DEVNULL, stderr=full).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", PRINTING[::2], ids=" ".join)
+def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ran = _run(*arguments, stdout=writing)
+    finally:
+        os.close(writing)
+    assert (ran.returncode, ran.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+@pytest.mark.parametrize("arguments", [("lint", "-f", "-"), ("admit", "--jsonl"), ("run", GPU), ("nonsense",)], ids=" ".join)
+def test_a_standard_file_that_is_closed_gives_no_traceback(arguments: tuple[str, ...], closed: int) -> None:
+    shell = f'exec "$0" "$@" {closed}{"<" if closed == 0 else ">"}&-'
+    ran = subprocess.run(["sh", "-c", shell, PROGRAM, *arguments], cwd=ROOT, input=b"", capture_output=True, check=False, timeout=60)
+    assert b"Traceback" not in ran.stderr
+    assert ran.returncode in (0, 2)
+
+
+@contextmanager
+def _silent_server() -> Iterator[int]:
+    """The port of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Iterator[str]:
+    """Of a cluster that takes connections and never answers."""
+    with _silent_server() as port:
+        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        content = {"clusters": [cluster], "contexts": [context], "current-context": "c", "users": [{"name": "u", "user": {}}]}
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **content}), encoding="utf-8")
+        yield str(path)
+
+
+WAITING = [
+    *(("run", "-"), ("lint", "-f", "-"), ("cel", "true", "-f", "-"), ("allocate", "-f", "-")),
+    *((name, "--jsonl") for name in LINES),
+    *(("doctor",), ("doctor", "-o", "json"), ("lint", "--live"), ("install",), ("uninstall", "--yes")),
+]
+
+
+def _interrupted(arguments: tuple[str, ...]) -> tuple[int, str]:
+    """Exit code and standard error of a command that gets SIGINT while it waits for input or a cluster."""
+    process = subprocess.Popen(
+        [PROGRAM, *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        _wait_until_idle(process.pid)
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+    return process.returncode, told
+
+
+def _wait_until_idle(pid: int) -> None:
+    """Until the process has worked, and no longer does."""
+    end, used, still = time.monotonic() + 30, -1.0, 0
+    while still < 4:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        now = float(fields[11]) + float(fields[12])
+        still, used = (still + 1 if now == used and now > 10 else 0), now
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("arguments", WAITING, ids=" ".join)
+def test_an_interrupt_is_one_line_and_130(arguments: tuple[str, ...], kubeconfig: str) -> None:
+    asks = arguments[0] in ("doctor", "install", "uninstall") or "--live" in arguments
+    assert _interrupted((*arguments, *(("--kubeconfig", kubeconfig) if asks else ()))) == (130, "error: interrupted\n")

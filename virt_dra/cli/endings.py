@@ -1,0 +1,65 @@
+"""How a command ends that doesn't come to its own end: interrupted, its reader gone, or an output that takes no more."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import click
+
+INTERRUPTED: Final = 130
+"""As shells report a program that SIGINT ended."""
+READER_GONE: Final = 141
+"""As shells report a program that SIGPIPE ended."""
+NOT_WRITTEN: Final = 2
+"""What was found could not be said: no verdict, which 0 and 1 are."""
+
+_NO_OUTPUT: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.ENXIO))
+"""How writing to an open file fails, whatever is written."""
+
+
+@contextmanager
+def orderly() -> Iterator[None]:
+    """Runs a command. Ends the process with one line at most, or none where nobody is there to read it, and never with a traceback.
+
+    Output is flushed here, because what fails at the interpreter's end can't be caught.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        _end(INTERRUPTED, "interrupted")
+    except click.Abort as abort:  # of a question, which the user interrupts or answers with no
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            _end(INTERRUPTED, "interrupted")
+        raise
+    except BrokenPipeError:
+        _end(READER_GONE, "")
+    except OSError as error:
+        if error.filename is not None or error.errno not in _NO_OUTPUT:
+            raise
+        _end(NOT_WRITTEN, f"cannot write the output: {error.strerror}")
+
+
+def open_closed_files() -> None:
+    """Gives a process that was started without standard input, output or error an empty one, which also keeps their numbers taken."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process lives
+
+
+def _end(code: int, line: str) -> None:
+    """Leaves nothing that the interpreter could still try to write."""
+    with suppress(OSError, ValueError):  # no file, or a closed one
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if line:
+        with suppress(OSError):
+            click.echo(f"error: {line}", err=True)
+    sys.exit(code)
