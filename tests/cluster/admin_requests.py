@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import urllib3
 
 Json = dict[str, Any]
 
@@ -32,21 +32,21 @@ class RequestError(RuntimeError):
 
 
 class AdminRequests:
-    """One connection to an API server, for any thread."""
+    """One connection to an API server, for any thread. One that the server closed while it was idle is opened anew."""
 
-    _connection: http.client.HTTPSConnection
-    _requesting: threading.Lock
+    _connections: urllib3.HTTPSConnectionPool
 
-    def _connect(self, port: int, context: ssl.SSLContext) -> http.client.HTTPSConnection:
-        """``context`` has the admin's certificate. The connection is to be closed by the caller; the next request opens it again."""
-        self._connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=WAIT_SECONDS)
-        self._requesting = threading.Lock()
-        return self._connection
+    def _connect(self, port: int, context: ssl.SSLContext) -> urllib3.HTTPSConnectionPool:
+        """``context`` has the admin's certificate. The connection is to be closed by the caller."""
+        self._connections = urllib3.HTTPSConnectionPool(
+            "127.0.0.1", port, maxsize=1, block=True, timeout=WAIT_SECONDS, retries=False, ssl_context=context
+        )
+        return self._connections
 
     def request(self, method: str, path: str, body: object = None, content: str = "application/json", *, accept: str = "") -> Json:
         """One request of the admin, made again while the server says that it can't be served yet (429).
 
-        Raises :class:`RequestError`; OSError or HTTPException where nobody answers. For any thread.
+        Raises :class:`RequestError`; OSError where nobody answers. For any thread.
         """
         text = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": content, "Accept": accept or "application/json"}
@@ -62,22 +62,12 @@ class AdminRequests:
         return answer
 
     def _asked(self, method: str, path: str, text: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        with self._requesting:
-            if self._connection.sock is not None:
-                try:
-                    return self._once(method, path, text, headers)
-                except (http.client.RemoteDisconnected, ConnectionError):
-                    pass  # it was idle, and the server has closed it meanwhile
-            return self._once(method, path, text, headers)
-
-    def _once(self, method: str, path: str, text: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Sends a request once; before that the pool checks whether the server has closed the connection (kube-apiserver: after 90 s)."""
         try:
-            self._connection.request(method, path, text, dict(headers))
-            response = self._connection.getresponse()
-            return response.status, response.read()
-        except (OSError, http.client.HTTPException):
-            self._connection.close()
-            raise
+            response = self._connections.urlopen(method, path, body=text, headers=headers)
+            return response.status, response.data
+        except urllib3.exceptions.HTTPError as error:
+            raise ConnectionError(str(error)) from error
 
     def create_namespace(self, prefix: str = "test-", labels: Mapping[str, str] | None = None) -> str:
         """A new namespace with its ServiceAccount ``default``; answers its name."""

@@ -175,7 +175,6 @@ class ControlPlane(AdminRequests):
     def stop_api_server(self, *, gracefully: bool = False) -> None:
         """Ends it at once, as a crash does, or by SIGTERM, as an upgrade does."""
         self._stop(API_SERVER, gracefully=gracefully)
-        self._connection.close()
 
     def restart_api_server(self, *, gracefully: bool = False) -> None:
         """The same server on the same port; its watch cache begins anew, so that versions from before are too old to watch from."""
