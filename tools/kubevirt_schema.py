@@ -63,6 +63,8 @@ _MORE: dict[str, Fields] = {
     "VirtualMachineInstanceTemplateSpec": {"metadata": "any"},
     "DataVolumeTemplateSpec": {"metadata": "any", "status": "any"},
     "Clock": {"*": "any"},
+    "VirtualMachineCondition": dict.fromkeys(("lastProbeTime", "lastTransitionTime"), "string"),
+    "VirtualMachineInstanceCondition": dict.fromkeys(("lastProbeTime", "lastTransitionTime"), "string"),
 }
 
 

@@ -87,8 +87,8 @@ def test_a_vmi_waits_a_tenth_longer_than_it_has_to_and_at_most_a_minute() -> Non
     assert len(moments) < 130
 
 
-def test_many_vmis_of_a_namespace_cause_no_more_than_a_write_a_second() -> None:
-    assert len(attempts(timedelta(hours=1), waiting=600)) == 5
+def test_many_vmis_of_a_namespace_cause_no_more_than_five_writes_a_second() -> None:
+    assert len(attempts(timedelta(hours=1), waiting=3000)) == 5
 
 
 @pytest.mark.parametrize("written", ["2099-01-01T00:00:00Z", "nonsense", "", "2026-11-22T11:00:00Z", "0001-01-01T00:00:00+23:00"])
@@ -100,6 +100,15 @@ def test_what_a_tenant_writes_there_delays_nothing(written: str) -> None:
 
 def test_a_clock_that_is_behind_kubevirts_is_no_reason_to_hurry() -> None:
     assert plan(vmi(), 1, BEGAN - timedelta(seconds=5)).action is None
+
+
+def test_a_condition_without_a_time_counts_from_the_vmis_creation() -> None:
+    given = vmi()
+    timeless = [{key: value for key, value in given.status.conditions[0].items() if key != "lastTransitionTime"}]
+    given = given.with_(status=given.status.with_(conditions=tuple(timeless)))
+    assert plan(given, 1, BEGAN).action is not None
+    made = given.with_(metadata=given.metadata.with_(creation_timestamp=format_time(BEGAN)))
+    assert plan(made, 1, BEGAN).look_again == BEGAN + timedelta(seconds=1)
 
 
 def test_the_annotation_goes_when_it_is_over() -> None:

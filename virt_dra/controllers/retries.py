@@ -4,7 +4,7 @@ KubeVirt's controllers wait after each failure, twice as long as before and up t
 a file in a container. They reconcile a VMI at once when it changes, so the operator changes an annotation of it: of VMIs whose pod our
 webhook refused (or could not be asked), and of those whose launcher doesn't find the metadata that we supply. The operator can't see all
 that they wait for (it has no permission to read templates), so it does so repeatedly, at growing intervals: a VMI waits about a tenth
-longer than it has to, at most a minute, and a namespace causes no more than one such write a second.
+longer than it has to, at most a minute, and a namespace causes no more than five such writes a second.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _METADATA: Final = "metadata"
 
 SHORTEST: Final = timedelta(seconds=1)
 LONGEST: Final = timedelta(minutes=1)
+EACH: Final = timedelta(seconds=0.2)
+"""Between two writes in one namespace, on average."""
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PART: Final = 0.1
 """Of the time that a VMI has waited so far: until it is made to try again."""
 
@@ -65,11 +68,11 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime) -> Retry:
     if failure is None:
         over = written is not None and vmi.metadata.deletion_timestamp is None
         return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
-    since = min(_time(failure.last_transition_time) or now, now)
+    since = min(_time(failure.last_transition_time) or _time(vmi.metadata.creation_timestamp) or _LONG_AGO, now)
     last = _time(written)
     # A time to come isn't ours: VM authors may write the annotation, too.
     last = since if last is None or last > now else max(last, since)
-    pause = max(min(max((now - since) * _PART, SHORTEST), LONGEST), SHORTEST * waiting)
+    pause = max(min(max((now - since) * _PART, SHORTEST), LONGEST), EACH * waiting)
     due = last + pause
     if due > now:
         return Retry(look_again=due)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ WATCHED = (Pod, ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass
 
 
 @asynccontextmanager
-async def embedded_loops(cluster: Cluster) -> AsyncIterator[None]:
+async def embedded_loops(cluster: Cluster, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> AsyncIterator[None]:
     """While in it, claims are made and freed and pods with claims get nodes and devices, after every change."""
     changed = asyncio.Event()
     informers = [Informer(cluster, kind) for kind in WATCHED]
@@ -30,7 +30,7 @@ async def embedded_loops(cluster: Cluster) -> AsyncIterator[None]:
             await changed.wait()
             changed.clear()
             await claims.reconcile(cluster)
-            await scheduler.apply(cluster, scheduler.plan(await scheduler.gather(cluster)), datetime.now(UTC))
+            await scheduler.apply(cluster, scheduler.plan(await scheduler.gather(cluster)), clock())
 
     async with background(follow(), *(informer.run() for informer in informers)):
         yield

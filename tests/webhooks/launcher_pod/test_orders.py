@@ -1,0 +1,93 @@
+"""Whatever of a VM's objects is there when its launcher pod comes: it is refused, or its path suits the driver that will serve it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+from tests.webhooks.server.serving import launcher_pod
+from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.meta import format_time
+from virt_dra.api.scheme import read_object
+from webhooks.launcher_pod import mutate
+from webhooks.lint import Preflight, World
+from webhooks.lint.world import KINDS
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+WRITER, SILENT = "gpu.intel.com", "gpu.example.com"
+NAMED, LOOSE = 'device.driver == "{}"', 'device.attributes[device.driver].?model.orValue("") == "wanted"'
+PARTS = ("source", "class", "slice", "vmi")
+SUBSETS = [frozenset(parts) for size in range(len(PARTS) + 1) for parts in combinations(PARTS, size)]
+
+
+def _object(kind: str, name: str, **members: Any) -> dict[str, Any]:
+    version = "kubevirt.io/v1" if kind == "VirtualMachineInstance" else "resource.k8s.io/v1"
+    metadata = {"name": name, "creationTimestamp": format_time(NOW - timedelta(seconds=30)), **members.pop("metadata", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **members}
+
+
+def _slice(driver: str, model: str) -> dict[str, Any]:
+    devices = [{"name": "d", "attributes": {"model": {"string": model}}}]
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    return _object("ResourceSlice", f"{driver}-{model}", spec={"driver": driver, "nodeName": "n", "pool": pool, "devices": devices})
+
+
+def _there(parts: frozenset[str], driver: str, selector: str, origin: str) -> list[dict[str, Any]]:
+    """Slices of both drivers with other devices are there always."""
+    found = [_slice(each, "other") for each in (WRITER, SILENT)]
+    request = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpus"}}]}}
+    if "source" in parts:
+        template = origin == "ResourceClaimTemplate"
+        found.append(_object(origin, "t", spec={"spec": request} if template else request))
+    if "class" in parts:
+        found.append(_object("DeviceClass", "gpus", spec={"selectors": [{"cel": {"expression": selector.format(driver)}}]}))
+    if "slice" in parts:
+        found.append(_slice(driver, "wanted"))
+    if "vmi" in parts:
+        found.append(_object("VirtualMachineInstance", "v", metadata={"namespace": "team-a", "uid": "u1"}, spec={}))
+    return found
+
+
+def _path(parts: frozenset[str], driver: str, selector: str, origin: str, version: str, later: timedelta = timedelta()) -> str | None:
+    objects = [read_object(each) for each in _there(parts, driver, selector, origin)]
+    world = World.of(objects, version=KubeVirtVersion.parse(version), namespace="team-a", known=KINDS)
+    pod = launcher_pod()
+    if origin == "ResourceClaim":
+        pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "t"}]
+    verdict = mutate(pod, "team-a", Preflight(world, clock=lambda: NOW + later))
+    if not verdict.allowed:
+        return None
+    record = [each["value"] for each in verdict.patch if each["path"].endswith(INTEGRATION_ANNOTATION.replace("/", "~1"))]
+    return json.loads(record[0])["pairs"][0]["path"] if record else "native"
+
+
+@pytest.mark.parametrize("origin", ["ResourceClaimTemplate", "ResourceClaim"])
+@pytest.mark.parametrize("version", ["1.8.3", "1.9.0"])
+def test_a_pod_is_refused_or_gets_the_right_path(version: str, origin: str) -> None:
+    for parts, driver, selector in product(SUBSETS, (WRITER, SILENT), (NAMED, LOOSE)):
+        path = _path(parts, driver, selector, origin, version)
+        known = {"source", "class"} <= parts and (selector == NAMED or "slice" in parts)
+        right = "native" if driver == WRITER else "metadata-shim"
+        assert path == (right if known else None), (sorted(parts), driver, selector)
+
+
+@pytest.mark.parametrize("version", ["1.7", "1.8.0"])
+def test_where_the_driver_decides_nothing_no_pod_waits_for_it(version: str) -> None:
+    """1.8.0 waits for the VMI instead, of which it may have left requests out."""
+    for parts, driver in product(SUBSETS, (WRITER, SILENT)):
+        path = _path(parts, driver, LOOSE, "ResourceClaimTemplate", version)
+        assert path == ("none" if version == "1.7" else "metadata-shim" if "vmi" in parts else None), (sorted(parts), driver)
+
+
+def test_after_the_wait_only_objects_that_are_missing_are_waited_for() -> None:
+    for parts in SUBSETS:
+        path = _path(parts, WRITER, LOOSE, "ResourceClaimTemplate", "1.9.0", timedelta(hours=1))
+        if not {"source", "class"} <= parts or not {"slice", "vmi"} & parts:
+            assert path is None, sorted(parts)
+        else:
+            assert path == ("native" if "slice" in parts else "metadata-shim"), sorted(parts)
