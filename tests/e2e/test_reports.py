@@ -144,6 +144,53 @@ def test_a_driver_that_comes_late_and_writes_metadata_is_told_to_clash(in_world:
     assert world.devices("late-driver", lambda status: status["ready"] == "1/1")["integrationPaths"] == "native"
 
 
+@pytest.mark.parametrize("place", ["1.8.3", "1.9.0"])
+@pytest.mark.parametrize("origin", ["template", "claim"])
+def test_a_vm_that_comes_before_its_template_or_claim_starts_when_that_comes(in_world: InWorld, place: str, origin: str) -> None:
+    """Its driver writes metadata in the one case and none in the other: the pod is made as each needs it, once."""
+    world = in_world(place)
+    name, path = f"{origin}-later", "native" if origin == "template" else "metadata-shim"
+    kind, plural = ("ResourceClaimTemplate", "resourceclaimtemplates") if origin == "template" else ("ResourceClaim", "resourceclaims")
+    source = "resourceClaimTemplateName" if origin == "template" else "resourceClaimName"
+    gpu = {"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}
+    spec: Json = {"resourceClaims": [{"name": "gpu", source: name}], "domain": {"devices": {"gpus": [gpu]}}}
+    world.create("virtualmachineinstances", {"kind": "VirtualMachineInstance", "metadata": {"name": name}, "spec": spec})
+    status = world.devices(name, lambda status: status["devices"][0]["reason"] == "PodNotCreated")
+    missing = f'{kind} "{name}", which resourceClaims entry "gpu" of the VM names, does not exist in namespace {world.namespace}'
+    denied = f'failed to create virtual machine pod: admission webhook "launcher-pods.virt-dra.io" denied the request: {missing}'
+    assert f"KubeVirt can't create the launcher pod (FailedCreate): {denied}" in status["devices"][0]["message"]
+    assert (status["ready"], status["devices"][0]["state"], status.get("integrationPaths")) == ("0/1", "Error", None)
+    told = world.all("events", f"?fieldSelector=involvedObject.name%3D{name}")
+    assert any(event["reason"] == "FailedCreate" and missing in event["message"] for event in told)
+    world.eventually(lambda: "virt-dra.io/pod-retry" in world.get("virtualmachineinstances", name)["metadata"].get("annotations", {}))
+    requests: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": f"e2e-{name}"}}]}}
+    body = {"kind": kind, "metadata": {"name": name}, "spec": {"spec": requests} if origin == "template" else requests}
+    world.create(plural, body)
+    world.in_phase(name, "Running")
+    status = world.devices(name, lambda status: status["ready"] == "1/1")
+    assert status["integrationPaths"] == path
+    vmi = world.eventually(
+        lambda: world.get("virtualmachineinstances", name), lambda vmi: "virt-dra.io/pod-retry" not in vmi["metadata"]["annotations"]
+    )
+    pod = world.launcher_pod(vmi)
+    assert not any("pod-retry" in key for key in pod["metadata"]["annotations"])
+
+
+def test_of_a_vmi_that_has_finished_nothing_is_ready(world: World) -> None:
+    world.in_phase("host-device", "Running")
+    before = world.devices("host-device", lambda status: status["ready"] == "1/1")
+    pod = world.launcher_pod(world.get("virtualmachineinstances", "host-device"))
+    path = f"{world.path('pods', pod['metadata']['name'])}/status"
+    world.plane.request("PATCH", path, {"status": {"phase": "Succeeded"}}, "application/merge-patch+json")
+    world.in_phase("host-device", "Succeeded")
+    status = world.devices("host-device", lambda status: status["ready"] == "0/1")
+    assert status["integrationPaths"] == before["integrationPaths"] == "metadata-shim"
+    assert (status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == ("Released", before["devices"][0]["pciAddress"])
+    assert _condition(status, "DevicesResolved") == (
+        "False", "VMIFinished", "the VMI has finished (Succeeded) and gave its devices back; what is shown is what it had",
+    )  # fmt: skip
+
+
 def test_what_others_write_is_put_right(world: World) -> None:
     """KubeVirt undoes a foreign status, we undo a foreign annotation; labels and annotations of others stay."""
     before = world.get("virtualmachineinstances", "native")["metadata"]["annotations"]["virt-dra.io/device-status"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -319,3 +320,12 @@ def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
     vm = VirtualMachine.from_wire({"metadata": {"name": "v"}, "spec": {"template": {"spec": spec}}})
     of_vm = [(finding.id, finding.severity) for finding in lint(vm, world)]
     assert of_vm == [(finding.id, finding.severity) for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("version", "live", "silent"), [("1.7.4", True, False), ("1.8.0", True, True), ("1.8.2", True, True), ("1.8.2", False, False)]
+)
+def test_a_lost_request_that_the_pod_webhook_adds_is_no_warning(version: str, live: bool, silent: bool) -> None:
+    world = World.of((), version=KubeVirtVersion.parse(version))
+    clock = (lambda: datetime(2026, 11, 22, tzinfo=UTC)) if live else None
+    assert ("lost-request" in Preflight(world, clock=clock).unwarned) is silent
