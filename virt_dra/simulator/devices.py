@@ -26,7 +26,7 @@ from virt_dra.simulator.outcome import DeviceOutcome
 
 @dataclass(frozen=True)
 class Known:
-    """What is looked up for one VMI: its pod, the claims of its namespace, and all published devices."""
+    """What is looked up for one VMI: its pod, the claims that the pod names, and all published devices."""
 
     vmi: VirtualMachineInstance
     pod: Pod | None
@@ -44,7 +44,7 @@ class Known:
 
         Of devices the launcher hears by the VMI's status, which has no place for networks (K-5.12).
         """
-        if self.pod is None:
+        if self.pod is None or not self.vmi.spec.networks:
             return {}
         pairs = files_of(self.vmi, self.pod)
         claims = {claim.key: claim for claim in self.claims}

@@ -21,9 +21,10 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster
 from virt_dra.controllers import claims, device_status, launcher_pods, scheduler
-from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
+from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, owner_uids
 from virt_dra.controllers.device_resolution import CLAIM_MISSING
 from virt_dra.controllers.published_devices import PublishedDevices
+from virt_dra.controllers.sources import claim_keys
 from virt_dra.controllers.virtual_machines import instance_of
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator import advice
@@ -295,14 +296,17 @@ async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], c
         if traveller := by_uid.get(event.uid):
             traveller.fail(Step.DEVICE_STATUS, event.reason, event.message, "the API server would refuse the status")
     published = PublishedDevices.of(inputs.slices)
-    in_namespace: dict[str, list[ResourceClaim]] = {}
-    for claim in inputs.claims:
-        in_namespace.setdefault(claim.namespace, []).append(claim)
+    by_key = {claim.key: claim for claim in inputs.claims}
+    owned: dict[str, list[Pod]] = {}
+    for each in inputs.pods:
+        for uid in owner_uids(each):
+            owned.setdefault(uid, []).append(each)
     for traveller in _on_the_way(travellers):
         given = _vmi(traveller)
         vmi = traveller.vmi = await cluster.get(VirtualMachineInstance, given.name, given.namespace)
-        pod = current_pod(vmi, launcher_pods_of(vmi, inputs.pods))
-        known = Known(vmi, pod, tuple(in_namespace.get(vmi.namespace, ())), published)
+        pod = current_pod(vmi, launcher_pods_of(vmi, owned.get(vmi.metadata.uid, ())))
+        named = (by_key.get(key) for key in (claim_keys(pod) if pod is not None else ()))
+        known = Known(vmi, pod, tuple(claim for claim in named if claim is not None), published)
         resolution = known.resolution()
         traveller.files = known.network_files(now)
         traveller.outcome = replace(traveller.outcome, devices=entries_of(vmi, pod, resolution))
