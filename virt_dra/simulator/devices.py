@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,17 +11,19 @@ from datetime import datetime
 from launcher import HostDevice
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.device_metadata import request_directory
-from virt_dra.api.integration_paths import SHIM_FILE, metadata_annotation
-from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachineInstance
-from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.api.wire import Json
+from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, SHIM_FILE, metadata_annotation
+from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, VirtualMachineInstance
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
+from virt_dra.api.wire import Json, WireError
 from virt_dra.controllers.device_publication import Inputs
-from virt_dra.controllers.device_resolution import Outcome, Resolution, Resolved, dra_devices, resolve
+from virt_dra.controllers.device_resolution import Resolution, Resolved, dra_devices, resolve
+from virt_dra.controllers.device_status import settle
 from virt_dra.controllers.launcher_pods import COMPUTE
 from virt_dra.controllers.metadata_shim import metadata_files
 from virt_dra.controllers.network_devices import network_devices
 from virt_dra.controllers.published_devices import PublishedDevices
-from virt_dra.controllers.standalone_networks import files_of
+from virt_dra.controllers.settling import Settled, SettledDevice
+from virt_dra.controllers.standalone_networks import files_of, started_with
 from virt_dra.simulator.outcome import DeviceOutcome
 
 
@@ -39,6 +42,10 @@ class Known:
         networks = network_devices(self.vmi, self.pod, len(devices))
         return resolve(self.vmi, self.pod, self.claims, self.published, subjects=(*devices, *networks))
 
+    def settled(self, rules: tuple[DeviceTaintRule, ...]) -> Settled:
+        """With what a running VMI was started with, as far as anybody noted it, whatever became of its devices since (K-5.14)."""
+        return settle(self.vmi, self.resolution(), rules, self.pod, started_with(self.vmi, self.pod))
+
     def network_files(self, now: datetime) -> Mapping[str, str]:
         """Metadata files of the networks' devices, absolute path -> content, as the launcher finds them in its pod (K-7.7, K-7.21).
 
@@ -52,17 +59,29 @@ class Known:
         written = metadata_files(inputs, self.pod, dict.fromkeys(pairs, "KEP-5304"), addresses_only=True).annotations
         found: dict[str, str] = {}
         for pair, entry in pairs.items():
-            text = written.get(metadata_annotation(pair.claim, pair.request))
+            annotation = metadata_annotation(pair.claim, pair.request)
+            text = written.get(annotation) or self.pod.metadata.annotations.get(annotation)
             if text:
                 found[f"{request_directory(entry.name, entry.resource_claim_name, pair.request)}/{SHIM_FILE}"] = text
         return found
 
 
-def entries_of(vmi: VirtualMachineInstance, pod: Pod | None, resolution: Resolution | None = None) -> tuple[DeviceOutcome, ...]:
-    """Every device entry in spec order, then every network with a claim, with what the resolution found for those that claims serve."""
+def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
+    """What virt-dra's operator noted on a running VMI beside KubeVirt (K-5.21); None for a text that isn't its."""
+    text = vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION)
+    if text is None or vmi.status.phase != "Running":
+        return None
+    try:
+        return DeviceStatus.from_wire(json.loads(text))
+    except (WireError, ValueError, RecursionError):
+        return None
+
+
+def entries_of(vmi: VirtualMachineInstance, pod: Pod | None, known: Settled | None = None) -> tuple[DeviceOutcome, ...]:
+    """Every device entry in spec order, then every network with a claim, with what is known of those that claims serve."""
     devices = vmi.spec.domain.devices
-    found: dict[tuple[str, str], Outcome] = {
-        (outcome.subject.kind, outcome.subject.name): outcome for outcome in (resolution.outcomes if resolution else ())
+    found: dict[tuple[str, str], SettledDevice] = {
+        (each.subject.kind, each.subject.name): each for each in (known.devices if known is not None else ())
     }
     outcomes = [
         _with(DeviceOutcome(f"{kind}/{entry.name}", entry.claim_name, entry.request_name), found.get((kind, entry.name)))
@@ -82,11 +101,17 @@ def _plugin_name(binding: Json | None) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _with(outcome: DeviceOutcome, known: Outcome | None) -> DeviceOutcome:
-    if isinstance(known, Resolved):
-        allocated = f"{known.result.driver}/{known.result.pool}/{known.result.device}"
-        return replace(outcome, allocated=allocated, pci_address=known.addresses.pci, mdev_uuid=known.addresses.mdev)
-    return outcome if known is None else replace(outcome, allocated=known.device)
+def _with(outcome: DeviceOutcome, known: SettledDevice | None) -> DeviceOutcome:
+    if known is None:
+        return outcome
+    entry = known.entry.device_resource_claim_status
+    attributes = entry.attributes if entry is not None else None
+    if attributes is not None:
+        outcome = replace(outcome, pci_address=attributes.pci_address, mdev_uuid=attributes.mdev_uuid)
+    if isinstance(known.outcome, Resolved):
+        result = known.outcome.result
+        return replace(outcome, allocated=f"{result.driver}/{result.pool}/{result.device}")
+    return replace(outcome, allocated=known.outcome.device)
 
 
 _OF_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")

@@ -29,7 +29,7 @@ from virt_dra.controllers.virtual_machines import instance_of
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator import advice
 from virt_dra.simulator.claim_actions import carried_out
-from virt_dra.simulator.devices import Known, entries_of, variables_of, with_elements, without_plugin_devices
+from virt_dra.simulator.devices import Known, entries_of, published_status, variables_of, with_elements, without_plugin_devices
 from virt_dra.simulator.lives import Life
 from virt_dra.simulator.outcome import ClaimOutcome, Failure, Outcome, Step
 from webhooks.verdict import Cause, Verdict
@@ -111,7 +111,9 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
         return
     if life.vmi is not None and life.pod is not None:
         denied = () if verdict.allowed else (f"it runs, but would be refused if it were created now: {verdict.message}",)
-        traveller.vmi = await cluster.get(VirtualMachineInstance, life.vmi.name, life.vmi.namespace)
+        told = published_status(life.vmi)
+        known = {"deviceStatus": told.to_wire()} if told is not None and life.vmi.status.device_status is None else {}
+        traveller.vmi = await cluster.patch(VirtualMachineInstance, life.vmi.name, life.vmi.namespace, merge={"status": known})
         traveller.outcome = replace(traveller.outcome, pod=life.pod.name, warnings=(*traveller.outcome.warnings, *denied))
         return
     if not verdict.allowed:
@@ -307,10 +309,12 @@ async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], c
         pod = current_pod(vmi, launcher_pods_of(vmi, owned.get(vmi.metadata.uid, ())))
         named = (by_key.get(key) for key in (claim_keys(pod) if pod is not None else ()))
         known = Known(vmi, pod, tuple(claim for claim in named if claim is not None), published)
-        resolution = known.resolution()
+        found = known.settled(inputs.taint_rules)
         traveller.files = known.network_files(now)
-        traveller.outcome = replace(traveller.outcome, devices=entries_of(vmi, pod, resolution))
-        unresolved = resolution.unresolved
+        befell = tuple(f"{each.subject}: {each.message}" for each in found.unhealthy)
+        warnings = (*traveller.outcome.warnings, *befell)
+        traveller.outcome = replace(traveller.outcome, devices=entries_of(vmi, pod, found), warnings=warnings)
+        unresolved = found.unresolved
         if unresolved:
             first = unresolved[0]
             details = [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else ()
