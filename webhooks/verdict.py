@@ -7,7 +7,17 @@ from typing import Literal
 
 from virt_dra.api.wire import Json
 
-CauseType = Literal["FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate", "FieldValueNotFound", "FieldValueNotSupported"]
+CauseType = Literal[
+    "FieldValueInvalid",
+    "FieldValueRequired",
+    "FieldValueDuplicate",
+    "FieldValueNotFound",
+    "FieldValueNotSupported",
+    "FieldValueTooMany",
+    "FieldValueForbidden",
+    "FieldValueTooLong",
+]
+Refuser = Literal["api-server", "kubevirt"]
 
 INVALID: CauseType = "FieldValueInvalid"
 REQUIRED: CauseType = "FieldValueRequired"
@@ -18,11 +28,12 @@ NOT_SUPPORTED: CauseType = "FieldValueNotSupported"
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason to refuse an object: which kind of fault, the text shown to the user, and the path of the field."""
+    """One reason to refuse an object: which kind of fault, the text shown to the user, the path of the field, and who refuses."""
 
     type: CauseType
     message: str
     field: str
+    by: Refuser = "kubevirt"
 
 
 @dataclass(frozen=True)

@@ -12,37 +12,42 @@ This module reads no cluster: whether a claim, template or request exists is for
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import BEFORE_DRA, V1_6_0, V1_8_0, V1_8_3, V1_9_0, Gates, KubeVirtVersion
-from webhooks.rules import features, networks, resource_claims
+from virt_dra.api.kubevirt_versions import BEFORE_DRA, MAIN, V1_6_0, V1_8_0, V1_8_3, V1_9_0, Gates, KubeVirtVersion
+from webhooks.rules import features, interfaces, network_sources, networks, resource_claims
 from webhooks.rules.devices import DeviceRules, device_name_required, gpus_of_1_6
 from webhooks.rules.silence import silenced
 from webhooks.rules.subject import Rule, Subject
 from webhooks.rules.updates import changed_devices
 from webhooks.rules.warnings import WARNERS
+from webhooks.stored import as_validated
 from webhooks.verdict import REQUIRED, Cause, CauseType, Verdict
 
 __all__ = ["Cause", "CauseType", "Verdict", "review"]
 
-_AROUND_DRA: tuple[Rule, ...] = (features.one_ramfb, features.host_devices_gate, features.sidecars)
+_NETWORKS: tuple[Rule, ...] = (
+    network_sources.one_default,
+    network_sources.one_source,
+    networks.claim_networks,
+    interfaces.bindings,
+    network_sources.network_names,
+    network_sources.interface_names,
+    interfaces.fields,
+)
+"""A release without networks from claims has forgotten them by then (:mod:`webhooks.stored`), so that rule has nothing to say."""
+_METADATA: tuple[Rule, ...] = (features.reserved_labels, features.sidecars)
+_AROUND_DRA: tuple[Rule, ...] = (features.one_ramfb, features.host_devices_gate, *_METADATA)
+_DRA_1_9: tuple[Rule, ...] = (*_NETWORKS, resource_claims.entries, DeviceRules(), features.reserved_overhead)
 
 RULE_SETS: tuple[tuple[KubeVirtVersion, tuple[Rule, ...]], ...] = (
-    (
-        V1_9_0,  # K-2.3 to K-2.26; networks come first
-        (
-            networks.claim_networks,
-            networks.guest_addresses,
-            resource_claims.entries,
-            DeviceRules(),
-            features.reserved_overhead,
-            *_AROUND_DRA,
-        ),
-    ),
+    (MAIN, (*_DRA_1_9, features.one_ramfb_of_main, features.host_devices_gate, *_METADATA)),
+    (V1_9_0, (*_DRA_1_9, *_AROUND_DRA)),  # K-2.3 to K-2.26; networks come first
     (
         V1_8_3,  # K-2.28
         (
-            networks.guest_addresses,
+            *_NETWORKS,
             resource_claims.unique_names,
             DeviceRules(across=("GPUs", "HostDevices")),
             features.reserved_overhead,
@@ -52,19 +57,20 @@ RULE_SETS: tuple[tuple[KubeVirtVersion, tuple[Rule, ...]], ...] = (
     (
         V1_8_0,  # K-2.29
         (
-            networks.guest_addresses,
+            *_NETWORKS,
             resource_claims.unique_names,
             DeviceRules(refuse_mixed_gpus=False, original_indices=False, across=()),
             features.reserved_overhead,
             *_AROUND_DRA,
         ),
     ),
-    (V1_6_0, (networks.guest_addresses, gpus_of_1_6, *_AROUND_DRA)),  # K-2.30
-    (BEFORE_DRA, (device_name_required, networks.guest_addresses, *_AROUND_DRA)),  # K-2.31
+    (V1_6_0, (*_NETWORKS, gpus_of_1_6, *_AROUND_DRA)),  # K-2.30
+    (BEFORE_DRA, (device_name_required, *_NETWORKS, *_AROUND_DRA)),  # K-2.31
 )
 """The rules of each release, newest first: a version has those of the first row that is not newer."""
 
 
+@lru_cache(maxsize=64)
 def rules_for(version: KubeVirtVersion) -> tuple[Rule, ...]:
     """The rules that the given KubeVirt applies, in its order."""
     return next(rules for since, rules in RULE_SETS if version >= since)
@@ -75,14 +81,22 @@ def review(
     gates: Gates,
     old: VirtualMachineInstance | VirtualMachine | None = None,
     unwarned: Collection[str] = (),
+    *,
+    outsider: bool = False,
 ) -> Verdict:
     """Whether KubeVirt of ``gates.version`` with these gates admits an object; every cause at once, in KubeVirt's order.
 
-    Warnings whose id the object's annotation names are left out (:mod:`webhooks.rules.silence`), and those of ``unwarned``.
+    Judged is what its validators see (:mod:`webhooks.stored`); what its mutator has been at already is judged the same. What an API server
+    refuses before that is not this function's matter, but :mod:`webhooks.admission`'s.
+
+    Warnings carry their id, by which the object's annotation silences them (:mod:`webhooks.rules.silence`); those of ``unwarned`` are
+    left out.
 
     ``old`` makes it an update. Of a VMI the claims and devices must then be as they were (K-9.3), and nothing else is
     checked: gates switched off meanwhile must not block changes of a running VMI's metadata. A VM's template may change
     and is checked as on creation. A VM that is being deleted always passes, as in KubeVirt.
+
+    ``outsider``: the one who asks isn't KubeVirt, and may not set labels that are its own (K-9.4).
 
     Raises ``TypeError`` when ``old`` is of another kind.
     """
@@ -94,10 +108,18 @@ def review(
         return Verdict(allowed=True)
     if isinstance(subject, VirtualMachine) and not subject.spec.given("template"):
         return _verdict(iter((Cause(REQUIRED, "missing virtual machine template.", "spec.template"),)))
-    reviewed = Subject.of(subject, gates)
+    validated = as_validated(subject, gates.version)
+    reviewed = Subject.of(validated, gates, outsider)
     causes = (cause for rule in rules_for(gates.version) for cause in rule(reviewed))
-    unwanted = silenced(subject).union(unwarned)
-    return _verdict(causes, tuple(str(each) for id, warn in WARNERS.items() if id not in unwanted for each in warn(reviewed)))
+    given = reviewed if validated is subject else Subject.of(subject, gates)
+    return _verdict(causes, tuple(_warnings(given, silenced(subject).union(unwarned))))
+
+
+def _warnings(given: Subject, unwanted: Collection[str]) -> Iterator[str]:
+    for id, warn in WARNERS.items():
+        if id not in unwanted:
+            for warned in warn(given):
+                yield f"{warned.field}: [{id}] {warned.message}"
 
 
 def _verdict(causes: Iterator[Cause], warnings: tuple[str, ...] = ()) -> Verdict:

@@ -13,12 +13,30 @@ from virt_dra.cli.main import cli
 GPU = {"name": "g", "claimName": "c", "requestName": "r"}
 SPEC = {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}], "domain": {"devices": {"gpus": [GPU]}}}
 GOOD = {"allowed": True, "causes": [], "warnings": []}
+DESIGNED = {**SPEC, "domain": {"devices": {"gpus": [{"name": "g", "claim": {"name": "c", "request": "r"}}]}}}
+DESIGN = (
+    "spec.domain.devices.gpus[0].claim: [unknown-field] a KubeVirt's API server drops this field; for a KubeVirt write claimName and "
+    "requestName instead"
+)
+NO_SOURCE = (
+    "vmi.spec.domain.devices.gpus contains GPUs without deviceName or claimRequest; "
+    "each GPU must specify either a deviceName or a claimRequest"
+)
 GATE_OFF = "vmi.spec.domain.devices.gpus contains DRA enabled GPUs but feature gate is not enabled"
-RESTRICTED = {"type": "FieldValueNotSupported", "message": "update of VMI object is restricted", "field": "spec.domain.devices.gpus"}
+RESTRICTED = {
+    "type": "FieldValueNotSupported",
+    "message": "update of VMI object is restricted",
+    "field": "spec.domain.devices.gpus",
+    "by": "kubevirt",
+}
 
 
 def _gate_off(field: str) -> dict[str, Any]:
-    return {"allowed": False, "causes": [{"type": "FieldValueInvalid", "message": GATE_OFF, "field": field}], "warnings": []}
+    return {"allowed": False, "causes": [_cause(GATE_OFF, field)], "warnings": []}
+
+
+def _cause(message: str, field: str, by: str = "kubevirt", kind: str = "FieldValueInvalid") -> dict[str, str]:
+    return {"type": kind, "message": message, "field": field, "by": by}
 
 
 def _refused(error: str) -> dict[str, Any]:
@@ -74,17 +92,9 @@ def _answer(*requests: object) -> list[Any]:
             {
                 "allowed": False,
                 "causes": [
-                    {"type": "FieldValueInvalid", "message": "must be a list, not a string", "field": "spec.domain.devices.gpus"},
-                    {
-                        "type": "FieldValueInvalid",
-                        "message": "must be a string, not an integer",
-                        "field": "spec.domain.devices.hostDevices[0].name",
-                    },
-                    {
-                        "type": "FieldValueInvalid",
-                        "message": "must be an object, not a string",
-                        "field": "spec.domain.devices.hostDevices[1]",
-                    },
+                    _cause("must be a list, not a string", "spec.domain.devices.gpus", "api-server"),
+                    _cause("must be a string, not an integer", "spec.domain.devices.hostDevices[0].name", "api-server"),
+                    _cause("must be an object, not a string", "spec.domain.devices.hostDevices[1]", "api-server"),
                 ],
                 "warnings": [],
             },
@@ -95,13 +105,9 @@ def _answer(*requests: object) -> list[Any]:
             {
                 "allowed": False,
                 "causes": [
-                    {
-                        "type": "FieldValueInvalid",
-                        "message": "claim.name 'a' and claimName 'b' differ; give only one of them",
-                        "field": "spec.domain.devices.gpus[0]",
-                    }
+                    _cause("claim.name 'a' and claimName 'b' differ; give only one of them", "spec.domain.devices.gpus[0]", "api-server")
                 ],
-                "warnings": [],
+                "warnings": [DESIGN],
             },
             id="K-1.8 both spellings that differ",
         ),
@@ -109,10 +115,65 @@ def _answer(*requests: object) -> list[Any]:
             {"vmi": {"kind": "Pod"}},
             {
                 "allowed": False,
-                "causes": [{"type": "FieldValueInvalid", "message": "must be VirtualMachineInstance or VirtualMachine", "field": "kind"}],
+                "causes": [_cause("must be VirtualMachineInstance or VirtualMachine", "kind", "api-server")],
                 "warnings": [],
             },
             id="another kind",
+        ),
+        pytest.param({"spec": DESIGNED}, {**GOOD, "warnings": [DESIGN]}, id="K-1.7 the design's form where no KubeVirt is named"),
+        pytest.param(
+            {"spec": DESIGNED, "kubevirt": "1.9"},
+            {
+                "allowed": False,
+                "causes": [_cause(NO_SOURCE, "spec.domain.devices.gpus", kind="FieldValueRequired")],
+                "warnings": [
+                    'spec.domain.devices.gpus[0].claim: [unknown-field] unknown field "spec.domain.devices.gpus[0].claim", which the API '
+                    "server drops; write claimName and requestName instead",
+                    'spec.resourceClaims[0]: [unused-claim] no gpu, hostDevice or network uses the claim "c"; its devices are allocated, '
+                    "but not given to the VM",
+                ],
+            },
+            id="K-1.9 which a KubeVirt's API server drops",
+        ),
+        pytest.param(
+            {"spec": DESIGNED, "kubevirt": "1.9", "fieldValidation": "Strict"},
+            {
+                "allowed": False,
+                "causes": [
+                    _cause(
+                        'strict decoding error: unknown field "spec.domain.devices.gpus[0].claim", did you mean "claimName"?',
+                        "spec.domain.devices.gpus[0].claim",
+                        "api-server",
+                    )
+                ],
+                "warnings": [],
+            },
+            id="K-2.34 or refuses, as kubectl asks it to",
+        ),
+        pytest.param(
+            {"spec": SPEC, "fieldValidation": "strict"},
+            _refused("fieldValidation: must be one of Strict, Warn, Ignore"),
+            id="a way of validation that does not exist",
+        ),
+        pytest.param(
+            {"spec": SPEC, "gate": {"GPUsWithDRA": False}, "resourceClaims": [], "x" * 200: 1},
+            {
+                **GOOD,
+                "warnings": [
+                    'gate: unknown member of the request; did you mean "gates"?',
+                    'resourceClaims: unknown member of the request; it has "vmi", "spec", "old", "gates", "kubevirt", …',
+                    "x" * 97 + '...: unknown member of the request; it has "vmi", "spec", "old", "gates", "kubevirt", …',
+                ],
+            },
+            id="unknown members of the request are named",
+        ),
+        pytest.param(
+            {"vm": {}},
+            {
+                **_refused("give either vmi (an object) or spec (a bare VMI spec)"),
+                "warnings": ['vm: unknown member of the request; did you mean "vmi"?'],
+            },
+            id="also where the request can't be answered",
         ),
         pytest.param({}, _refused("give either vmi (an object) or spec (a bare VMI spec)"), id="nothing to review"),
         pytest.param({"vmi": {}, "spec": {}}, _refused("give either vmi (an object) or spec (a bare VMI spec)"), id="both"),

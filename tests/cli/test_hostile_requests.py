@@ -50,6 +50,7 @@ _request = _shaped(
     spec=_spec,
     old=_object | _spec,
     gates=st.dictionaries(st.sampled_from(["GPUsWithDRA", "HostDevices", "X"]), st.booleans()),
+    fieldValidation=st.sampled_from(["Strict", "Warn", "Ignore", "x"]),
     kubevirt=st.sampled_from(["1.9", "1.8.0", "1.7", "1.5", "main", "x", "1." + "9" * 50]),
     permittedHostDevices=_shaped(usb=st.lists(_shaped(resourceName=_strings), max_size=1)),
 )
@@ -70,7 +71,7 @@ def test_admit_always_gives_a_verdict(request: dict[str, Any]) -> None:
     assert answer["id"] == request.get("id")
     assert isinstance(answer["allowed"], bool)
     assert not (answer["allowed"] and (answer["causes"] or "error" in answer))
-    assert all(set(cause) == {"type", "message", "field"} for cause in answer["causes"])
+    assert all(set(cause) == {"type", "message", "field", "by"} for cause in answer["causes"])
 
 
 @settings(max_examples=150, deadline=None)

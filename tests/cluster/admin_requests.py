@@ -26,9 +26,12 @@ class ControlPlaneError(RuntimeError):
 class RequestError(RuntimeError):
     """The API server refused a request of this module's own."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, causes: tuple[Json, ...] = ()) -> None:
         super().__init__(f"{status}: {message}")
         self.status = status
+        self.message = message
+        self.causes = causes
+        """Of the Status that the server answered: ``{"reason", "message", "field"}`` each."""
 
 
 class AdminRequests:
@@ -57,7 +60,7 @@ class AdminRequests:
                 break
             time.sleep(POLL_SECONDS)
         if status >= 400:
-            raise RequestError(status, _message(told))
+            raise RequestError(status, _message(told), _causes(told))
         answer: Json = json.loads(told or b"{}")
         return answer
 
@@ -174,6 +177,13 @@ def _message(answer: bytes) -> str:
         return str(json.loads(answer).get("message", ""))
     except ValueError:
         return answer.decode(errors="replace").strip()
+
+
+def _causes(answer: bytes) -> tuple[Json, ...]:
+    try:
+        return tuple((json.loads(answer).get("details") or {}).get("causes") or ())
+    except ValueError:
+        return ()
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import webhooks.vmi
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtVersion
+from webhooks.stored import as_validated
 from webhooks.verdict import Cause, Verdict
 from webhooks.vmi import RULE_SETS, review, rules_for
 
@@ -60,9 +61,29 @@ def test_verdict(case: dict[str, Any]) -> None:
 
 
 def test_the_message_of_a_verdict_joins_its_causes() -> None:
-    spec = {"domain": {"devices": {"gpus": [{"name": "a", "claimName": ""}]}}}
+    spec = {"domain": {"devices": {"gpus": [{"name": "a", "claimName": "c"}, {"name": "b", "requestName": "r"}]}}}
     verdict = review(_vmi(spec), Gates.of(NEWEST))
-    assert verdict.message == "claimName is required for DRA GPU, requestName is required for DRA GPU"
+    assert verdict.message == "requestName is required for DRA GPU, claimName is required for DRA GPU"
+
+
+@pytest.mark.parametrize("version", ["1.5", "1.7", "1.8", "1.9", "main"])
+def test_only_kubevirt_may_set_its_labels(version: str) -> None:
+    gates = Gates.of(KubeVirtVersion.parse(version))
+    labels = {"metadata": {"labels": {"kubevirt.io/created-by": "x", "app": "y"}}}
+    vmi = VirtualMachineInstance.from_wire({**labels, "spec": {}})
+    vm = VirtualMachine.from_wire({**labels, "spec": {"template": {**labels, "spec": {}}}})
+    text = "creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited"
+    assert review(vmi, gates) == review(vm, gates) == Verdict(allowed=True)
+    assert review(vmi, gates, outsider=True).causes == (Cause("FieldValueNotSupported", text, "metadata.labels"),)
+    assert review(vm, gates, outsider=True).causes == (Cause("FieldValueNotSupported", text, "spec.template.metadata.labels"),)
+    assert review(VirtualMachine.from_wire({**labels, "spec": {"template": {"spec": {}}}}), gates, outsider=True).allowed
+
+
+def test_every_warning_names_the_id_that_silences_it() -> None:
+    spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "o"}]}
+    (warning,) = review(_vmi(spec), Gates.of(NEWEST)).warnings
+    assert warning.startswith("spec.resourceClaims[0]: [unused-claim] no gpu")
+    assert review(_vmi(spec, {"virt-dra.io/lint-ignore": "unused-claim"}), Gates.of(NEWEST)).warnings == ()
 
 
 def test_an_update_does_not_change_the_kind() -> None:
@@ -73,8 +94,8 @@ def test_an_update_does_not_change_the_kind() -> None:
 @pytest.mark.parametrize(
     ("version", "row"),
     [
-        *(("main", 0), ("1.10", 0), ("1.9.0", 0), ("1.8", 1), ("1.8.3", 1), ("1.8.2", 2), ("1.8.0", 2)),
-        *(("1.7.9", 3), ("1.6.0", 3), ("1.5", 4), ("0.36", 4)),
+        *(("main", 0), ("1.10", 1), ("1.9.0", 1), ("1.8", 2), ("1.8.3", 2), ("1.8.2", 3), ("1.8.0", 3)),
+        *(("1.7.9", 4), ("1.6.0", 4), ("1.5", 5), ("0.36", 5)),
     ],
 )
 def test_each_version_has_the_rules_of_its_release(version: str, row: int) -> None:
@@ -106,6 +127,7 @@ def test_the_examples_in_the_docstrings_are_true() -> None:
 
 _names = st.sampled_from(["", "a", "b", "a.b", "A", "a/b", "x" * 64]) | st.text(max_size=3)
 _maybe_names = st.none() | _names
+_ram_fb: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({}, optional={"enabled": st.booleans()})
 _devices = st.fixed_dictionaries(
     {"name": _names},
     optional={
@@ -114,15 +136,24 @@ _devices = st.fixed_dictionaries(
         "requestName": _maybe_names,
         "tag": _maybe_names,
         "virtualGPUOptions": st.fixed_dictionaries(
-            {}, optional={"display": st.fixed_dictionaries({}, optional={"enabled": st.booleans()})}
+            {}, optional={"display": st.fixed_dictionaries({}, optional={"enabled": st.booleans(), "ramFB": _ram_fb})}
         ),
     },
 )
 _claims = st.fixed_dictionaries({}, optional={"name": _names, "resourceClaimName": _maybe_names, "resourceClaimTemplateName": _maybe_names})
 _references = st.none() | st.fixed_dictionaries({}, optional={"claimName": _maybe_names, "requestName": _maybe_names})
-_networks = st.fixed_dictionaries({"name": _names}, optional={"multus": st.just({}), "resourceClaim": _references})
+_networks = st.fixed_dictionaries(
+    {"name": _names}, optional={"multus": st.just({}) | st.just({"networkName": "x"}), "pod": st.just({}), "resourceClaim": _references}
+)
+_empty: st.SearchStrategy[dict[str, Any]] = st.just({})
 _interfaces: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-    {"name": _names}, optional={"sriov": st.just({}), "pciAddress": _maybe_names}
+    {"name": _names},
+    optional={
+        **dict.fromkeys(("sriov", "bridge", "masquerade", "binding", "slirp"), _empty),
+        **dict.fromkeys(("pciAddress", "macAddress", "model"), _maybe_names),
+        "ports": st.none()
+        | st.lists(st.fixed_dictionaries({}, optional={"name": _maybe_names, "port": st.integers(-1, 70_000)}), max_size=2),
+    },
 )
 _specs = st.fixed_dictionaries(
     {},
@@ -170,6 +201,16 @@ def test_a_vm_gets_the_causes_of_its_vmi_below_its_template(spec: dict[str, Any]
     of_vmi, of_vm = review(_vmi(spec), gates), review(_vm(spec), gates)
     assert [cause.type for cause in of_vm.causes] == [cause.type for cause in of_vmi.causes]
     assert [cause.field for cause in of_vm.causes] == [f"spec.template.{cause.field}" for cause in of_vmi.causes]
+
+
+@settings(max_examples=200, deadline=None)
+@given(_specs, _gates, st.booleans())
+def test_what_the_mutator_has_been_at_is_judged_the_same(spec: dict[str, Any], gates: Gates, machine: bool) -> None:
+    given_ = _vm(spec) if machine else _vmi(spec)
+    validated = as_validated(given_, gates.version)
+    assert as_validated(validated, gates.version) is validated
+    assert review(validated, gates).causes == review(given_, gates).causes
+    assert type(given_).from_wire(validated.to_wire()).to_wire() == validated.to_wire()
 
 
 @settings(max_examples=100, deadline=None)

@@ -81,7 +81,8 @@ class DeviceEntry(Wire):
     @property
     def names_claim(self) -> bool:
         """Whether a claim or request key is present, even if empty."""
-        return self.given("claim_name") or self.given("request_name")
+        given = self.__pydantic_fields_set__
+        return "claim_name" in given or "request_name" in given
 
 
 class GPU(DeviceEntry):

@@ -141,19 +141,29 @@ def conforms(value: object, schema: Schema) -> bool:
         for item in value:
             if not conforms(item, schema.items):
                 return False
-        if schema.keys or schema.unique or schema.most is not None:
-            return next(_list_faults(value, "", schema), None) is None
-        return True
+        if schema.most is not None and len(value) > schema.most:
+            return False
+        return not (schema.keys or schema.unique) or len(value) < 2 or _differ(value, schema)
     return _scalar_fault(value, schema) is None
+
+
+def _differ(items: list[Any], schema: Schema) -> bool:
+    """Whether the items of a list that is a map or a set, and conform otherwise, differ in what tells them apart."""
+    if len(schema.keys) == 1:
+        values = [item.get(schema.keys[0]) for item in items]
+        if all(type(value) is str for value in values):
+            return len(set(values)) == len(values)
+    return next(_list_faults(items, "", schema), None) is None
 
 
 def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[UnknownField]:
     """The unknown fields of a value that stands at ``path``, in the order of the document; the nearest name of the first hundred."""
     for count, (where, name, owner) in enumerate(_unknown(raw, schema, path)):
-        since = owner.later.get(name)
-        sought = since is None and count < _NEAREST_SOUGHT
-        meant = nearest(name, owner.properties) if sought else None
-        yield UnknownField(where, name, meant, since, _below(owner, name) if sought else None)
+        since = owner.later.get(name) if owner else None
+        if owner is None or since is not None or count >= _NEAREST_SOUGHT:
+            yield UnknownField(where, name, None, since)
+        else:
+            yield UnknownField(where, name, nearest(name, owner.properties), None, _below(owner, name))
 
 
 def _below(owner: Schema, name: str) -> str | None:
@@ -163,8 +173,9 @@ def _below(owner: Schema, name: str) -> str | None:
     return next((path for path, each in inner if name in each.properties), None)
 
 
-def _unknown(value: object, schema: Schema, path: str) -> Iterator[tuple[str, str, Schema]]:
-    if isinstance(value, dict) and schema.kind == "object":
+def _unknown(value: object, schema: Schema, path: str) -> Iterator[tuple[str, str, Schema | None]]:
+    """Path, name and the schema that lacks it, if any: also in what stands where the schema wants something else, as an API server does."""
+    if isinstance(value, dict):
         for key, item in value.items():
             inner = schema.properties.get(key, schema.rest)
             where = _member(path, key)
@@ -175,11 +186,25 @@ def _unknown(value: object, schema: Schema, path: str) -> Iterator[tuple[str, st
     elif isinstance(value, list) and schema.items is not None:
         for index, item in enumerate(value):
             yield from _unknown(item, schema.items, f"{path}[{index}]")
+    elif isinstance(value, list) and not schema.open:
+        for where, item in _objects_in(value, path):
+            yield from ((_member(where, key), key, None) for key in item)
+
+
+def _objects_in(items: list[Any], path: str) -> Iterator[tuple[str, Json]]:
+    """The objects in a list, and in the lists in it, however deep."""
+    todo = [(f"{path}[{index}]", item) for index, item in reversed(list(enumerate(items)))]
+    while todo:
+        where, item = todo.pop()
+        if isinstance(item, dict):
+            yield where, item
+        elif isinstance(item, list):
+            todo += [(f"{where}[{index}]", inner) for index, inner in reversed(list(enumerate(item)))]
 
 
 def pruned(raw: Any, schema: Schema) -> Any:
     """What is left of a value when it is stored. The value itself isn't changed; parts of it may be shared."""
-    if isinstance(raw, dict) and schema.kind in ("object", ""):
+    if isinstance(raw, dict):
         kept = {}
         for key, item in raw.items():
             inner = schema.properties.get(key, schema.rest)
@@ -191,7 +216,25 @@ def pruned(raw: Any, schema: Schema) -> Any:
         return kept
     if isinstance(raw, list) and schema.items is not None:
         return [pruned(item, schema.items) for item in raw]
+    if isinstance(raw, list) and not schema.open:
+        return _emptied(raw)
     return raw
+
+
+def _emptied(items: list[Any]) -> list[Any]:
+    """A list that stands where the schema has none: no field of what is in it is known, however deep."""
+    made: list[Any] = []
+    todo = [(items, made)]
+    while todo:
+        given, kept = todo.pop()
+        for item in given:
+            if isinstance(item, list):
+                inner: list[Any] = []
+                kept.append(inner)
+                todo.append((item, inner))
+            else:
+                kept.append({} if isinstance(item, dict) else item)
+    return made
 
 
 def faults(raw: object, schema: Schema, path: str = "") -> Iterator[Fault]:
@@ -283,7 +326,7 @@ def _scalar_fault(value: object, schema: Schema) -> tuple[FaultType, str] | None
         return None
     if type(value) not in _TYPES[kind]:
         return "FieldValueInvalid", _wrong_type(value, kind, "").message
-    if type(value) is int and not -(2**63) <= value < 2**63:
+    if kind == "integer" and isinstance(value, int) and not -(2**63) <= value < 2**63:
         return "FieldValueInvalid", "must fit into 64 bits"
     if type(value) is str:
         if schema.values and value not in schema.values:
@@ -299,7 +342,4 @@ def _shown(text: str) -> str:
 
 
 def _member(path: str, key: str) -> str:
-    plain = key.replace("_", "").replace("-", "").isalnum()
-    if not plain:
-        return f"{path}[{key}]"
     return f"{path}.{key}" if path else key

@@ -88,6 +88,10 @@ class Wire(BaseModel):
     def _read(cls, raw: object) -> Self:
         return cls.model_validate(raw, by_alias=True, by_name=False)
 
+    def __deepcopy__(self, memo: object = None) -> Self:
+        """Itself, as it never changes: pydantic copies the default of each field that isn't given."""
+        return self
+
     def to_wire(self) -> Json:
         """The JSON object, with exactly the fields that were given."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -3,64 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final, get_args
 
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
 from virt_dra.api.kubevirt_versions import KNOWN_GATES
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.jsonl import BadLine, gates_of, jsonl_command, member, read_vmi, spec_of, vmi_of
-from webhooks.verdict import INVALID, Cause, Verdict
-from webhooks.vmi import review
+from virt_dra.cli.jsonl import BadLine, gates_of, jsonl_command, member, under
+from webhooks.admission import admit
+from webhooks.api_server import FieldValidation
+from webhooks.verdict import Verdict
 
 REFUSAL: Json = {"allowed": False, "causes": [], "warnings": []}
+MEMBERS: Final = ("vmi", "spec", "old", "gates", "kubevirt", "fieldValidation")
 
 
 def answer(request: Json) -> Json:
-    """``{"vmi" or "spec", "old"?, "gates"?, "kubevirt"?}`` -> ``{"allowed", "causes", "warnings"}``.
+    """``{"vmi" or "spec", "old"?, "gates"?, "kubevirt"?, "fieldValidation"?}`` -> ``{"allowed", "causes", "warnings"}``.
 
-    An object of the wrong shape is refused with a cause per fault, as an API server would. Raises BadLine or WireError for
-    requests that are themselves wrong.
+    Raises BadLine or WireError for requests that are themselves wrong.
     """
     gates = gates_of(request)
-    try:
-        subject = _subject(request)
-    except _Malformed as malformed:
-        return _wire(malformed.verdict)
-    old = _old(request, subject)
-    verdict = review(subject, gates, old)
-    return _wire(Verdict(verdict.allowed, verdict.causes, (*verdict.warnings, *_unknown_gates(request))))
+    raw = _object(request)
+    kubevirt = request.get("kubevirt") is not None
+    verdict = admit(raw, gates, _old(request, raw), kubevirt=kubevirt, field_validation=_field_validation(request))
+    return _wire(verdict, tuple(_unknown_gates(request)))
 
 
-class _Malformed(Exception):
-    """The reviewed object does not have the shape of its kind."""
-
-    def __init__(self, error: WireError) -> None:
-        super().__init__(str(error))
-        causes = tuple(Cause(INVALID, message, path) for path, message in error.problems)
-        self.verdict = Verdict(allowed=False, causes=causes)
-
-
-def _subject(request: Json) -> VirtualMachineInstance | VirtualMachine:
+def _object(request: Json) -> Json:
     vmi, spec = member(request, "vmi", dict), member(request, "spec", dict)
     if (vmi is None) is (spec is None):
         raise BadLine("give either vmi (an object) or spec (a bare VMI spec)")
-    try:
-        return read_vmi(vmi) if vmi is not None else VirtualMachineInstance.from_wire({"spec": spec})
-    except WireError as error:
-        raise _Malformed(error) from None
+    return vmi if vmi is not None else {"spec": spec}
 
 
-def _old(request: Json, subject: VirtualMachineInstance | VirtualMachine) -> VirtualMachineInstance | VirtualMachine | None:
-    raw = member(request, "old", dict)
-    if raw is None:
+def _old(request: Json, raw: Json) -> Json | None:
+    """What the object was, an object of its kind; one that can't be read is the request's fault."""
+    old = member(request, "old", dict)
+    if old is None:
         return None
-    is_object = any(key in raw for key in ("kind", "apiVersion", "metadata", "spec"))
-    if raw and not is_object:
-        old: VirtualMachineInstance | VirtualMachine | None = spec_of(request, "old")
-    else:
-        old = vmi_of({"old": {"kind": type(subject).KIND, **raw}}, "old")
-    if isinstance(old, VirtualMachine) is not isinstance(subject, VirtualMachine):
-        raise BadLine(f"old: must be a {type(subject).KIND} like the object itself")
-    return old
+    kind = told_kind(raw)
+    is_object = any(key in old for key in ("kind", "apiVersion", "metadata", "spec"))
+    given: Json = {"kind": kind, **old} if is_object or not old else {"spec": old}
+    if is_object and given["kind"] != kind:
+        raise BadLine(f"old: must be a {kind} like the object itself")
+    try:
+        (VirtualMachine if kind == VirtualMachine.KIND else VirtualMachineInstance).from_wire(given)
+    except WireError as error:
+        if is_object:
+            raise under("old", error) from None
+        raise WireError(error.kind, tuple(("old" + path.removeprefix("spec"), message) for path, message in error.problems)) from None
+    return given
+
+
+def _field_validation(request: Json) -> FieldValidation:
+    text = member(request, "fieldValidation", str, "Warn")
+    known: tuple[FieldValidation, ...] = get_args(FieldValidation)
+    for each in known:
+        if text == each:
+            return each
+    raise BadLine(f"fieldValidation: must be one of {', '.join(known)}")
 
 
 def _unknown_gates(request: Json) -> Iterator[str]:
@@ -69,26 +70,30 @@ def _unknown_gates(request: Json) -> Iterator[str]:
             yield f"gates.{gate}: no such feature gate is known here; it is ignored"
 
 
-def _wire(verdict: Verdict) -> Json:
-    causes = [{"type": cause.type, "message": cause.message, "field": cause.field} for cause in verdict.causes]
-    return {"allowed": verdict.allowed, "causes": causes, "warnings": list(verdict.warnings)}
+def _wire(verdict: Verdict, warnings: tuple[str, ...]) -> Json:
+    causes = [{"type": cause.type, "message": cause.message, "field": cause.field, "by": cause.by} for cause in verdict.causes]
+    return {"allowed": verdict.allowed, "causes": causes, "warnings": [*verdict.warnings, *warnings]}
 
 
-HELP = """Check VMIs and VMs against KubeVirt's admission rules.
+HELP = """Check VMIs and VMs: the verdict of the API server and KubeVirt together.
 
 One JSON request per line, from a file or standard input:
 
 \b
-  id        anything; it comes back in the answer
-  vmi       a VirtualMachineInstance or (by its kind) a VirtualMachine
-  spec      a bare VMI spec, instead of vmi
-  old       for an update: what the object was before, in the same form
-  gates     feature gates, name -> true or false; absent: the version's default
-            (DynamicResourceAllocation stands for GPUsWithDRA and HostDevicesWithDRA)
-  kubevirt  the KubeVirt version whose rules apply; absent: 1.9
+  id               anything; it comes back in the answer
+  vmi              a VirtualMachineInstance or (by its kind) a VirtualMachine
+  spec             a bare VMI spec, instead of vmi
+  old              for an update: what the object was before, in the same form
+  gates            feature gates, name -> true or false; absent: the version's default
+                   (DynamicResourceAllocation stands for GPUsWithDRA and HostDevicesWithDRA)
+  kubevirt         the KubeVirt release that judges, and whose API server drops the fields
+                   that it doesn't know. Absent: there is none, 1.9's rules apply, and the
+                   design's own form (claim: {name, request}) is read
+  fieldValidation  what becomes of unknown fields: Warn (the default) drops and names them,
+                   Ignore drops them, Strict refuses the object, as kubectl does
 
-The answer: id, allowed, causes (type, message, field) and warnings. A line that can't be understood is answered with
-allowed false and error.
+The answer: id, allowed, causes (type, message, field, and by: api-server or kubevirt, whoever refuses) and warnings. A line
+that can't be understood is answered with allowed false and error. Unknown members of a request are named in warnings.
 """
 
 EPILOG = """\b
@@ -98,4 +103,4 @@ Examples:
   virt-dra admit --jsonl < requests.jsonl | jq -r 'select(.allowed | not) | .causes[].message'
 """
 
-command = jsonl_command("admit", answer, REFUSAL, HELP, EPILOG)
+command = jsonl_command("admit", answer, REFUSAL, HELP, EPILOG, MEMBERS)

@@ -172,7 +172,7 @@ def _answer_lines(paths: tuple[str, ...], deadline: Deadline) -> None:
     except (OSError, ValueError) as error:
         refuse([f"{source}: {_reason(error)}"], "table")
     with requests:
-        answer_stream(requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL)
+        answer_stream(requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL, allocate_lines.MEMBERS)
 
 
 def _run_workload(path: str, deadline: Deadline, *, auto: bool) -> None:

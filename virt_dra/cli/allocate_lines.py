@@ -27,6 +27,7 @@ from virt_dra.cli.jsonl import BadLine, member, under
 T = TypeVar("T", bound=TypedObject)
 
 REFUSAL: Final[Json] = {"results": None, "node_error": False, "elapsed_us": 0.0}
+MEMBERS: Final = ("features", "node", "classes", "slices", "allocated", "allocated_state", "claims", "explain", "validate")
 
 FEATURE_FIELDS: Final = {"".join(part.capitalize() for part in each.name.split("_")): each.name for each in fields(Features)}
 """Field of the reference's ``Features`` -> attribute of ours."""

@@ -31,6 +31,7 @@ from virt_dra.cluster.files import read_inputs
 
 Format: TypeAlias = Literal["text", "json", "yaml"]
 
+MEMBERS: Final = ("expression", "device", "features", "new", "derived")
 NOTHING: Final[Json] = {"compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None}
 """The answer's members besides ``id``. What has no value is null."""
 
@@ -168,7 +169,7 @@ def command(
         if paths or derived or new or feature_gates:
             raise click.UsageError("--jsonl goes with a file of requests only; what the options say stands in each request")
         requests: IO[bytes] = click.File("rb").convert(expression or "-", None, click.get_current_context())
-        answer_stream(requests, answer, NOTHING)
+        answer_stream(requests, answer, NOTHING, MEMBERS)
         return
     if expression is None:
         raise click.UsageError("name an expression, e.g. virt-dra cel 'device.driver == \"gpu.example.com\"' -f slices.yaml")

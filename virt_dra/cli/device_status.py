@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from virt_dra.api.attribute_keys import InvalidKeys, read_keys
 from virt_dra.api.core_v1 import Pod
@@ -20,6 +20,7 @@ from virt_dra.controllers.virtual_machines import instance_of
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 
 REFUSAL: Json = {"deviceStatus": None, "unresolved": []}
+MEMBERS: Final = ("vmi", "pod", "claims", "slices", "options")
 
 
 def answer(request: Json) -> Json:
@@ -159,4 +160,4 @@ From a cluster, for VMI fedora:
       '{id: 1, $vmi, $pod, $claims, $slices}' | virt-dra device-status --jsonl
 """
 
-command = jsonl_command("device-status", answer, REFUSAL, HELP, EPILOG)
+command = jsonl_command("device-status", answer, REFUSAL, HELP, EPILOG, MEMBERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from launcher import LauncherError, convert
 from virt_dra.api.core_v1 import Pod
@@ -10,6 +11,7 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl import BadLine, gates_of, jsonl_command, member, under, vmi_of
 
 REFUSAL: Json = {"hostdevs": [], "domain": None}
+MEMBERS: Final = ("vmi", "env", "files", "rawFiles", "kubevirt", "gates", "pod")
 
 
 def answer(request: Json) -> Json:
@@ -62,6 +64,7 @@ command = jsonl_command(
     "domain-xml",
     answer,
     refusal=REFUSAL,
+    members=MEMBERS,
     help_text="Turn VMIs and their devices' addresses into libvirt XML, one JSON object per line in and out.",
     epilog="""\b
 In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "pod": {}}   only vmi is required

@@ -7,13 +7,17 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, NoReturn
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import IO, Any, Final, NoReturn
 
 import click
 
+from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.nearest import listed, nearest
 from virt_dra.api.wire import Json, WireError
 
 Answer = Callable[[Json], Json]
@@ -24,29 +28,61 @@ class BadLine(ValueError):
     """A request that can't be understood. The message says which member is wrong and what is expected."""
 
 
-def answer_lines(lines: Iterable[bytes], out: IO[str], answer: Answer, refusal: Json) -> None:
+def answer_lines(lines: Iterable[bytes], out: IO[str], answer: Answer, refusal: Json, members: Collection[str] = ()) -> None:
     """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is read.
+
+    ``members``: those that a request may have besides ``id``, () for any. Others count for nothing; the answer's ``warnings`` name them.
 
     Each answer is written and flushed before the next line is read, so that a program at the other end can wait for it.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        out.write(_answer_line(number, line, answer, refusal) + "\n")
+        out.write(_answer_line(number, line, answer, refusal, members) + "\n")
         out.flush()
 
 
-def _answer_line(number: int, line: bytes, answer: Answer, refusal: Json) -> str:
+def _answer_line(number: int, line: bytes, answer: Answer, refusal: Json, members: Collection[str]) -> str:
     identity: object = None
+    unknown: list[str] = []
     try:
         request = parse_request(line)
         identity = request.get("id")
-        return _dump({"id": identity, **answer(request)})
+        if members:
+            unknown = unknown_members(request, members)
+        given = answer(request)
     except RecursionError:
         reason, identity = "the JSON is nested too deeply", identity if isinstance(identity, str | int | float) else None
+        given = {**refusal, "error": f"line {number}: {reason}"}
     except (BadLine, WireError) as error:
-        reason = str(error)
-    return _dump({"id": identity, **refusal, "error": f"line {number}: {reason}"})
+        given = {**refusal, "error": f"line {number}: {error}"}
+    if unknown:
+        given = {**given, "warnings": [*given.get("warnings", ()), *unknown]}
+    return _dump({"id": identity, **given})
+
+
+MAX_NAMED: Final = 20
+"""Unknown members of one request that are named."""
+MAX_SHOWN: Final = 100
+"""Characters of a member's name that are shown."""
+
+
+def unknown_members(request: Json, members: Collection[str]) -> list[str]:
+    """A sentence for each member of a request that counts for nothing, with the name that was probably meant."""
+    unknown = [name for name in request if name not in members and name != "id"]
+    if not unknown:
+        return []
+    told = [f"{_short(name)}: unknown member of the request; {_instead(name, members)}" for name in islice(unknown, MAX_NAMED)]
+    return told + ([f"{len(unknown) - MAX_NAMED} more unknown members of the request"] if len(unknown) > MAX_NAMED else [])
+
+
+def _instead(name: str, members: Collection[str]) -> str:
+    meant = nearest(name, members)
+    return f"it has {listed(members)}" if meant is None else f"did you mean {quoted(meant)}?"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 3]}..."
 
 
 def parse_request(line: bytes) -> Json:
@@ -110,7 +146,7 @@ def gates_of(request: Json) -> Gates:
     """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent or null: the version's default)."""
     text = member(request, "kubevirt", str)
     try:
-        version = NEWEST if text is None else KubeVirtVersion.parse(text)
+        default = _default_gates(text)
     except ValueError as error:
         raise BadLine(f"kubevirt: {error}") from None
     choices: dict[str, bool] = {}
@@ -119,7 +155,13 @@ def gates_of(request: Json) -> Gates:
             choices[gate] = value
         elif value is not None:
             raise BadLine(f"gates.{gate}: must be a boolean, not {_found(value)}")
-    return Gates.of(version, choices)
+    return Gates.of(default.version, choices) if choices else default
+
+
+@lru_cache(maxsize=32)
+def _default_gates(text: str | None) -> Gates:
+    """Those of a version; of the newest for None. Raises ValueError for a text that names none."""
+    return Gates.of(NEWEST if text is None else KubeVirtVersion.parse(text))
 
 
 def vmi_of(request: Json, name: str = "vmi") -> VirtualMachineInstance | VirtualMachine | None:
@@ -162,10 +204,10 @@ def under(name: str, error: WireError) -> WireError:
     return WireError(error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems))
 
 
-def answer_stream(requests: IO[bytes], answer: Answer, refusal: Json) -> None:
+def answer_stream(requests: IO[bytes], answer: Answer, refusal: Json, members: Collection[str]) -> None:
     """Answer a stream of requests on standard output. Raises ClickException if the requests can't be read, OSError of the output."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
-    answer_lines(_readable(requests), out, answer, refusal)
+    answer_lines(_readable(requests), out, answer, refusal, members)
     out.detach()  # so that standard output stays open
 
 
@@ -176,11 +218,11 @@ def _readable(requests: IO[bytes]) -> Iterator[bytes]:
         raise click.ClickException(f"cannot read the requests: {error.strerror}") from None
 
 
-def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epilog: str) -> click.Command:
-    """A subcommand ``NAME --jsonl [FILE]`` around one answer function."""
+def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epilog: str, members: Collection[str] = ()) -> click.Command:
+    """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members."""
 
     def run(jsonl: bool, requests: IO[bytes]) -> None:
-        answer_stream(requests, answer, refusal)
+        answer_stream(requests, answer, refusal, members)
 
     flag = click.Option(["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line.")
     source = click.Argument(["requests"], type=click.File("rb"), default="-")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl import BadLine, gates_of, jsonl_command, member, spec_of, under, vmi_of
@@ -9,6 +11,7 @@ from virt_dra.controllers.launcher_pods import COMPUTE, RenderError, fragment
 from virt_dra.controllers.virtual_machines import instance_of
 
 REFUSAL: Json = {"resourceClaims": [], "containers": []}
+MEMBERS: Final = ("vmi", "spec", "gates", "kubevirt", "permittedHostDevices")
 
 
 def answer(request: Json) -> Json:
@@ -71,4 +74,4 @@ Examples:
   virt-dra render --jsonl < requests.jsonl | jq -r 'select(.error) | "\\(.id): \\(.error)"'
 """
 
-command = jsonl_command("render", answer, REFUSAL, HELP, EPILOG)
+command = jsonl_command("render", answer, REFUSAL, HELP, EPILOG, MEMBERS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import DeviceEntry
@@ -60,14 +59,19 @@ class DeviceRules:
         yield from _duplicate_pairs(shown, field)
 
     def _between_kinds(self, subject: Subject, complete: dict[str, list[Indexed]]) -> Iterator[Cause]:
-        """K-2.16. KubeVirt leaves the order of several open; ours is by kind, then by position of the later device."""
+        """K-2.16. KubeVirt leaves the order of several open; ours is by kind, then by position of the later device.
+
+        A pair belongs to the first kind that has it: what else has it is named with that kind only.
+        """
         firsts = {name: _first_indices([(index, _pair(device)) for index, device in usable]) for name, usable in complete.items()}
         firsts["Networks"] = _network_pairs(subject)
         fields = {kind.plural: subject.path(kind.field) for kind in KINDS} | {"Networks": subject.path("networks")}
-        for earlier, later in combinations(self.across, 2):
+        owned: dict[str, str] = {}
+        for later in self.across:
             for pair, index in firsts[later].items():
-                if pair in firsts[earlier]:
-                    places = f"{earlier}[{firsts[earlier][pair]}] and {later}[{index}]"
+                owner = owned.setdefault(pair, later)
+                if owner != later:
+                    places = f"{owner}[{firsts[owner][pair]}] and {later}[{index}]"
                     text = f"duplicate claimName/requestName pair {quoted(pair)} between {places}"
                     yield Cause(DUPLICATE, text, f"{fields[later]}[{index}]")
 

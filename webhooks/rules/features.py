@@ -1,15 +1,25 @@
-"""Rules around DRA that every device meets: gates of other features, and ramfb displays (K-2.22 to K-2.24, K-2.26)."""
+"""Rules around DRA: gates of other features, ramfb displays and reserved labels (K-2.22 to K-2.24, K-2.26, K-9.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from virt_dra.api.kubevirt_v1 import GPU
+from virt_dra.api.kubevirt_v1 import RamFB
 from virt_dra.api.kubevirt_versions import HOST_DEVICES, RESERVED_OVERHEAD_MEMLOCK, SIDECAR
 from webhooks.rules.subject import Subject
-from webhooks.verdict import INVALID, Cause
+from webhooks.verdict import INVALID, NOT_SUPPORTED, Cause
 
 HOOK_SIDECARS = "hooks.kubevirt.io/hookSidecars"
+RESERVED_LABELS: Final = (
+    "kubevirt.io/created-by",
+    "kubevirt.io/install-strategy",
+    "kubevirt.io/migrationJobUID",
+    "kubevirt.io/migrationTargetNodeName",
+    "kubevirt.io/nodeName",
+    "kubevirt.io/schedulable",
+)
+"""K-9.4."""
 
 
 def reserved_overhead(subject: Subject) -> Iterator[Cause]:
@@ -21,16 +31,21 @@ def reserved_overhead(subject: Subject) -> Iterator[Cause]:
 
 
 def one_ramfb(subject: Subject) -> Iterator[Cause]:
-    """K-2.23. The trailing blank of the message is KubeVirt's."""
-    if sum(_has_ramfb(gpu) for gpu in subject.spec.domain.devices.gpus) > 1:
+    """K-2.23 up to 1.9: a ``ramFB`` that doesn't say whether it is enabled isn't, which is left in VMs only (K-2.37)."""
+    return _one_ramfb(subject, lambda ram_fb: ram_fb.enabled is True)
+
+
+def one_ramfb_of_main(subject: Subject) -> Iterator[Cause]:
+    """K-2.23 in main."""
+    return _one_ramfb(subject, lambda ram_fb: ram_fb.enabled is not False)
+
+
+def _one_ramfb(subject: Subject, enabled: Callable[[RamFB], bool]) -> Iterator[Cause]:
+    """The trailing blank of the message is KubeVirt's."""
+    displays = (gpu.virtual_gpu_options.display for gpu in subject.spec.domain.devices.gpus if gpu.virtual_gpu_options)
+    shown = [display for display in displays if display is not None and display.enabled is not False]
+    if sum(display.ram_fb is None or enabled(display.ram_fb) for display in shown) > 1:
         yield Cause(INVALID, "configuring multiple displays with ramfb is not valid ", subject.path("GPUs"))
-
-
-def _has_ramfb(gpu: GPU) -> bool:
-    display = gpu.virtual_gpu_options.display if gpu.virtual_gpu_options else None
-    if display is None or display.enabled is False:
-        return False
-    return display.ram_fb is None or display.ram_fb.enabled is not False
 
 
 def host_devices_gate(subject: Subject) -> Iterator[Cause]:
@@ -45,3 +60,10 @@ def sidecars(subject: Subject) -> Iterator[Cause]:
         field = f"{subject.metadata}.annotations"
         text = f"sidecar feature gate is not enabled in kubevirt-config, invalid entry {field}.{HOOK_SIDECARS}"
         yield Cause(INVALID, text, field)
+
+
+def reserved_labels(subject: Subject) -> Iterator[Cause]:
+    """K-9.4: only KubeVirt's own accounts may set these."""
+    if subject.outsider and any(label in subject.labels for label in RESERVED_LABELS):
+        text = "creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited"
+        yield Cause(NOT_SUPPORTED, text, f"{subject.metadata}.labels")

@@ -1,11 +1,10 @@
-"""Networks from claims (K-2.18 to K-2.20) and guest PCI addresses of interfaces (K-2.25).
+"""Networks from claims (K-2.18 to K-2.20).
 
 KubeVirt runs its network validator twice and reports each of these twice; ours reports each once (K-2.21).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 
 from virt_dra.api.go_text import quoted
@@ -13,18 +12,6 @@ from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA
 from webhooks.rules.subject import Subject
 from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, Cause
-
-_PCI_ADDRESS = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
-"""As K-7.4: the slot may be anything up to ff."""
-
-
-def guest_addresses(subject: Subject) -> Iterator[Cause]:
-    """K-2.25."""
-    for index, interface in enumerate(subject.spec.domain.devices.interfaces):
-        address = interface.pci_address
-        if address and not _PCI_ADDRESS.fullmatch(address):
-            field = subject.path(f"domain.devices.interfaces[{index}]")
-            yield Cause(INVALID, f"interface {field}.name has malformed PCI address ({address}).", f"{field}.pciAddress")
 
 
 def claim_networks(subject: Subject) -> Iterator[Cause]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, Gates
@@ -24,15 +24,20 @@ class Subject:
     metadata: str
     instancetype: bool = False
     """Whether a VM takes part of its spec, devices perhaps, from an instancetype (K-1.6)."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    outsider: bool = False
+    """Whether somebody else than KubeVirt asks."""
 
     @classmethod
-    def of(cls, obj: VirtualMachineInstance | VirtualMachine, gates: Gates) -> Subject:
+    def of(cls, obj: VirtualMachineInstance | VirtualMachine, gates: Gates, outsider: bool = False) -> Subject:
         if isinstance(obj, VirtualMachine):
             template = obj.spec.template
+            metadata, instancetype = template.metadata, _has_instancetype(obj)
+            root = "spec.template"
             return cls(
-                template.spec, template.metadata.annotations, gates, "spec.template.spec", "spec.template.metadata", _has_instancetype(obj)
+                template.spec, metadata.annotations, gates, f"{root}.spec", f"{root}.metadata", instancetype, metadata.labels, outsider
             )
-        return cls(obj.spec, obj.metadata.annotations, gates, "spec", "metadata")
+        return cls(obj.spec, obj.metadata.annotations, gates, "spec", "metadata", False, obj.metadata.labels, outsider)
 
     def path(self, field: str) -> str:
         """A path below the spec: ``resourceClaims[0]`` -> ``spec.resourceClaims[0]``."""

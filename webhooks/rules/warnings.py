@@ -18,13 +18,10 @@ from webhooks.rules.subject import GPUS, KINDS, Subject
 
 @dataclass(frozen=True)
 class Warned:
-    """The field that a warning is about, and what it says. ``str()`` is the text that users see."""
+    """The field that a warning is about, and what it says."""
 
     field: str
     message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
 
 
 Warner = Callable[[Subject], Iterator[Warned]]
@@ -69,17 +66,20 @@ def unchecked_host_devices(subject: Subject) -> Iterator[Warned]:
 
 
 def missing_names(subject: Subject) -> Iterator[Warned]:
-    """K-2.2: the schema requires a name; the API server refuses the object before any webhook sees it."""
+    """K-2.2: the schema requires a name, which may be empty; the API server refuses the object before a validating webhook sees it."""
     for kind in KINDS:
         for index, device in enumerate(kind.devices(subject.spec)):
-            if not device.name:
+            if not device.given("name"):
                 yield Warned(f"{subject.path(kind.field)}[{index}].name", "the API server requires a name")
 
 
 def duplicate_device_names(subject: Subject) -> Iterator[Warned]:
     """K-7.17: libvirt's aliases are made of the kind, the source and the name."""
     for kind in KINDS:
-        names = Counter((device.is_dra, device.name) for device in kind.devices(subject.spec) if device.name)
+        devices = kind.devices(subject.spec)
+        if len(devices) < 2:
+            continue
+        names = Counter((device.is_dra, device.name) for device in devices if device.name)
         for (_, name), count in names.items():
             if count > 1:
                 text = f"{count} devices are named {quoted(name)}; libvirt refuses a domain with the same device alias twice"

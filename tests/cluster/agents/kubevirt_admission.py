@@ -9,7 +9,9 @@ from typing import Final, Literal
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import V1_9_0, Gates
-from virt_dra.api.wire import Json
+from virt_dra.api.wire import Json, WireError
+from webhooks.rules.features import RESERVED_LABELS
+from webhooks.stored import as_validated
 from webhooks.verdict import NOT_SUPPORTED, Cause, Verdict
 from webhooks.vmi import review
 
@@ -17,14 +19,6 @@ FINALIZER: Final = "kubevirt.io/foregroundDeleteVirtualMachine"
 TOPOLOGY_ANNOTATION: Final = "kubevirt.io/pci-topology-version"
 TOPOLOGY: Final = "v3"
 RUNTIME_USER: Final = 107
-RESERVED_LABELS: Final = (
-    "kubevirt.io/created-by",
-    "kubevirt.io/migrationJobUID",
-    "kubevirt.io/nodeName",
-    "kubevirt.io/migrationTargetNodeName",
-    "kubevirt.io/schedulable",
-    "kubevirt.io/install-strategy",
-)
 ACCOUNTS: Final = ("kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller")
 """Whose writes are KubeVirt's own. The operator's account isn't among them (K-9.2)."""
 
@@ -46,15 +40,26 @@ class KubeVirtAdmission:
         return user in {self.account(name) for name in ACCOUNTS}
 
     def mutated(self, operation: Operation, user: str, obj: Json, old: Json | None, now: str) -> Json:
-        """A VMI as the mutating webhook leaves it."""
+        """A VMI or VM (by its kind) as the mutating webhook leaves it."""
         changed = copy.deepcopy(obj)
+        if obj.get("kind") == VirtualMachine.KIND:
+            return self._written_again(changed, VirtualMachine)
         if operation == "CREATE":
+            changed = self._written_again(changed, VirtualMachineInstance)
             self._complete(changed, now)
         elif old is not None and not self.is_kubevirt(user):
             changed.pop("status", None)
             if "status" in old:
                 changed["status"] = copy.deepcopy(old["status"])
         return changed
+
+    def _written_again(self, obj: Json, kind: type[VirtualMachine] | type[VirtualMachineInstance]) -> Json:
+        """K-2.36, K-2.37: the mutators write the spec again as they read it. What they can't read they leave to others."""
+        try:
+            spec = as_validated(kind.from_wire(obj), self.gates.version).to_wire().get("spec")
+        except WireError:
+            return obj
+        return obj if spec is None else {**obj, "spec": spec}
 
     def _complete(self, vmi: Json, now: str) -> None:
         """K-9.5: a creator's status survives, but for the phase."""
@@ -73,13 +78,11 @@ class KubeVirtAdmission:
 
     def judged(self, operation: Operation, user: str, obj: Json, old: Json | None) -> Verdict:
         """A VM or VMI (told by its kind) by the validating webhooks."""
+        outsider = not self.is_kubevirt(user)
         if obj.get("kind") == VirtualMachine.KIND:
-            return review(VirtualMachine.from_wire(obj), self.gates)
+            return review(VirtualMachine.from_wire(obj), self.gates, outsider=outsider)
         if operation == "CREATE":
-            ours = self.is_kubevirt(user)
-            if not ours and any(label in _labels(obj) for label in RESERVED_LABELS):
-                return _refused("creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited", "metadata.labels")
-            return review(VirtualMachineInstance.from_wire(obj), self.gates)
+            return review(VirtualMachineInstance.from_wire(obj), self.gates, outsider=outsider)
         return self._judged_update(user, obj, old or {})
 
     def _judged_update(self, user: str, obj: Json, old: Json) -> Verdict:
@@ -103,9 +106,9 @@ def _refused(message: str, field: str = "") -> Verdict:
 
 
 def patch_between(before: Json, after: Json) -> tuple[Json, ...]:
-    """Operations (RFC 6902) for what :meth:`KubeVirtAdmission.mutated` changes: status, finalizers, annotations."""
+    """Operations (RFC 6902) for what :meth:`KubeVirtAdmission.mutated` changes: spec, status, finalizers, annotations."""
     operations: list[Json] = []
-    for holder, members in ((("metadata",), ("finalizers", "annotations")), ((), ("status",))):
+    for holder, members in ((("metadata",), ("finalizers", "annotations")), ((), ("spec", "status"))):
         one, other = before, after
         for step in holder:
             one, other = one.get(step) or {}, other.get(step) or {}

@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeVar, cast
 from aiohttp import web
 
 from tests.cluster.agents.kubevirt_admission import KubeVirtAdmission, Operation, patch_between
-from tests.cluster.agents.kubevirt_crds import definitions, pruned_object
+from tests.cluster.agents.kubevirt_crds import definitions, pruned_object, schema_of
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.schema_walk import Schema, faults
 from virt_dra.api.wire import Json
 from virt_dra.cluster import patches
 from virt_dra.cluster.memory import MemoryCluster
@@ -29,6 +30,7 @@ from webhooks.verdict import Verdict
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 
 MUTATOR = "virtualmachineinstances-mutator.kubevirt.io"
+VM_MUTATOR = "virtualmachines-mutator.kubevirt.io"
 CREATE_VALIDATOR = "virtualmachineinstances-create-validator.kubevirt.io"
 UPDATE_VALIDATOR = "virtualmachineinstances-update-validator.kubevirt.io"
 VM_VALIDATOR = "virtualmachine-validator.kubevirt.io"
@@ -53,7 +55,10 @@ def configurations(url: str, ca_bundle: bytes) -> tuple[Json, Json]:
         }
 
     head = {"apiVersion": "admissionregistration.k8s.io/v1"}
-    mutating = [webhook(MUTATOR, "mutate", kinds, "CREATE", "UPDATE")]
+    mutating = [
+        webhook(MUTATOR, "mutate", kinds, "CREATE", "UPDATE"),
+        webhook(VM_MUTATOR, "mutate", "virtualmachines", "CREATE", "UPDATE"),
+    ]
     validating = [
         webhook(CREATE_VALIDATOR, "validate", kinds, "CREATE"),
         webhook(UPDATE_VALIDATOR, "validate", kinds, "UPDATE"),
@@ -169,9 +174,12 @@ class EmbeddedBesideKubeVirt:
         if not self._concerns(type(obj)) or isinstance(obj, KubeVirt):
             return obj
         before = None if old is None else old.to_wire()
-        wire = self.as_stored(obj).to_wire()
-        if isinstance(obj, VirtualMachineInstance):
-            wire = self._admission.mutated(operation, self._user, wire, before, format_time(self._clock()))
+        wire = self._admission.mutated(operation, self._user, self.as_stored(obj).to_wire(), before, format_time(self._clock()))
+        wrong = tuple(faults({**wire, "metadata": {}}, Schema.of(schema_of(self._definitions[type(obj).KIND]))))
+        if wrong:
+            raise Invalid(
+                f"{type(obj).KIND} is invalid: {wrong[0].path}: {wrong[0].message}", tuple(Cause(f.path, f.type, f.message) for f in wrong)
+            )
         verdict = self._admission.judged(operation, self._user, wire, before)
         if not verdict.allowed:
             name = VM_VALIDATOR if isinstance(obj, VirtualMachine) else CREATE_VALIDATOR if operation == "CREATE" else UPDATE_VALIDATOR

@@ -17,8 +17,11 @@ from typing import Any
 from tests.webhooks.server.hostile import Hostile, hostile_reviews
 from tests.webhooks.server.serving import KNOWLEDGE, Served, body, review, serving, vmi
 from tests.webhooks.server.test_server import ADMITTED
-from virt_dra.cli.admit import answer as admit
+from virt_dra.api.kubevirt_versions import NEWEST, Gates
+from virt_dra.api.wire import WireError
+from virt_dra.cli.jsonl import read_vmi
 from virt_dra.cluster.patches import patched
+from webhooks import vmi as vmi_rules
 from webhooks.review import BadReview, Review, read_review
 from webhooks.server import Limits, decide
 from webhooks.server_log import json_logging
@@ -27,9 +30,12 @@ from webhooks.verdict import Verdict
 
 
 def expected(hostile: Hostile) -> tuple[bool, str]:
-    """Whether an object of a well-formed review is allowed, and the message: as ``virt-dra admit``, which reads it by itself, says."""
-    verdict = admit({"vmi": json.loads(json.dumps(hostile.object))})
-    return verdict["allowed"], ", ".join(cause["message"] for cause in verdict["causes"])
+    """Whether an object of a well-formed review is allowed, and the message: as KubeVirt's rules say that read it by themselves."""
+    try:
+        verdict = vmi_rules.review(read_vmi(json.loads(json.dumps(hostile.object))), Gates.of(NEWEST))
+    except WireError as error:
+        return False, ", ".join(message for _, message in error.problems)
+    return verdict.allowed, verdict.message
 
 
 def is_settled(pod: dict[str, Any], response: dict[str, Any]) -> bool:

@@ -15,21 +15,12 @@ from virt_dra.api.nearest import listed, nearest_first
 from webhooks.lint.checks.objects import not_listed
 from webhooks.lint.finding import PAGES, Found
 from webhooks.lint.subject import Linted
+from webhooks.rules.features import RESERVED_LABELS
 from webhooks.rules.silence import annotated
 from webhooks.rules.subject import KINDS
 from webhooks.rules.warnings import Warner
 from webhooks.verdict import NOT_FOUND, Cause
 from webhooks.vmi import review
-
-RESERVED_LABELS = (
-    "kubevirt.io/created-by",
-    "kubevirt.io/install-strategy",
-    "kubevirt.io/migrationJobUID",
-    "kubevirt.io/migrationTargetNodeName",
-    "kubevirt.io/nodeName",
-    "kubevirt.io/schedulable",
-)
-"""K-9.4."""
 
 
 def kubevirt_refuses(linted: Linted) -> Iterator[Found]:

@@ -1,0 +1,138 @@
+"""What an API server does to a VM or VMI before KubeVirt's webhooks are asked: unknown fields, pruning, shape, names (K-2.2, K-2.34). Pure.
+
+The design's own spelling of a claim reference (K-1.7) is a field of our own kinds only; a KubeVirt's API server drops it (K-1.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Literal
+
+from virt_dra.api import names
+from virt_dra.api.kubevirt_schema import schema_of
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.schema_walk import Fault, Schema, UnknownField, conforms, faults, pruned, unknown_fields
+from virt_dra.api.validation import metadata
+from virt_dra.api.validation.field_errors import invalid
+from virt_dra.api.wire import Json, WireError
+from webhooks.verdict import INVALID, Cause
+
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
+"""What becomes of unknown fields: ``Strict`` refuses them, as kubectl asks for; ``Warn`` drops them and says so, as for all other clients;
+``Ignore`` drops them."""
+
+UNKNOWN_FIELD: Final = "unknown-field"
+"""The id of the warning (docs/lint)."""
+MAX_UNKNOWN: Final = 100
+"""Unknown fields that are named; of more the number is told."""
+_DESIGN: Final = "claim"
+_OURS_ONLY: Final = "a KubeVirt's API server drops this field; for a KubeVirt write claimName and requestName instead"
+
+
+@dataclass(frozen=True)
+class Received:
+    """An object as it is after decoding: what is left of it, why it is refused (if at all), and what is said of dropped fields."""
+
+    object: Json
+    causes: tuple[Cause, ...] = ()
+    warnings: tuple[str, ...] = ()
+    undecoded: bool = False
+    """Whether it is refused for what it can't be decoded; nothing else is looked at then."""
+
+
+def received(
+    raw: Json, kind: str, version: KubeVirtVersion | None, validation: FieldValidation = "Warn", old: Json | None = None
+) -> Received:
+    """An object as the API server of a KubeVirt gets it; ``version`` None: where there is no KubeVirt, and our own kinds are served.
+
+    ``old``: what the object was, for an update; faults that it had already are no reason to refuse.
+    """
+    schema = schema_of(kind, version)
+    if conforms(raw, schema):
+        return Received(raw, warnings=tuple(_design_form(raw)) if version is None and validation == "Warn" else ())
+    unknown = tuple(islice(unknown_fields(raw, schema), MAX_UNKNOWN + 1))
+    if unknown and validation == "Strict":
+        return Received(raw, tuple(_strict(unknown, raw, schema)), undecoded=True)
+    left: Json = pruned(raw, schema)
+    warnings = (*_dropped(unknown, raw, schema, version), *(_design_form(raw) if version is None else ())) if validation == "Warn" else ()
+    found: list[Fault] = list(faults(left, schema))
+    if found and old is not None:
+        before = set(faults(pruned(old, schema), schema))
+        found = [fault for fault in found if fault not in before]
+    causes = tuple(Cause(fault.type, fault.message, fault.path, "api-server") for fault in found)
+    return Received(left, causes, warnings)
+
+
+def refused_names(raw: Json) -> Iterator[Cause]:
+    """What is wrong with an object's names, labels and annotations. An object without a name is taken for one that gets its name later."""
+    try:
+        meta = ObjectMeta.from_wire(raw.get("metadata") or {})
+    except WireError:
+        return  # of the wrong shape, which is said elsewhere
+    if meta.generate_name:
+        for detail in names.dns1123_subdomain(names.without_trailing_dash(meta.generate_name)):
+            yield _invalid("metadata.generateName", meta.generate_name, detail)
+    if meta.name:
+        for detail in names.dns1123_subdomain(meta.name):
+            yield _invalid("metadata.name", meta.name, detail)
+    if meta.labels:
+        for error in metadata.label_map(meta.labels, "metadata.labels"):
+            yield Cause(error.type.value, error.message, error.field, "api-server")
+    if meta.annotations:
+        for error in metadata.annotation_map(meta.annotations, "metadata.annotations"):
+            yield Cause(error.type.value, error.message, error.field, "api-server")
+
+
+def _invalid(field: str, value: str, detail: str) -> Cause:
+    return Cause(INVALID, invalid(field, value, detail).message, field, "api-server")
+
+
+def _strict(unknown: tuple[UnknownField, ...], raw: Json, schema: Schema) -> Iterator[Cause]:
+    for field in unknown[:MAX_UNKNOWN]:
+        yield Cause(INVALID, f"strict decoding error: {field}", field.path, "api-server")
+    if len(unknown) > MAX_UNKNOWN:
+        yield Cause(INVALID, f"strict decoding error: {_more(raw, schema)}", "", "api-server")
+
+
+def _dropped(unknown: tuple[UnknownField, ...], raw: Json, schema: Schema, version: KubeVirtVersion | None) -> Iterator[str]:
+    for field in unknown[:MAX_UNKNOWN]:
+        yield f"{field.path}: [{UNKNOWN_FIELD}] {_dropped_field(field, version)}"
+    if len(unknown) > MAX_UNKNOWN:
+        yield f"[{UNKNOWN_FIELD}] {_more(raw, schema)}"
+
+
+def _dropped_field(field: UnknownField, version: KubeVirtVersion | None) -> str:
+    if version is None:
+        return str(field)
+    if field.since is not None:
+        return f"KubeVirt {version} does not know this field and drops it; it exists since KubeVirt {field.since}"
+    if field.name == _DESIGN and field.nearest == "claimName":
+        return f'unknown field "{field.path}", which the API server drops; write claimName and requestName instead'
+    return f"{field} The API server drops it" if field.nearest else f"{field}, which the API server drops"
+
+
+def _more(raw: Json, schema: Schema) -> str:
+    count = sum(1 for _ in unknown_fields(raw, schema)) - MAX_UNKNOWN
+    return f"{count} more unknown fields"
+
+
+def _design_form(raw: Json) -> Iterator[str]:
+    """A warning for each claim reference in the design's spelling."""
+    spec, root = raw.get("spec"), "spec"
+    if isinstance(spec, dict) and isinstance(spec.get("template"), dict):
+        spec, root = spec["template"].get("spec"), "spec.template.spec"
+    devices = _object(_object(spec, "domain"), "devices")
+    for kind in ("gpus", "hostDevices"):
+        entries = devices.get(kind)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, dict) and entry.get(_DESIGN) is not None:
+                path = f"{root}.domain.devices.{kind}[{index}].{_DESIGN}"
+                yield f"{path}: [{UNKNOWN_FIELD}] {_OURS_ONLY}"
+
+
+def _object(value: object, name: str) -> Json:
+    inner = value.get(name) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}

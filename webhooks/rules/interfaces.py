@@ -1,0 +1,121 @@
+"""Interfaces in themselves: how each is bound, and its fields (K-2.42, K-2.43, and guest addresses, K-2.25)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from virt_dra.api.kubevirt_v1 import Interface, Network
+from webhooks.rules.subject import Subject
+from webhooks.verdict import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, Cause
+
+_PCI_ADDRESS = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+"""As K-7.4: the slot may be anything up to ff."""
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_OCTETS = re.compile(r"[0-9a-fA-F]{2}(?:(:|-)[0-9a-fA-F]{2})(?:\1[0-9a-fA-F]{2})*")
+_DOTTED = re.compile(r"[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4})*")
+_MAC_LENGTHS: Final = (6, 8, 20)
+_PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(?:-[a-z0-9]+)*")
+_PORT_NAME_MAX: Final = 15
+_RESERVED_MAC: Final = "02:00:00:00:00:00"
+"""Of the bridge inside of the launcher pod."""
+_MODELS: Final = frozenset({"e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "virtio"})
+"""igb came with a newer release than the others; it isn't known with which."""
+_DISCONTINUED: Final[Mapping[str, str]] = {
+    "slirp": "Slirp interface support has been discontinued since v1.3",
+    "passt": "Passt network binding has been discontinued since v1.3",
+    "macvtap": "Macvtap network binding has been discontinued since v1.3",
+}
+
+
+def bindings(subject: Subject) -> Iterator[Cause]:
+    """K-2.42."""
+    networks = _by_name(subject)
+    for index, interface in enumerate(subject.spec.domain.devices.interfaces):
+        field = subject.path(f"domain.devices.interfaces[{index}]")
+        more = interface.model_extra or {}
+        methods = (interface.bridge, interface.masquerade, interface.sriov, more.get("passtBinding"))
+        if interface.binding is not None and any(method is not None for method in methods):
+            text = f"logical {interface.name} interface cannot have both binding plugin and interface binding method"
+            yield Cause(INVALID, text, f"{field}.binding")
+        network = networks.get(interface.name)
+        if interface.masquerade is not None and (network is None or network.pod is None):
+            yield Cause(INVALID, "Masquerade interface only implemented with pod network", f"{field}.name")
+        if interface.masquerade is not None and (interface.mac_address or "").lower() == _RESERVED_MAC:
+            text = "The requested MAC address is reserved for the in-pod bridge. Please choose another one."
+            yield Cause(INVALID, text, f"{field}.macAddress")
+        for name, text in _DISCONTINUED.items():
+            if more.get(name) is not None:
+                yield Cause(INVALID, text, f"{field}.{name}")
+
+
+def fields(subject: Subject) -> Iterator[Cause]:
+    """K-2.43 and K-2.25: name, model, MAC address, guest PCI address and ports of each interface."""
+    networks = _by_name(subject)
+    for index, interface in enumerate(subject.spec.domain.devices.interfaces):
+        field = subject.path(f"domain.devices.interfaces[{index}]")
+        yield from _name_and_model(interface, field)
+        yield from _addresses(interface, field)
+        network = networks.get(interface.name)
+        if network is not None and network.pod is not None:
+            yield from _ports((interface.model_extra or {}).get("ports"), field)
+
+
+def _by_name(subject: Subject) -> Mapping[str, Network]:
+    """The last network of a name, as KubeVirt indexes them."""
+    return {network.name: network for network in subject.spec.networks}
+
+
+def _name_and_model(interface: Interface, field: str) -> Iterator[Cause]:
+    if not _NAME.fullmatch(interface.name):
+        text = "Network interface name can only contain alphabetical characters, numbers, dashes (-) or underscores (_)"
+        yield Cause(INVALID, text, f"{field}.name")
+    model = (interface.model_extra or {}).get("model")
+    if isinstance(model, str) and model and model not in _MODELS:
+        yield Cause(NOT_SUPPORTED, f"interface {field}.name uses model {model} that is not supported.", f"{field}.model")
+
+
+def _addresses(interface: Interface, field: str) -> Iterator[Cause]:
+    mac = interface.mac_address
+    if mac:
+        octets = _octets(mac)
+        if octets not in _MAC_LENGTHS:
+            yield Cause(INVALID, f"interface {field}.name has malformed MAC address ({mac}).", f"{field}.macAddress")
+        elif octets > _MAC_LENGTHS[0]:
+            yield Cause(INVALID, f"interface {field}.name has MAC address ({mac}) that is too long.", f"{field}.macAddress")
+    address = interface.pci_address
+    if address and not _PCI_ADDRESS.fullmatch(address):
+        yield Cause(INVALID, f"interface {field}.name has malformed PCI address ({address}).", f"{field}.pciAddress")
+
+
+def _octets(mac: str) -> int:
+    """How many octets a hardware address has, in one of the notations that Go's net.ParseMAC takes; 0 for none of them."""
+    if len(mac) > 60:
+        return 0
+    if _OCTETS.fullmatch(mac):
+        return (len(mac) + 1) // 3
+    return (len(mac) + 1) // 5 * 2 if _DOTTED.fullmatch(mac) else 0
+
+
+def _ports(given: object, field: str) -> Iterator[Cause]:
+    """The ports of an interface on the pod network; what has another shape is the API server's matter."""
+    ports: list[Any] = [port if isinstance(port, dict) else {} for port in given] if isinstance(given, list) else []
+    seen: set[object] = set()
+    for position, port in enumerate(ports):
+        name, where = port.get("name"), f"{field}.ports[{position}].name"
+        if not isinstance(name, str) or not name:
+            continue
+        if name in seen:
+            yield Cause(DUPLICATE, f"Duplicate name of the port: {name}", where)
+        if len(name) > _PORT_NAME_MAX or not _PORT_NAME.fullmatch(name):
+            yield Cause(INVALID, f"Invalid name of the port: {name}", where)
+        seen.add(name)
+    for position, port in enumerate(ports):
+        number, protocol, where = port.get("port", 0), port.get("protocol"), f"{field}.ports[{position}]"
+        if number == 0:
+            yield Cause(REQUIRED, "Port field is mandatory.", where)
+        if isinstance(number, int) and not 0 <= number <= 65536:  # the bound is KubeVirt's
+            yield Cause(INVALID, "Port field must be in range 0 < x < 65536.", where)
+        if protocol and protocol not in ("TCP", "UDP"):
+            yield Cause(INVALID, "Unknown protocol, only TCP or UDP allowed", f"{where}.protocol")

@@ -1,0 +1,100 @@
+"""A VM or VMI as KubeVirt's validators see it: what its API server drops, and what its mutating webhook changes (K-2.35 to K-2.37).
+
+Of all that a release drops and changes, only what its rules depend on. Idempotent, so an object that has been through it already is the
+same: what reviews a webhook after all mutators loses nothing by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, Network, RamFB, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_9_0, KubeVirtVersion
+
+Subject = VirtualMachine | VirtualMachineInstance
+D = TypeVar("D", bound=DeviceEntry)
+T = TypeVar("T")
+
+
+def as_validated(subject: Subject, version: KubeVirtVersion) -> Subject:
+    """The object that this release's validating webhooks get; the same one where nothing changes."""
+    if isinstance(subject, VirtualMachine):
+        template = subject.spec.template
+        spec = _spec(template.spec, version)
+        return subject if spec is template.spec else subject.with_(spec=subject.spec.with_(template=template.with_(spec=spec)))
+    spec = _with_displays(_spec(subject.spec, version))
+    return subject if spec is subject.spec else subject.with_(spec=spec)
+
+
+@dataclass(frozen=True)
+class _Release:
+    """What of a spec a release has: claims of devices, claims of networks, reserved overhead; and whether it leaves out empty names."""
+
+    claims: bool
+    networks: bool
+    overhead: bool
+    leaves_out: bool
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def of(cls, version: KubeVirtVersion) -> _Release:
+        return cls(version >= V1_6_0, version >= V1_9_0, version >= V1_8_0, version >= V1_9_0)
+
+
+def _spec(spec: VirtualMachineInstanceSpec, version: KubeVirtVersion) -> VirtualMachineInstanceSpec:
+    """What holds for a VMI and the template of a VM."""
+    release = _Release.of(version)
+    if not release.claims:
+        spec = spec.without("resource_claims")
+    if not release.networks:
+        networks = _each(spec.networks, _without_claim)
+        spec = spec if networks is spec.networks else spec.with_(networks=networks)
+    domain = spec.domain
+    if not release.overhead and domain.memory is not None and domain.memory.reserved_overhead is not None:
+        domain = domain.with_(memory=domain.memory.without("reserved_overhead"))
+    devices = domain.devices
+    gpus = _each(devices.gpus, lambda gpu: _device(gpu, release))
+    hosts = _each(devices.host_devices, lambda device: _device(device, release))
+    if gpus is not devices.gpus or hosts is not devices.host_devices:
+        domain = domain.with_(devices=devices.with_(gpus=gpus, host_devices=hosts))
+    return spec if domain is spec.domain else spec.with_(domain=domain)
+
+
+def _without_claim(network: Network) -> Network:
+    return network.without("resource_claim")
+
+
+def _device(device: D, release: _Release) -> D:
+    """Before 1.6 without a claim reference, which doesn't exist there; since 1.9 without its empty parts, which the mutator leaves out."""
+    if not release.claims:
+        return device.without("claim_name", "request_name")
+    if not release.leaves_out or (device.claim_name and device.request_name) or not device.names_claim:
+        return device
+    return device.without(*(["claim_name"] if not device.claim_name else []), *(["request_name"] if not device.request_name else []))
+
+
+def _with_displays(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:
+    """K-2.37: a VMI's ``ramFB: {}`` is switched on; a VM's stays as it is."""
+    devices = spec.domain.devices
+    gpus = _each(devices.gpus, _with_display)
+    return spec if gpus is devices.gpus else spec.with_(domain=spec.domain.with_(devices=devices.with_(gpus=gpus)))
+
+
+def _with_display(gpu: GPU) -> GPU:
+    options = gpu.virtual_gpu_options
+    display = options.display if options is not None else None
+    if options is None or display is None or display.ram_fb is None or display.ram_fb.enabled is not None:
+        return gpu
+    changed = display.with_(ram_fb=RamFB(enabled=True))
+    return gpu.with_(virtual_gpu_options=options.with_(display=changed))
+
+
+def _each(items: tuple[T, ...], change: Callable[[T], T]) -> tuple[T, ...]:
+    """The items, changed; the same tuple where none is."""
+    if not items:
+        return items
+    changed = tuple(map(change, items))
+    return items if all(one is other for one, other in zip(items, changed, strict=True)) else changed
