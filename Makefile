@@ -1,7 +1,7 @@
 # Two commands do all their set-up themselves: make run, make test. Both are quick the second time.
 BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
-READY := $(filter-out examples/failing/ examples/contention/ examples/cluster/,$(wildcard examples/*/))
+READY := $(filter-out examples/failing/ examples/contention/ examples/cluster/ examples/requests/,$(wildcard examples/*/))
 
 .PHONY: run test lint bench conformance cluster clean setup setup-tests
 

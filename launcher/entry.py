@@ -46,7 +46,7 @@ class Folders:
     "virt-dra-launcher",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
-Exit codes: 0 the guest shut down, 1 it could not be started or crashed, 143 stopped while waiting.
+Exit codes: 0 the guest shut down, 1 it could not be started or crashed, 143 (SIGTERM) or 130 (SIGINT) stopped while waiting.
 \b
 Example, outside of a pod (libvirt's test driver starts nothing real):
   mkdir -p info run
@@ -75,13 +75,19 @@ def main(
 ) -> None:  # fmt: skip
     """Run one VM: wait for its devices, define and start its libvirt domain, and end when it ends."""
     stop = threading.Event()
+    stopped_by: list[int] = []
+
+    def stopping(number: int, frame: object) -> None:
+        stopped_by.append(number)
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, stopping)
     folders = Folders(info_dir, run_dir, root)
     try:
         ready = _wait(folders, stop, poll, timeout)
         if ready is None:
-            sys.exit(128 + signal.SIGTERM)
+            sys.exit(128 + stopped_by[0])
         vmi, conversion = ready
         for warning in conversion.warnings:
             _say(f"warning: {warning}")

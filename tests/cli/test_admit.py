@@ -203,4 +203,4 @@ def test_a_bad_line_does_not_end_the_run() -> None:
 def test_help_shows_examples() -> None:
     result = CliRunner().invoke(cli, ["admit", "--help"])
     assert result.exit_code == 0
-    assert "virt-dra admit --jsonl requests.jsonl" in result.stdout
+    assert "virt-dra admit --jsonl examples/requests/admit.jsonl" in result.stdout

@@ -237,7 +237,7 @@ def test_any_json_is_answered_or_refused_by_name(request: Request) -> None:
 def test_help_shows_the_format_and_examples() -> None:
     text = CliRunner().invoke(cli, ["device-status", "--help"]).stdout
     assert "options  spread" in text
-    assert "virt-dra device-status --jsonl requests.jsonl" in text
+    assert "virt-dra device-status --jsonl examples/requests/device-status.jsonl" in text
 
 
 def test_the_worked_example_of_the_specification() -> None:

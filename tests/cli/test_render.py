@@ -72,4 +72,4 @@ def test_answer(request_: dict[str, Any], want: dict[str, Any]) -> None:
 def test_help_shows_examples() -> None:
     result = CliRunner().invoke(cli, ["render", "--help"])
     assert result.exit_code == 0
-    assert "virt-dra render --jsonl requests.jsonl" in result.stdout
+    assert "virt-dra render --jsonl examples/requests/render.jsonl" in result.stdout

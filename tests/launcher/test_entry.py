@@ -164,15 +164,16 @@ def test_patience_ends_where_it_was_given_an_end(pod: Pod) -> None:
     assert (code, pod.message.read_text()) == (1, "gave up after 0.2 s: gpus/g has no address yet")
 
 
-def test_a_launcher_that_is_stopped_while_it_waits_says_so_by_its_exit_code(pod: Pod) -> None:
+@pytest.mark.parametrize(("number", "want"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_launcher_that_is_stopped_while_it_waits_says_so_by_its_exit_code(pod: Pod, number: signal.Signals, want: int) -> None:
     pod.write("vmi.json", VMI)
     with pod.running() as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "waiting: gpus/g has no address yet\n"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         code, told = ended(process)
 
-    assert (code, told, pod.message.exists()) == (143, [], False)
+    assert (code, told, pod.message.exists()) == (want, [], False)
 
 
 def test_a_daemon_that_does_not_start_is_the_reason(pod: Pod) -> None:

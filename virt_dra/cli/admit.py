@@ -98,9 +98,9 @@ that can't be understood is answered with allowed false and error. Unknown membe
 
 EPILOG = """\b
 Examples:
-  virt-dra admit --jsonl requests.jsonl
+  virt-dra admit --jsonl examples/requests/admit.jsonl
   echo '{"id": 1, "spec": {"domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}}' | virt-dra admit --jsonl
-  virt-dra admit --jsonl < requests.jsonl | jq -r 'select(.allowed | not) | .causes[].message'
+  virt-dra admit --jsonl < examples/requests/admit.jsonl | jq -r 'select(.allowed | not) | .causes[].message'
 """
 
 command = jsonl_command("admit", answer, REFUSAL, HELP, EPILOG, MEMBERS)

@@ -58,13 +58,13 @@ The format is in docs/guides/allocator.md.
 
 EPILOG = """\b
 Examples:
-  virt-dra allocate -f claim.yaml cluster.yaml --explain
-  kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | virt-dra allocate -f - claim.yaml --claim default/gpu
-  virt-dra allocate -f cluster.yaml --claim default/gpu --all-nodes -o json
-  virt-dra allocate -f cluster.yaml claim.yaml --feature-gates DRAListTypeAttributes=true,DRADeviceTaintRules=false
-  virt-dra allocate -f cluster.yaml claim.yaml --timeout 0.5     wait half a second for each node
-  virt-dra allocate --jsonl < problems.jsonl
-  virt-dra allocate --workload workload.json --candidates auto
+  virt-dra allocate -f examples/direct-claim --explain
+  kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | virt-dra allocate -f - --claim default/gpu
+  virt-dra allocate -f examples/direct-claim --claim cad/licensed-gpu --all-nodes -o json
+  virt-dra allocate -f examples/direct-claim --feature-gates DRAListTypeAttributes=true,DRADeviceTaintRules=false
+  virt-dra allocate -f examples/direct-claim --timeout 0.5       wait half a second for each node
+  virt-dra allocate --jsonl < examples/requests/problems.jsonl
+  virt-dra allocate --workload examples/requests/workload.json --candidates auto
 \b
 Exit codes: 0 every claim is allocated, 1 some claim is not (does not fit, or not found in time), 2 bad usage or input.
   --jsonl and --workload: 0, or 2 for unreadable input.

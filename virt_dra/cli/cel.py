@@ -108,10 +108,10 @@ def _device_of(request: Json) -> tuple[str, Device]:
 
 EPILOG = """\b
 Examples:
-  virt-dra cel 'device.driver == "gpu.example.com"' -f slices.yaml
-  virt-dra cel 'device.attributes["gpu.example.com"].model.startsWith("A")' -f cluster/ -o json
+  virt-dra cel 'device.driver == "gpu.example.com"' -f examples/gpu-pci
+  virt-dra cel 'device.attributes["gpu.example.com"].model.startsWith("RTX")' -f examples/gpu-pci -o json
   kubectl get resourceslices -o yaml | virt-dra cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))' -f -
-  virt-dra cel --derived 'device.attributes["gpu.example.com"].numa / 2' -f slices.yaml
+  virt-dra cel --derived 'device.attributes["gpu.amd.com"].numaNode / 2' -f examples/driver-amd
   virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'     would the API server take it?
   echo '{"id": 1, "expression": "device.driver == \\"d\\"", "device": {"driver": "d"}}' | virt-dra cel --jsonl
 \b

@@ -150,8 +150,8 @@ warnings is there only if there are any. A line that can't be understood is answ
 
 EPILOG = """\b
 Examples:
-  virt-dra device-status --jsonl requests.jsonl
-  virt-dra device-status --jsonl < requests.jsonl | jq -c 'select(.unresolved != [])'
+  virt-dra device-status --jsonl examples/requests/device-status.jsonl
+  virt-dra device-status --jsonl < examples/requests/device-status.jsonl | jq -c 'select(.unresolved != [])'
 \b
 From a cluster, for VMI fedora:
   jq -nc --argjson vmi "$(kubectl get vmi fedora -o json)" \\

@@ -72,7 +72,7 @@ Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"
      and "warnings": [text] where something did not fail but should be known
 \b
 Examples:
-  virt-dra domain-xml --jsonl requests.jsonl
+  virt-dra domain-xml --jsonl examples/requests/domain-xml.jsonl
   echo '{"id": 1, "vmi": {"spec": {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "v.com/x"}]}}}},
          "env": {"PCI_RESOURCE_V_COM_X": "0000:01:00.0"}}' | tr -d '\\n' | virt-dra domain-xml --jsonl
 """,

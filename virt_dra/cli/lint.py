@@ -59,13 +59,13 @@ Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log.
 
 EPILOG = """\b
 Examples:
-  virt-dra lint -f vm.yaml -f template.yaml
-  virt-dra lint -f manifests/ --kubevirt-version 1.8.0          would it do on that KubeVirt?
-  kubectl get kubevirts,deviceclasses,resourceslices,resourceclaimtemplates -A -o yaml | virt-dra lint -f vm.yaml -f -
-  virt-dra lint -f manifests/ --deny all --ignore direct-claim-pins -o json
-  virt-dra lint -f manifests/ -o sarif > lint.sarif             for code scanning
-  virt-dra lint --live -A                                       every VM of the cluster
-  virt-dra lint --live -f vm.yaml -n team-a                     would this one come to life there?
+  virt-dra lint -f examples/cluster/vm.yaml -f examples/cluster/claim-template.yaml
+  virt-dra lint -f examples/driver-intel --kubevirt-version 1.8.0             would it do on that KubeVirt?
+  kubectl get kubevirts,deviceclasses,resourceslices,resourceclaimtemplates -A -o yaml | virt-dra lint -f - -f vm.yaml
+  virt-dra lint -f examples/direct-claim --deny all --ignore direct-claim-pins -o json
+  virt-dra lint -f examples/gpu-pci -o sarif > lint.sarif                     for code scanning
+  virt-dra lint --live -A                                                     every VM of the cluster
+  virt-dra lint --live -f examples/cluster/vm.yaml -n team-a                  would this one start there?
 \b
 Exit codes: 0 no denial, 1 some VM has a denial, 2 bad usage or unreadable input.
   A denial of another object counts as one of a VM.

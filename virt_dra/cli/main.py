@@ -62,9 +62,10 @@ class _LazyGroup(click.Group):
 
 EPILOG = """\b
 Examples:
-  virt-dra run examples/gpu-pci                 one VM, shown step by step
-  virt-dra run examples --out /tmp/out -o json  everything, written and as JSON
-  virt-dra admit --jsonl < requests.jsonl       admission verdicts, one per line
+  virt-dra lint -f examples/gpu-pci                                 what is wrong with a VM and all that it names
+  virt-dra run examples/gpu-pci                                     one VM, shown step by step
+  virt-dra run examples/vgpu-mdev --out /tmp/out -o json            every object and the domain written, the report as JSON
+  virt-dra admit --jsonl < examples/requests/admit.jsonl            admission verdicts, one a line
 \b
 Every command has its own --help with examples.
 """

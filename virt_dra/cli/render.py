@@ -69,9 +69,9 @@ null when the pod can be rendered.
 
 EPILOG = """\b
 Examples:
-  virt-dra render --jsonl requests.jsonl
+  virt-dra render --jsonl examples/requests/render.jsonl
   kubectl get vmi vm1 -o json | jq -c '{id: .metadata.name, vmi: .}' | virt-dra render --jsonl
-  virt-dra render --jsonl < requests.jsonl | jq -r 'select(.error) | "\\(.id): \\(.error)"'
+  virt-dra render --jsonl < examples/requests/render.jsonl | jq -r 'select(.error) | "\\(.id): \\(.error)"'
 """
 
 command = jsonl_command("render", answer, REFUSAL, HELP, EPILOG, MEMBERS)

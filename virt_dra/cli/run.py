@@ -32,13 +32,13 @@ from webhooks.lint import Settings as LintSettings
 
 EPILOG = """\b
 Examples:
-  virt-dra run vm.yaml slices.yaml                   one cluster made of both files
-  virt-dra run examples/gpu-pci --out /tmp/out       also write every object and the XML
-  kubectl get resourceslices,deviceclasses,resourceclaimtemplates,nodes -A -o yaml | virt-dra run - vm.yaml
+  virt-dra run examples/gpu-pci examples/nvme-host-device        one cluster made of both
+  virt-dra run examples/gpu-pci --out /tmp/out                   also write every object and the XML
+  kubectl get resourceslices,deviceclasses,resourceclaimtemplates,nodes -A -o yaml | virt-dra run - examples/cluster
   kubectl get vm,vmi,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,nodes,kubevirt -A -o yaml > dump.yaml
-  virt-dra run dump.yaml new-vm.yaml                 would this one find a device beside all that runs?
-  virt-dra run vm.yaml cluster/ --node node-7        could it run there?
-  virt-dra run vm.yaml --kubevirt 1.8.0 --gates GPUsWithDRA=true,HostDevices=false -o json
+  virt-dra run dump.yaml examples/cluster/vm.yaml                would this one find a device beside all that runs?
+  virt-dra run examples/first-available --node node-1            could it run there?
+  virt-dra run examples/virtual-machine --kubevirt-version 1.8.3 --gates GPUsWithDRA=true,HostDevices=false -o json
 \b
 Exit codes: 0 all VMs are ready, 1 some VM is not, 2 bad usage or unreadable input.
 """

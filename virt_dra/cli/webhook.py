@@ -24,7 +24,7 @@ Examples:
   virt-dra webhook --live                                         # in a cluster, as the manifests run it
   virt-dra webhook --live --tls-dir /etc/webhook/tls              # a mounted Secret, renewed by cert-manager
   virt-dra webhook --self-signed /var/lib/webhook --service virt-dra-webhook.virt-dra
-  virt-dra webhook --self-signed tls --dns-name localhost --host 127.0.0.1 -f cluster.yaml --kubevirt 1.8.3
+  virt-dra webhook --self-signed tls --dns-name localhost --host 127.0.0.1 -f examples/gpu-pci --kubevirt-version 1.8.3
   curl --cacert tls/current/ca.crt -H 'Content-Type: application/json' -d @review.json https://localhost:8443/validate-vmi
 \b
 Paths with TLS: POST /validate-vmi, /validate-vm and /mutate-launcher-pod (AdmissionReview v1), GET /healthz and /readyz. Without TLS, on
