@@ -29,7 +29,7 @@ from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, Interrupted
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
-from virt_dra.cel.reads import Reads, reads
+from virt_dra.cel.reads import Reads, Wanted, reads, wanted
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
 from virt_dra.cel.values import TypeValue, Value, constant_keys
@@ -74,6 +74,11 @@ class Program:
     def reads(self) -> Reads | None:
         """See :func:`virt_dra.cel.reads.reads`."""
         return reads(self._root)
+
+    @property
+    def wanted(self) -> tuple[Wanted, ...]:
+        """See :func:`virt_dra.cel.reads.wanted`."""
+        return wanted(self._root)
 
     def evaluate(self, variables: Mapping[str, Value], interrupt: Interrupt | None = None) -> Value:
         """The value for these variables (missing ones fail where they are used).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from virt_dra.cel.cost.constants import children
-from virt_dra.cel.nodes import Call, Ident, Literal, Node, Select
+from virt_dra.cel.nodes import Call, Ident, Literal, Logic, Node, Select
 
 
 class Reads(NamedTuple):
@@ -51,6 +51,34 @@ def reads(root: Node) -> Reads | None:
         else:
             todo.extend(children(node))
     return Reads(scalars["driver"], scalars["allowMultipleAllocations"], frozenset(maps["attributes"]), frozenset(maps["capacity"]))
+
+
+class Wanted(NamedTuple):
+    """A value that something of a device must have for an expression to be true. ``field``: driver, attributes or capacity."""
+
+    field: str
+    domain: str
+    identifier: str
+    value: str | bool | int
+
+
+def wanted(root: Node) -> tuple[Wanted, ...]:
+    """The equalities with literals that must all hold, as far as the text tells: ``a == "x" && b == 1 && …``, in their order."""
+    found: list[Wanted] = []
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Logic) and node.function == "_&&_":
+            todo.extend(reversed(node.terms))
+        elif isinstance(node, Call) and node.function == "_==_" and len(node.args) == 2:
+            for one, other in (node.args, node.args[::-1]):
+                if isinstance(other, Literal) and isinstance(other.value, str | bool | int):
+                    named = _named(one)
+                    if named is not None:
+                        found.append(Wanted(*named, other.value))
+                    elif _field(one) == "driver":
+                        found.append(Wanted("driver", "", "driver", other.value))
+    return tuple(found)
 
 
 def _named(node: Node) -> tuple[str, str, str] | None:

@@ -15,7 +15,7 @@ from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import EvaluationError, Interrupted, enhanced
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
-from virt_dra.cel.reads import Reads
+from virt_dra.cel.reads import Reads, Wanted
 from virt_dra.cel.types import BOOL, Type
 from virt_dra.cel.values import Optional, Value, type_name
 
@@ -34,6 +34,11 @@ class Selector:
     def reads(self) -> Reads | None:
         """What of a device the answer depends on, besides that all its attributes can be converted; None where the text doesn't tell."""
         return self.program.reads
+
+    @property
+    def wanted(self) -> tuple[Wanted, ...]:
+        """The values that a device must have to be selected, as far as the text tells."""
+        return self.program.wanted
 
     def matches(self, device: DeviceInput, interrupt: Interrupt | None = None) -> bool:
         """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7).

@@ -190,6 +190,22 @@ class Inventory:
         nearest = tuple(stopped[max(stopped)]) if stopped and not matching else ()
         return Match(tuple(matching), tuple(passed), nearest, fault)
 
+    def stopped_at(self, expressions: Sequence[str], position: int, limit: int) -> tuple[Published, ...]:
+        """At most ``limit`` devices that all selectors before one match, and that one doesn't."""
+        found: list[Published] = []
+        try:
+            selectors = _compiled(expressions, Work())
+            if isinstance(selectors, Fault):
+                return ()
+            for part in self._parts():
+                answers = part.answers(tuple(expressions), selectors, Work())
+                found += [each for each, answer in zip(part.devices, answers, strict=True) if answer == position]
+                if len(found) >= limit:
+                    return tuple(found[:limit])
+        except Interrupted:
+            return ()
+        return tuple(found)
+
     def _parts(self) -> Iterator[Part]:
         for pool in self._order:
             yield from self._newest(pool)

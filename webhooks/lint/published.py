@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from virt_dra.api.attribute_keys import Addresses, DriverKeys, Unusable, addresses
+from virt_dra.api.go_text import quoted
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.cel import CompileError, DeviceInput, EvaluationError, compile_selector, device_input
-from virt_dra.cel.reads import Reads
+from virt_dra.cel.reads import Reads, Wanted
 
 Name = tuple[str, str, str]
 """Driver, pool, device."""
@@ -63,6 +66,53 @@ def values_read(expression: str, published: Published) -> str:
         capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
         told.append(f"{identifier} {capacity.value}" if capacity is not None else f"no capacity {domain}/{identifier}")
     return ", ".join(told)
+
+
+VALUES_SHOWN = 3
+
+
+def contradiction(expression: str, devices: Sequence[Published]) -> str:
+    """What a selector wants that no device has: ``model is "T4" on all 12 devices; the selector wants "A100"``; "" where each part of it
+    holds for some device, or its text doesn't tell."""
+    try:
+        wants = compile_selector(expression).wanted
+    except CompileError:
+        return ""
+    for want in wants:
+        counted = Counter(_value(each, want) for each in devices)
+        shown = {value for value in counted if value is not None}
+        wanted = _literal(want.value)
+        if not devices or wanted in shown:
+            continue
+        if not shown:
+            return f"no device has {want.domain}/{want.identifier}, which the selector wants to be {wanted}"
+        first = [value for value, _ in counted.most_common() if value is not None][:VALUES_SHOWN]
+        values = " or ".join(first) + (" or …" if len(shown) > VALUES_SHOWN else "")
+        lacking = f", and missing on {counted[None]}" if counted[None] else ""
+        having = len(devices) - counted[None]
+        if having == 1:
+            among = "one device" if lacking else "the only device"
+        else:
+            among = f"{'all' if len(shown) == 1 and not lacking else 'the'} {having} devices"
+        return f"{want.identifier} is {values} on {among}{lacking}; the selector wants {wanted}"
+    return ""
+
+
+def _value(published: Published, want: Wanted) -> str | None:
+    """What a device has there, as it would be written in a selector; None where it isn't there or is of another kind."""
+    if want.field == "driver":
+        return _literal(published.driver)
+    if want.field == "capacity":
+        return None
+    attribute = _of(published, want.domain, want.identifier)
+    if attribute is None:
+        return None
+    given = [value for value in (attribute.string, attribute.bool_value, attribute.int_value) if value is not None]
+    return _literal(given[0]) if given else None
+
+
+def _literal(value: str | bool | int) -> str:
+    return quoted(value) if isinstance(value, str) else str(value).lower()
 
 
 def seen_by(reads: Reads, published: Published) -> tuple[object, ...]:

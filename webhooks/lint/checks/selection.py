@@ -11,7 +11,7 @@ from virt_dra.api.resource_v1 import DeviceTaint
 from virt_dra.api.tolerations import tolerates
 from webhooks.lint.finding import Found
 from webhooks.lint.inventory import Fault, Match
-from webhooks.lint.published import Published, values_read
+from webhooks.lint.published import Published, contradiction, values_read
 from webhooks.lint.subject import Linted, NamedClaim, Wish
 from webhooks.lint.world import SLICES
 
@@ -79,10 +79,10 @@ def no_matching_device(linted: Linted) -> Iterator[Found]:
         else:
             rest = "does not match the one" if left == 1 else f"matches none of the {left}"
             verdict = f"{rest} that earlier selectors leave of {total} devices"
+        why = _values(linted, wish, first) or _nearest(linted, match, text)
         yield Found(
             claim.field,
-            f"{claim} request {quoted(wish.name)}: {where} `{_short(text)}` {verdict}{_nearest(linted, match, text)}"
-            f"{_refused_slices(linted)}. "
+            f"{claim} request {quoted(wish.name)}: {where} `{_short(text)}` {verdict}{why}{_refused_slices(linted)}. "
             "Loosen the selector, or provide such a device",
         )
 
@@ -100,6 +100,19 @@ def _has_other_way(linted: Linted, claim: NamedClaim, wish: Wish) -> bool:
     """Whether another alternative of the same request has devices: then this one is only not chosen."""
     others = [other for other in claim.wishes_of(wish.request) if other is not wish]
     return any((match := linted.matching(other)) is None or match.devices or match.cut for other in others)
+
+
+COMPARED = 10_000
+"""Devices whose values are compared with what a selector wants."""
+
+
+def _values(linted: Linted, wish: Wish, position: int) -> str:
+    """Not at admission: who may create a VM need not know the devices' attributes."""
+    if linted.settings.at_admission:
+        return ""
+    texts = [text for _, text in linted.expressions(wish)]
+    said = contradiction(texts[position], linted.world.inventory.stopped_at(texts, position, COMPARED))
+    return f": {said}" if said else ""
 
 
 def _nearest(linted: Linted, match: Match, text: str) -> str:
