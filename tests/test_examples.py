@@ -37,7 +37,7 @@ WAITING = {"contention": ["third"]}
 def _run(example: str) -> Ran:
     written = read_written((str(EXAMPLES / example),))
     assert written.problems == ()
-    judgement = judge(written.documents, LintSettings(), fitting=Fitting)
+    judgement = judge(written.documents, LintSettings(), trial=Fitting)
     inputs, refused = inputs_of(judgement)
     cluster, now = MemoryCluster.deterministic(), datetime(2026, 1, 1, tzinfo=UTC)
     return with_findings(asyncio.run(run_on(cluster, inputs, Settings(), lambda: now, refused)), judgement)

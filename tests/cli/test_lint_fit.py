@@ -111,3 +111,60 @@ def test_what_others_hold_is_no_fault_of_the_vm() -> None:
 
 def test_without_classes_and_slices_nothing_is_said() -> None:
     assert _lint(TWO, _template(SAME))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "part"),
+    [
+        (("spec.domain.memory", {"guest": "0"}), "spec.domain.memory.guest", "0 is no amount of memory for a guest"),
+        (("spec.domain.cpu", {"cores": -1}), "spec.domain.cpu", "are no topology"),
+        (("spec.domain.machine", {"type": "nonsense machine"}), "spec.domain.machine.type", "is no machine type"),
+        (
+            ("spec.domain.devices.gpus", [{**GPUS[0], "name": "a\x07b"}, GPUS[1]]),
+            "spec.domain.devices.gpus[0].name",
+            "which XML can't carry; remove it",
+        ),
+    ],
+)
+def test_a_domain_that_libvirt_can_not_have(change: tuple[str, Any], field: str, part: str) -> None:
+    for objects in ((CLASS, _template(), _slice(*TOGETHER)), (_template(),)):
+        code, found = _lint(_changed(TWO, change), *objects)
+        ((id, where, message),) = found["VirtualMachineInstance vm"]
+        assert (code, id, where) == (1, "invalid-domain", field)
+        assert part in message
+
+
+CAPACITY = {"value": "80Gi", "requestPolicy": {"default": "10Gi", "validRange": {"min": "1Gi"}}}
+
+
+def test_one_device_for_two_requests_is_one_too_few_for_libvirt() -> None:
+    """K-5.13: what may be allocated several times comes to the VM once."""
+    shared = _device("gpu-1", "pci0000:00", allowMultipleAllocations=True, capacity={"memory": CAPACITY})
+    objects = (TWO, CLASS, _template(), _slice(shared))
+    code, found = _lint(*objects)
+    ran = json.loads(_run(*objects).stdout)
+    assert (code, ran["vms"][0]["ready"]) == (1, False)
+    assert [each[0] for each in found["VirtualMachineInstance vm"]] == ["invalid-domain"]
+    assert ran["vms"][0]["failure"] is not None
+
+
+@pytest.mark.parametrize(("labels", "code"), [({}, 1), ({"resource.kubernetes.io/admin-access": "true"}, 0)])
+def test_admin_access_that_no_device_uses_needs_a_namespace_that_permits_it(labels: dict[str, str], code: int) -> None:
+    """A-22.10."""
+    template = _template(requests=[REQUESTS[0], {"name": "second", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}])
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}}
+    vmi = _changed(TWO, ("spec.domain.devices.gpus", GPUS[:1]))
+    for objects in ((namespace,), *(((),) if code else ())):
+        objects = (vmi, CLASS, template, _slice(*TOGETHER), *objects)
+        assert (_lint(*objects)[0], _run(*objects).exit_code) == (code, code)
+
+
+def test_a_vmi_that_has_the_name_of_a_vm() -> None:
+    vm = {**TWO, "kind": "VirtualMachine", "spec": {"runStrategy": "Always", "template": {"spec": TWO["spec"]}}}
+    more = (CLASS, _template(), _slice(*TOGETHER, *(_device(f"gpu-{n}", "pci0000:00") for n in (3, 4))))
+    for objects in ((vm, TWO), (TWO, vm)):
+        code, found = _lint(*objects, *more)
+        assert (code, [each[0] for each in found["VirtualMachine vm"]]) == (1, ["instance-name-taken"])
+        assert _run(*objects, *more).exit_code == 1
+    owned = _changed(TWO, ("metadata.ownerReferences", [{"kind": "VirtualMachine", "name": "vm", "controller": True}]))
+    assert _lint(vm, owned, *more)[0] == 0

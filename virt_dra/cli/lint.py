@@ -135,7 +135,7 @@ def command(
         known=EVERYTHING - gathered.unknown if complete or live else None,
         address_keys=address_keys,
         there=there,
-        fitting=Fitting,
+        trial=Fitting,
         also=[Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace],
     )
     if paths and not live:

@@ -146,7 +146,7 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: Settings, severi
         version=settings.kubevirt,
         gates=settings.gates,
         namespace=settings.namespace,
-        fitting=Fitting,
+        trial=Fitting,
     )
     if not judgement.readable:
         problems = unreadable(documents)

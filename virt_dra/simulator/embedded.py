@@ -20,6 +20,7 @@ from virt_dra.cluster.admission import Admission
 from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.names import generated
 from virt_dra.cluster.rules import KindRules
 from virt_dra.simulator.handovers import Clock, Conditions, drive
 from virt_dra.simulator.lives import Blocked, Life, lives_of
@@ -125,13 +126,21 @@ def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple
     refused: list[Refused] = []
     for sourced in inputs:
         obj = sourced.object
-        causes = admission.on_create(admission.defaulted(obj, "1970-01-01T00:00:00Z"))
+        causes = admission.on_create(admission.defaulted(_named(obj), "1970-01-01T00:00:00Z"))
         if causes:
             described = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
             refused.append(Refused(str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}", obj.KIND or obj.kind, obj.key))
         else:
             accepted.append(obj)
     return tuple(accepted), tuple(refused)
+
+
+def _named(obj: TypedObject) -> TypedObject:
+    """With a name as the API server makes one of generateName, before it looks at names."""
+    meta = obj.metadata
+    if meta.name or not meta.generate_name:
+        return obj
+    return obj.with_(metadata=meta.with_(name=generated(meta.generate_name, "xxxxx")))
 
 
 def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[TypedObject, ...]:

@@ -1,16 +1,21 @@
-"""Whether a VM's claims could be served at all: the scheduler and the allocator, asked on a cluster in which nobody uses a device."""
+"""What would become of a VM on a cluster in which nobody uses a device: the scheduler, the allocator and the launcher, asked beforehand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TypeVar
 
+from launcher import LauncherError, convert
+from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
 from virt_dra.allocator import Snapshot
+from virt_dra.api.attribute_keys import NO_ADDRESS
 from virt_dra.api.core_v1 import Node, Pod, PodResourceClaimStatus
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.go_text import quoted
-from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceStatus
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import (
     DeviceClass,
@@ -22,8 +27,11 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.controllers import launcher_pods
 from virt_dra.controllers.claims import generated_claim
+from virt_dra.controllers.published_devices import PublishedDevices
 from virt_dra.controllers.virtual_machines import instance_of
-from virt_dra.scheduling.placement import ClusterView, Unplaced, place
+from virt_dra.scheduling.claim_references import consumer_reference
+from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
+from virt_dra.simulator.devices import Known, variables_of
 from virt_dra.simulator.embedded import labelled, stand_ins
 from webhooks.lint.world import Configuration, Subject
 
@@ -31,28 +39,87 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in clust
 
 NO_STATUS = ResourceClaimStatus()
 NOW = "1970-01-01T00:00:00Z"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UID = "00000000-0000-4000-8000-000000000000"
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """A VM's pod with its claims by entry, and where it would go."""
+
+    vmi: VirtualMachineInstance
+    pod: Pod
+    claims: tuple[tuple[str, ResourceClaim], ...]
+    outcome: Placement | Unplaced
+
+
 class Fitting:
-    """Implements :data:`webhooks.lint.world.Fits` over the objects of an input or of a cluster. Nothing is done until it is first asked."""
+    """Implements :class:`webhooks.lint.world.Trial` over the objects of an input or of a cluster. Nothing is done until it is asked."""
 
     def __init__(self, objects: Sequence[TypedObject], configuration: Configuration) -> None:
         self._objects = objects
         self._configuration = configuration
+        self._last: tuple[Subject, str, _Trial | None] | None = None
 
-    def __call__(self, subject: Subject, namespace: str) -> str | None:
-        """Why no node could serve the VM; None where one could, or where something else is wrong that others say better."""
-        pod = self._pod(subject, namespace)
-        claims = self._claims(pod) if pod is not None else None
-        if pod is None or claims is None or not (claims or any(isinstance(each, Node) for each in self._objects)):
+    def claims(self, subject: Subject, namespace: str) -> str | None:
+        tried = self._tried(subject, namespace)
+        return _why(tried.outcome) if tried is not None and isinstance(tried.outcome, Unplaced) else None
+
+    def domain(self, subject: Subject, namespace: str) -> tuple[str, str] | None:
+        tried = self._tried(subject, namespace)
+        if tried is None or isinstance(tried.outcome, Unplaced):
+            vmi = _instance(subject, namespace)
+            return self._converted(vmi, only=(UNWRITABLE_TEXT, DUPLICATE_ALIAS)) or self._converted(_without_claims(vmi))
+        pod = tried.pod.with_(spec=tried.pod.spec.with_(node_name=tried.outcome.node))
+        pod = pod.with_(status=pod.status.with_(phase="Running"))
+        known = Known(tried.vmi, pod, _allocated(tried, tried.outcome, pod), self._published)
+        resolution = known.resolution()
+        if any(each.reason == NO_ADDRESS for each in resolution.unresolved):
+            return None  # a check of the lint, which knows keys that are configured (K-6.6)
+        if resolution.unresolved:
+            first = resolution.unresolved[0]
+            return "spec.domain.devices", f"{first.subject}: {first.message}"
+        vmi = tried.vmi.with_(status=tried.vmi.status.with_(device_status=resolution.device_status()))
+        return self._converted(vmi, pod, known.network_files(EPOCH))
+
+    def _converted(
+        self, vmi: VirtualMachineInstance, pod: Pod | None = None, files: Mapping[str, str] | None = None, only: Collection[str] = ()
+    ) -> tuple[str, str] | None:
+        """Why the launcher makes no domain of a VMI. ``only``: for these reasons; () for any but that a device plugin said nothing."""
+        env = variables_of(pod) if pod is not None else {}
+        try:
+            convert(vmi, env, pod=pod, kubevirt=self._configuration.version, files=files or None)
+        except LauncherError as error:
+            if error.reason in only if only else error.reason != COUNT_MISMATCH:
+                return error.subject if error.subject.startswith("spec.") else "spec.domain", str(error)
+        return None
+
+    def _tried(self, subject: Subject, namespace: str) -> _Trial | None:
+        """None where something else is wrong, or not known, that others say better. The last answer is kept for the next question."""
+        if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
+            self._last = (subject, namespace, self._try(subject, namespace))
+        return self._last[2]
+
+    def _try(self, subject: Subject, namespace: str) -> _Trial | None:
+        vmi = _instance(subject, namespace)
+        pod = launcher_pods.render(vmi, self._configuration.gates, self._configuration.permitted)
+        if not isinstance(pod, Pod):
+            return None
+        pod = pod.with_(metadata=pod.metadata.with_(name="virt-launcher", namespace=namespace, uid=UID))
+        claims = self._claims(pod)
+        nothing_to_try = not claims and not any(isinstance(each, Node) for each in self._objects)
+        if claims is None or nothing_to_try:
             return None
         names = tuple(PodResourceClaimStatus(name=entry, resource_claim_name=claim.name) for entry, claim in claims)
+        pod = pod.with_(status=pod.status.with_(resource_claim_statuses=names))
         held = {claim.key: claim.status.allocation for _, claim in claims if claim.status.allocation is not None}
         snapshot = self._snapshot.with_allocation(*held.values())
         view = ClusterView(self._nodes, {claim.key: claim for _, claim in claims}, snapshot)
-        outcome = place(pod.with_(status=pod.status.with_(resource_claim_statuses=names)), view)
-        return _why(outcome) if isinstance(outcome, Unplaced) else None
+        return _Trial(vmi, pod, tuple(claims), place(pod, view))
+
+    @cached_property
+    def _published(self) -> PublishedDevices:
+        return PublishedDevices.of(self._of_kind(ResourceSlice))
 
     @cached_property
     def _snapshot(self) -> Snapshot:
@@ -80,14 +147,6 @@ class Fitting:
             for each in self._of_kind(ResourceClaim)
         }
 
-    def _pod(self, subject: Subject, namespace: str) -> Pod | None:
-        subject = subject.with_(metadata=subject.metadata.with_(namespace=namespace, uid=UID))
-        vmi = instance_of(subject) if isinstance(subject, VirtualMachine) else subject
-        pod = launcher_pods.render(vmi, self._configuration.gates, self._configuration.permitted)
-        if not isinstance(pod, Pod):
-            return None
-        return pod.with_(metadata=pod.metadata.with_(name="virt-launcher", namespace=namespace, uid=UID))
-
     def _claims(self, pod: Pod) -> list[tuple[str, ResourceClaim]] | None:
         """By entry: those that are named, and those that would be generated; None where one can't be had."""
         found: list[tuple[str, ResourceClaim]] = []
@@ -104,6 +163,33 @@ class Fitting:
                     return None
                 found.append((entry.name, claim.with_(metadata=claim.metadata.without("deletion_timestamp"))))
         return found
+
+
+def _instance(subject: Subject, namespace: str) -> VirtualMachineInstance:
+    subject = subject.with_(metadata=subject.metadata.with_(namespace=namespace, uid=UID))
+    vmi = instance_of(subject) if isinstance(subject, VirtualMachine) else subject
+    return vmi.with_(metadata=vmi.metadata.with_(uid=UID), status=VirtualMachineInstanceStatus())
+
+
+def _without_claims(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
+    """What of a VMI can be judged where nobody knows which devices it would get."""
+    devices = vmi.spec.domain.devices
+    kept = devices.with_(
+        gpus=tuple(each for each in devices.gpus if not each.is_dra),
+        host_devices=tuple(each for each in devices.host_devices if not each.is_dra),
+    )
+    networks = tuple(each for each in vmi.spec.networks if each.resource_claim is None)
+    return vmi.with_(spec=vmi.spec.with_(domain=vmi.spec.domain.with_(devices=kept), networks=networks))
+
+
+def _allocated(tried: _Trial, placement: Placement, pod: Pod) -> tuple[ResourceClaim, ...]:
+    """The pod's claims as they are once it is bound."""
+    chosen = {each.claim.key: each.result for each in placement.allocations}
+    reserved = (consumer_reference(pod),)
+    return tuple(
+        claim.with_(status=claim.status.with_(allocation=chosen.get(claim.key, claim.status.allocation), reserved_for=reserved))
+        for claim in {claim.key: claim for _, claim in tried.claims}.values()
+    )
 
 
 def _why(outcome: Unplaced) -> str:

@@ -19,7 +19,7 @@ from webhooks.lint.finding import DENIAL, Finding, Settings
 from webhooks.lint.manifest import Identity, Manifest
 from webhooks.lint.registry import CHECKS, INVALID, PRUNED, UNRENDERED
 from webhooks.lint.subject import Linted
-from webhooks.lint.world import CLASSES, DEFAULT_NAMESPACE, KINDS, SLICES, Configuration, Fits, Subject, World
+from webhooks.lint.world import CLASSES, DEFAULT_NAMESPACE, KINDS, SLICES, Configuration, Subject, Trial, World
 
 __all__ = ["Judged", "Judgement", "judge"]
 
@@ -80,12 +80,12 @@ def judge(
     address_keys: Iterable[DriverKeys] = (),
     there: Sequence[TypedObject] = (),
     also: Sequence[Sourced[TypedObject]] = (),
-    fitting: Callable[[Sequence[TypedObject], Configuration], Fits] | None = None,
+    trial: Callable[[Sequence[TypedObject], Configuration], Trial] | None = None,
 ) -> Judgement:
     """All findings on the documents. Raises nothing, whatever they hold.
 
     ``there``: what a cluster has already; the documents count as created or changed after it. ``also``: VMs and VMIs of the cluster to
-    judge where the documents have none. ``known``, ``address_keys``: as for :meth:`World.of`. ``fitting`` makes :attr:`World.fits` of
+    judge where the documents have none. ``known``, ``address_keys``: as for :meth:`World.of`. ``trial`` makes :attr:`World.trial` of
     all objects and the KubeVirt at hand.
     """
     manifests = [Manifest.read(document, namespace) for document in documents]
@@ -106,8 +106,8 @@ def judge(
         address_keys=address_keys,
         refused=refused,
     )
-    if fitting is not None:
-        world = replace(world, fits=fitting(objects, world.configuration))
+    if trial is not None:
+        world = replace(world, trial=trial(objects, world.configuration))
     owners = {each.key for each in accepted if isinstance(each, VirtualMachine)}
     subjects: list[Judged] = []
     others: list[Judged] = []

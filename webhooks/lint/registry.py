@@ -42,6 +42,7 @@ _CHECKS: Final = (
     Check(INVALID, DENIAL, "The API server refuses the object.", judge=manifests.invalid_object),
     Check("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
     Check("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
+    Check("instance-name-taken", DENIAL, "Another VMI has the VM's name.", own.instance_name_taken, lenient=True),
     Check("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
     Check("integration-annotation", DENIAL, "An annotation of virt-dra that can't be used.", own.integration_annotation),
     *(_of_rule(id, warner) for id, warner in WARNERS.items()),
@@ -87,6 +88,7 @@ _CHECKS: Final = (
     Check("direct-claim-shared", WARNING, "Several VMs name the same claim.", lifetime.direct_claim_shared),
     Check("eviction-blocks-drain", WARNING, "A VM that can't migrate and must.", lifetime.eviction_blocks_drain),
     Check("claims-do-not-fit", DENIAL, "No node could serve all claims of the VM together.", nodes.claims_do_not_fit, last=True),
+    Check("invalid-domain", DENIAL, "There is no libvirt domain for the VM.", nodes.invalid_domain, last=True),
 )
 
 UNKNOWN_LINT_ID: Final = "unknown-lint-id"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from virt_dra.api import instancetypes
 from virt_dra.api.attribute_keys import DriverKeys
-from virt_dra.api.core_v1 import Node
+from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.instancetypes import Instancetypes
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import (
+    ADMIN_ACCESS_LABEL,
     DeviceClass,
     DeviceTaint,
     DeviceTaintRule,
@@ -30,8 +31,6 @@ from webhooks.lint.published import Published
 Key = tuple[str, str]
 """Namespace and name."""
 Subject = VirtualMachine | VirtualMachineInstance
-Fits = Callable[[Subject, str], str | None]
-"""Why no node could serve the claims of a VM in a namespace (its own) if nobody used any device; None where one could."""
 
 TEMPLATES: Final = ResourceClaimTemplate.KIND
 CLAIMS: Final = ResourceClaim.KIND
@@ -72,6 +71,16 @@ class Configuration:
         return cls(gates, configuration.permitted_host_devices, observed)
 
 
+class Trial(Protocol):
+    """What would become of a VM in a namespace (its own) if nobody used any device. None: nothing that would keep it from starting."""
+
+    def claims(self, subject: Subject, namespace: str) -> str | None:
+        """Why no node could serve its claims."""
+
+    def domain(self, subject: Subject, namespace: str) -> tuple[str, str] | None:
+        """Why there is no domain: the field of the VMI, and the reason. Devices that nobody knows are left out."""
+
+
 @dataclass(frozen=True, eq=False)
 class World:
     """Lookups that the checks need; a server keeps its own mappings and makes a World of them for each review, at no cost.
@@ -79,7 +88,7 @@ class World:
     ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; one that a VM made is not listed beside it.
     ``known``: the kinds of which all objects are here. Of other kinds a missing object is no finding.
     ``refused``: objects of the input that an API server would refuse, by kind, namespace and name, and why: they aren't there.
-    ``fits``: asks the allocator; None where nobody may.
+    ``trial``: asks scheduler, allocator and launcher; None where nobody may.
     """
 
     configuration: Configuration = field(default_factory=Configuration)
@@ -91,9 +100,10 @@ class World:
     users: Mapping[Key, Collection[str]] = field(default_factory=dict)
     vmis: Mapping[Key, VirtualMachineInstance] = field(default_factory=dict)
     taint_rules: Mapping[str, DeviceTaintRule] = field(default_factory=dict)
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict)
     known: frozenset[str] = frozenset(KINDS)
     refused: Mapping[Identity, str] = field(default_factory=dict)
-    fits: Fits | None = None
+    trial: Trial | None = None
     instancetypes: Instancetypes = field(default_factory=Instancetypes)
 
     @classmethod
@@ -130,11 +140,22 @@ class World:
             nodes={each.name: each for each in objects if isinstance(each, Node)},
             vmis={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, VirtualMachineInstance)},
             taint_rules={each.name: each for each in objects if isinstance(each, DeviceTaintRule)},
+            namespaces={each.name: each for each in objects if isinstance(each, Namespace)},
             users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
             known=frozenset(known),
             refused=refused or {},
             instancetypes=Instancetypes.of(objects, namespace),
         )
+
+    def permits_admin_access(self, namespace: str) -> bool:
+        """Whether a namespace is known to have the label for it (A-22.10)."""
+        known = self.namespaces.get(namespace)
+        return known is not None and known.metadata.labels.get(ADMIN_ACCESS_LABEL) == "true"
+
+    def is_stored(self, kind: str, namespace: str, name: str) -> bool:
+        """Whether a template or claim was read from a cluster, whose API server took it."""
+        obj = (self.claims if kind == CLAIMS else self.templates).get((namespace, name))
+        return obj is not None and bool(obj.metadata.uid)
 
     def taints(self, published: Published) -> tuple[DeviceTaint, ...]:
         """What its driver and the cluster's rules say of a device (A-24)."""

@@ -34,7 +34,7 @@ def test_a_page_says_what_why_and_how_and_its_example_gives_the_finding(check: C
     assert text.startswith(f"# {check.id}\n\n{check.title} A {check.severity}{at_admission}.\n")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    judgement = judge(read_documents(example.encode(), check.id), Settings(), fitting=Fitting)
+    judgement = judge(read_documents(example.encode(), check.id), Settings(), trial=Fitting)
     assert judgement.subjects
     findings = judgement.subjects[0].findings
     others = [(judged, finding) for judged in judgement.judged[1:] for finding in judged.findings]

@@ -58,16 +58,26 @@ def no_usable_node(linted: Linted) -> Iterator[Found]:
 
 def claims_do_not_fit(linted: Linted) -> Iterator[Found]:
     """The allocator itself, on a cluster in which nobody uses a device: constraints, counters, groups and numbers together (A-7)."""
-    fits = linted.world.fits
-    if fits is None or not {CLASSES, SLICES} <= linted.world.known:
+    trial = linted.world.trial
+    if trial is None or not {CLASSES, SLICES} <= linted.world.known:
         return
-    why = fits(linted.expanded, linted.namespace)
+    why = trial.claims(linted.expanded, linted.namespace)
     if why is not None:
         yield Found(
             linted.path("resourceClaims"),
             f"no node could serve the VM's claims together, even if nobody used a device: {why}. "
             "Ask for less or for other devices, change the constraints, or provide a node that has them",
         )
+
+
+def invalid_domain(linted: Linted) -> Iterator[Found]:
+    """What the launcher makes of the VM with the devices that it would get (K-7): whether libvirt could take it."""
+    trial = linted.world.trial
+    fault = trial.domain(linted.expanded, linted.namespace) if trial is not None else None
+    if fault is not None:
+        field, message = fault
+        path = linted.path(field.removeprefix("spec."))
+        yield Found(path, f"there is no libvirt domain for this VM: {message.removeprefix(f'{field}: ')}")
 
 
 def _bound(linted: Linted) -> Iterator[_Bound]:

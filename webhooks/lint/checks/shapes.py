@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import V1_8_0
+from virt_dra.api.resource_v1 import ADMIN_ACCESS_LABEL
 from webhooks.lint.finding import Found
 from webhooks.lint.subject import Linted, Wish
 
@@ -52,12 +53,25 @@ def first_available(linted: Linted) -> Iterator[Found]:
 
 
 def admin_access(linted: Linted) -> Iterator[Found]:
+    """A device that others use is never a VM's (K-5.7); and the API server takes such a claim in few namespaces only (A-22.10)."""
+    told: set[Wish] = set()
     for use in linted.uses:
         for wish in use.wishes:
             assert use.claim is not None
             if wish.admin_access:
+                told.add(wish)
                 yield Found(
                     use.request_field,
                     f"request {quoted(wish.name)} asks for admin access ({use.claim} {wish.path}.adminAccess), which shares devices that "
                     "others use; such a device is never handed to a VM. Remove adminAccess",
+                )
+    if linted.settings.at_admission or linted.world.permits_admin_access(linted.namespace):
+        return
+    for claim in linted.claims:
+        for wish in claim.wishes if not linted.world.is_stored(claim.kind, linted.namespace, claim.name) else ():
+            if wish.admin_access and wish not in told:
+                yield Found(
+                    claim.field,
+                    f"{claim} {wish.path}.adminAccess: the API server takes a claim with admin access only in a namespace with the label "
+                    f"{ADMIN_ACCESS_LABEL}=true, and no VM has a use for it. Remove adminAccess",
                 )

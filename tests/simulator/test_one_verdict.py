@@ -1,0 +1,91 @@
+"""One verdict: what the lint passes, the API server and the run don't refuse; what it denies, they don't make ready without a reason."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import HealthCheck, given, note, settings
+
+from tests.simulator.odd_inputs import inputs, sound
+from virt_dra.api.documents import Document, Source, Sourced, read_document
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.fit import Fitting
+from virt_dra.simulator.outcome import Failure, Step
+from virt_dra.simulator.preflight import inputs_of, with_findings
+from webhooks.lint import Judgement, judge
+from webhooks.lint import Settings as LintSettings
+
+EXAMPLES = int(os.environ.get("ONE_VERDICT", "250"))
+"""Inputs that are tried; ONE_VERDICT=20000 for a long search."""
+
+BEYOND_THE_RUN = {
+    "unknown-field": "strict validation is kubectl's; the hand-overs keep what they don't know",
+    "unrendered-template": "no rule looks at the text, and the hand-overs carry it through",
+    "invalid-object": "the schema of a KubeVirt knows fields and names for which the hand-overs have no rule",
+    "device-name-missing": "the API server's schema requires it; the hand-overs do without",
+    "no-address": "some of the devices that the VM may get have none: this time it got another one",
+    "selector-error": "the allocator met a device that fits before the one on which the selector fails",
+}
+"""Denials of VMs that the hand-overs carry out all the same, and why."""
+
+
+def _documents(objects: list[Any]) -> list[Document]:
+    return [Document(raw, Source("input", number)) for number, raw in enumerate(objects, 1)]
+
+
+def _judged(documents: list[Document], version: KubeVirtVersion | None = None) -> Judgement:
+    return judge(documents, LintSettings(), version=version, trial=Fitting)
+
+
+def _ran(objects: tuple[Sourced[Any], ...], refused: tuple[Any, ...] = (), version: KubeVirtVersion | None = None) -> Ran:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return asyncio.run(run_on(MemoryCluster.deterministic(), objects, Settings(kubevirt=version), lambda: now, refused))
+
+
+def _readable(documents: list[Document]) -> tuple[Sourced[Any], ...]:
+    read = (read_document(each) for each in documents)
+    return tuple(each for each in read if isinstance(each, Sourced))
+
+
+def test_the_sound_input_is_ready() -> None:
+    documents = _documents(sound())
+    assert [each.findings for each in _judged(documents).judged] == [()]
+    assert _ran(_readable(documents)).ready
+
+
+@given(inputs())
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_lint_run_and_api_server_agree(objects: list[Any]) -> None:
+    documents = _documents(objects)
+    judgement = _judged(documents)
+    if not judgement.readable or not judgement.subjects:
+        return
+    denials = [f"{each.title}: {finding}" for each in judgement.judged for finding in each.findings if finding.severity == "denial"]
+    # The hand-overs alone, with every object that can be read: what they and the embedded API server refuse, they refuse by themselves.
+    alone = _ran(_readable(documents))
+    note(f"lint: {denials}; run: {[each.message for each in alone.refused]} {[each.failure for each in alone.outcomes]}")
+    if not denials:
+        assert alone.refused == ()
+        failed = [each.failure for each in alone.outcomes if each.failure is not None]
+        assert [each for each in failed if not _explained(each, judgement, len(alone.outcomes))] == []
+    denied = {str(each.source) for each in judgement.judged if each.denied}
+    assert {each.source for each in alone.refused} <= denied
+    raw = _ran(*inputs_of(judgement))
+    ready = {each.source for each in raw.outcomes if each.failure is None}
+    for judged in judgement.subjects:
+        if judged.denied and str(judged.source) in ready:
+            assert {each.id for each in judged.findings if each.severity == "denial"} & BEYOND_THE_RUN.keys()
+    assert not [each.name for each in with_findings(raw, judgement).outcomes if each.ready and each.source in denied]
+
+
+def _explained(failure: Failure, judgement: Judgement, vms: int) -> bool:
+    """Failures of a run that the lint leaves open: it says so (nothing is known of classes or slices), VMs compete for devices, or a
+    device plugin would be needed, which the embedded cluster lacks."""
+    if failure.step == Step.PLACEMENT:
+        return bool(judgement.not_checked) or vms > 1
+    return failure.reason == "CountMismatch"
