@@ -157,14 +157,3 @@ def test_admin_access_that_no_device_uses_needs_a_namespace_that_permits_it(labe
     for objects in ((namespace,), *(((),) if code else ())):
         objects = (vmi, CLASS, template, _slice(*TOGETHER), *objects)
         assert (_lint(*objects)[0], _run(*objects).exit_code) == (code, code)
-
-
-def test_a_vmi_that_has_the_name_of_a_vm() -> None:
-    vm = {**TWO, "kind": "VirtualMachine", "spec": {"runStrategy": "Always", "template": {"spec": TWO["spec"]}}}
-    more = (CLASS, _template(), _slice(*TOGETHER, *(_device(f"gpu-{n}", "pci0000:00") for n in (3, 4))))
-    for objects in ((vm, TWO), (TWO, vm)):
-        code, found = _lint(*objects, *more)
-        assert (code, [each[0] for each in found["VirtualMachine vm"]]) == (1, ["instance-name-taken"])
-        assert _run(*objects, *more).exit_code == 1
-    owned = _changed(TWO, ("metadata.ownerReferences", [{"kind": "VirtualMachine", "name": "vm", "controller": True}]))
-    assert _lint(vm, owned, *more)[0] == 0

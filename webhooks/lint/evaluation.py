@@ -16,12 +16,11 @@ from webhooks.rules.silence import silenced
 REQUIRED_VALUE: Final = "Required value"
 
 
-def findings_of(linted: Linted, checks: Iterable[Check]) -> Iterator[Finding]:
-    """What the checks find in a VM or VMI, without what the settings or its annotation silence."""
+def findings_of(linted: Linted, checks: Iterable[Check], denied: bool = False) -> Iterator[Finding]:
+    """What the checks find in a VM or VMI, without what the settings or its annotation silence. ``denied``: there is a denial already."""
     if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
         checks = [BY_ID[REFUSED_BY_REVIEW]]  # there is nothing else to look at
     unwanted = silenced(linted.object)
-    denied = False
     for check in checks:
         if check.find is None or (check.last and denied):
             continue

@@ -130,7 +130,7 @@ def judge(
 
 
 def _judged(source: Source, vm: Subject, world: World, settings: Settings, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:
-    found = list(findings_of(Linted(vm, vm.namespace or namespace, world, settings), CHECKS))
+    found = list(findings_of(Linted(vm, vm.namespace or namespace, world, settings), CHECKS, _denied(as_written)))
     # A field that this KubeVirt doesn't have yet is unknown, too; that it comes with a later one says more.
     newer = tuple(each.field for each in found if each.id == PRUNED)
     unrendered = {each.field for each in as_written if each.id == UNRENDERED}

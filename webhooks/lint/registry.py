@@ -42,7 +42,6 @@ _CHECKS: Final = (
     Check(INVALID, DENIAL, "The API server refuses the object.", judge=manifests.invalid_object),
     Check("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
     Check("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
-    Check("instance-name-taken", DENIAL, "Another VMI has the VM's name.", own.instance_name_taken, lenient=True),
     Check("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
     Check("integration-annotation", DENIAL, "An annotation of virt-dra that can't be used.", own.integration_annotation),
     *(_of_rule(id, warner) for id, warner in WARNERS.items()),

@@ -9,7 +9,7 @@ from virt_dra.api.device_claims import assign, read_device_claims
 from virt_dra.api.go_text import quoted
 from virt_dra.api.integration_paths import BadWish, wished_path
 from virt_dra.api.json_annotations import AnnotationError, joined
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
 from virt_dra.api.nearest import listed, nearest_first
 from webhooks.lint.checks.objects import not_listed
@@ -78,21 +78,6 @@ def reserved_label(linted: Linted) -> Iterator[Found]:
             field = f"{linted.reviewed.metadata}.labels[{label}]"
             whose = "the VMIs of this template" if template else "the VMI"
             yield Found(field, f"only KubeVirt may set this label; it refuses {whose}. Remove the label")
-
-
-def instance_name_taken(linted: Linted) -> Iterator[Found]:
-    """K-1.1: a VM's VMI has its name."""
-    vm = linted.object
-    other = linted.world.vmis.get((linted.namespace, vm.name)) if isinstance(vm, VirtualMachine) else None
-    if other is None:
-        return
-    owner = other.metadata.controller_owner
-    if owner is None or owner.kind != VirtualMachine.KIND or owner.name not in ("", vm.name):
-        yield Found(
-            "metadata.name",
-            f"there is a VirtualMachineInstance {quoted(vm.name)} that is not this VM's, and KubeVirt gives the VM's own that name. "
-            "Rename one of them, or remove the VirtualMachineInstance",
-        )
 
 
 def status_on_create(linted: Linted) -> Iterator[Found]:
