@@ -32,16 +32,32 @@ def room(control_plane: ControlPlane) -> Iterator[Room]:
             ):
                 made = Room(control_plane, namespace, running, port)
                 control_plane.request("POST", made.path("kubevirts"), made.kubevirt("v1.9.0"))
+                made.create_what_pods_name()
                 running.wait_until_ready()
                 made.takes_effect()
                 yield made
         finally:
+            made.delete_what_pods_name()
             control_plane.delete_namespace(namespace)
 
 
 class Room:
     def __init__(self, plane: ControlPlane, namespace: str, running: Webhook, port: int = 0) -> None:
         self.plane, self.namespace, self.running, self.port = plane, namespace, running, port
+
+    def create_what_pods_name(self) -> None:
+        """A class of a driver that isn't known to write metadata files, a template and claims."""
+        selector = {"cel": {"expression": 'device.driver == "gpu.example.com"'}}
+        self.plane.request("POST", _CLASSES, {"metadata": {"name": self.namespace}, "spec": {"selectors": [selector]}})
+        asked = [{"name": name, "exactly": {"deviceClassName": self.namespace}} for name in ("r", LONG_REQUEST)]
+        spec = {"devices": {"requests": asked}}
+        self.plane.request("POST", self.path("resourceclaimtemplates"), {"metadata": {"name": "t"}, "spec": {"spec": spec}})
+        for name in ("mine", LONG_NAME):
+            self.plane.request("POST", self.path("resourceclaims"), {"metadata": {"name": name}, "spec": spec})
+
+    def delete_what_pods_name(self) -> None:
+        """Of it what is in no namespace."""
+        self.plane.request("DELETE", f"{_CLASSES}/{self.namespace}")
 
     def ca_bundle(self) -> str:
         path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/virt-dra-{self.namespace}"
@@ -78,7 +94,7 @@ class Room:
 
     def _probed(self) -> list[str]:
         """Warnings that name the version, whichever it is."""
-        pods = [launcher_pod(annotations={"virt-dra.io/integration-path": wish}) for wish in ("auto", "native")]
+        pods = [launcher_pod((("c", "nothing"),), annotations={"virt-dra.io/integration-path": wish}) for wish in ("auto", "native")]
         return [text for pod in pods for text in post(self.plane, f"{self.path('pods')}?dryRun=All", pod).warnings]
 
     def pod(self, pod: dict[str, Any]) -> dict[str, Any]:
@@ -86,6 +102,10 @@ class Room:
         answer = post(self.plane, self.path("pods"), pod)
         assert answer.code == 201, answer.body
         return answer.body
+
+
+LONG_REQUEST, LONG_NAME = "r" * 63, ".".join(["n" * 63] * 3)
+_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 
 
 def test_a_bad_vmi_is_refused_with_kubevirts_message_and_causes(room: Room) -> None:
@@ -107,10 +127,11 @@ def test_a_bad_vmi_is_refused_with_kubevirts_message_and_causes(room: Room) -> N
 
 
 def test_a_good_one_is_stored_and_warned_of_what_it_names(room: Room) -> None:
-    answer = post(room.plane, room.path("virtualmachineinstances"), vmi(name="good"))
+    spec = {**SPEC, "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "none"}]}
+    answer = post(room.plane, room.path("virtualmachineinstances"), vmi(spec, name="good"))
     assert answer.code == 201
     field = "spec.resourceClaims[0].resourceClaimTemplateName"
-    missing = f'there is no ResourceClaimTemplate \\"t\\" in namespace {room.namespace}.'
+    missing = f'there is no ResourceClaimTemplate \\"none\\" in namespace {room.namespace}.'
     assert [warning for warning in answer.warnings if warning.startswith(f"{field}: [template-missing] {missing}")] == [*answer.warnings]
 
 
@@ -164,8 +185,13 @@ def _compute(pod: dict[str, Any]) -> dict[str, Any]:
 )
 def test_metadata_shim(room: Room, version: str, source: dict[str, str], directory: str) -> None:
     room.version(version)
+    name = version.replace(".", "-")
+    made = post(room.plane, room.path("virtualmachineinstances"), vmi({**SPEC, "resourceClaims": [{"name": "c", **source}]}, name=name))
     pod = launcher_pod()
+    pod["metadata"]["ownerReferences"][0] |= {"name": name, "uid": made.body["metadata"]["uid"]}
     pod["spec"]["resourceClaims"] = [{"name": "c", **source}]
+    # The webhook hears of the VMI a moment later, which 1.8.1 needs: it may have left requests out.
+    until(lambda: post(room.plane, f"{room.path('pods')}?dryRun=All", pod).code == 201)
     stored = room.pod(pod)
     item = {
         "path": "virt-dra.io-metadata.json",
@@ -181,7 +207,7 @@ def test_metadata_shim(room: Room, version: str, source: dict[str, str], directo
 
 def test_names_as_long_as_they_may_be(room: Room) -> None:
     room.version("v1.9.0")
-    claim, request, name = "c" * 63, "r" * 63, ".".join(["n" * 63] * 3)
+    claim, request, name = "c" * 63, LONG_REQUEST, LONG_NAME
     pod = launcher_pod(((claim, request), (claim, "r")))
     pod["spec"]["resourceClaims"] = [{"name": claim, "resourceClaimName": name}]
     stored = room.pod(pod)
@@ -255,6 +281,24 @@ def test_a_pod_that_could_not_boot_is_refused_with_the_place_of_the_fault(room: 
     ]
 
 
+def test_a_pod_waits_for_its_template(room: Room) -> None:
+    room.version("v1.9.0")
+    pod = launcher_pod()
+    pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "later"}]
+    answer = post(room.plane, room.path("pods"), pod)
+    missing = f'ResourceClaimTemplate "later", which resourceClaims entry "c" of the VM names, does not exist in namespace {room.namespace}'
+    assert answer.code == 422
+    assert answer.body["message"].startswith(f'admission webhook "launcher-pods.virt-dra.io" denied the request: {missing}; create it')
+    assert [(each["reason"], each["field"]) for each in answer.body["details"]["causes"]] == [
+        ("FieldValueNotFound", "spec.containers[0].resources.claims[0]")
+    ]
+    asked = [{"name": "r", "exactly": {"deviceClassName": "gpu.intel.com"}}]
+    template = {"metadata": {"name": "later"}, "spec": {"spec": {"devices": {"requests": asked}}}}
+    room.plane.request("POST", room.path("resourceclaimtemplates"), template)
+    until(lambda: post(room.plane, f"{room.path('pods')}?dryRun=All", pod).code == 201)
+    assert "virt-dra.io/integration" not in room.pod(pod)["metadata"]["annotations"]
+
+
 def test_other_pods_are_not_touched(room: Room) -> None:
     plain = {"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "compute", "image": "i"}]}}
     assert "annotations" not in room.pod({**plain, "apiVersion": "v1", "kind": "Pod"})["metadata"]
@@ -298,6 +342,7 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
             for each in (one, other):
                 each.wait_until_ready()
             room = Room(control_plane, namespace, other)
+            room.create_what_pods_name()
             asked = f"{room.path('pods')}?dryRun=All"
             until(lambda: "virt-dra.io/integration" in str(post(control_plane, asked, launcher_pod()).body))
             names, failed = iter([f"pod-{number}" for number in range(150)]), []
@@ -330,6 +375,7 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
             if end == signal.SIGTERM:
                 assert failed == []
     finally:
+        Room(control_plane, namespace, Webhook(None)).delete_what_pods_name()  # type: ignore[arg-type] # nobody runs
         control_plane.delete_namespace(namespace)
 
 
