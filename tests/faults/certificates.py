@@ -28,7 +28,9 @@ Json = dict[str, Any]
 _SECRET: Final = "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"
 _CONFIGURATION: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"
 _NAMES: Final = ("localhost", "127.0.0.1")
-_REVIEWS: Final = (("/validate-vmi", body(vmi())), ("/mutate-launcher-pod", body(launcher_pod())))
+_POD: Final = launcher_pod(annotations={"virt-dra.io/integration-path": "metadata-shim"})
+"""Which needs no template."""
+_REVIEWS: Final = (("/validate-vmi", body(vmi())), ("/mutate-launcher-pod", body(_POD)))
 _PATIENCE: Final = 120.0
 _LOADED: Final = 'virt_dra_webhook_certificate_reloads_total{result="loaded"}'
 
