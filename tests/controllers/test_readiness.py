@@ -6,17 +6,19 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.controllers.published_world import BASE, CLAIM, LATER, POD, World
+from tests.controllers.published_world import BASE, CLAIM, LATER, NOW, POD, World
 from tests.controllers.test_migration import migrating, target_pod
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
+from virt_dra.cluster.port import NotFound
 from virt_dra.controllers.beside_kubevirt import NOTHING
 
 RECORD = "pod.metadata.annotations"
@@ -108,6 +110,37 @@ def test_a_migration_target_whose_device_cannot_reach_it_is_not_ready() -> None:
     run(life, migrating(pod2=target))
 
 
+def test_addresses_that_cannot_be_written_together_make_no_device_ready() -> None:
+    """One resource has a PCI device and an mdev: KubeVirt would mix them up, so nothing is written, and the VM waits for ever."""
+    devices = [{"name": name, "deviceName": "v.com/x"} for name in ("a", "b")]
+    claim = deepcopy(BASE["claims"][0])
+    results = claim["status"]["allocation"]["devices"]["results"]
+    results.append({**results[0], "request": "second", "device": "vgpu"})
+    published = deepcopy(BASE["slices"][0])
+    published["spec"]["devices"].append({"name": "vgpu", "attributes": {"mdevUUID": {"string": "aa618089-8b16-4d01-a136-25a0f3c73123"}}})
+    pairs = [{"claim": "gpus", "request": request, "path": "device-plugin", "reason": "InDeviceClaims"} for request in ("gpu", "second")]
+    recorded_devices = [
+        {"kind": "gpus", "name": name, "resource": "v.com/x", "claim": "gpus", "request": request}
+        for name, request in (("a", "gpu"), ("b", "second"))
+    ]
+    record = {"virt-dra.io/integration": json.dumps({"format": 1, "pairs": pairs, "devices": recorded_devices})}
+    uses = [{"name": "gpus", "request": request} for request in ("gpu", "second")]
+
+    async def life(world: World) -> None:
+        told = await world.told()
+        status = await world.status()
+        assert (status["ready"], status["integrationPaths"]) == ("0/2", "device-plugin")
+        assert [device["reason"] for device in status["devices"]] == ["MixedAddresses", "MixedAddresses"]
+        assert "devices of resource v.com/x have PCI addresses and mdev UUIDs" in status["devices"][0]["message"]
+        assert [event[:2] for event in told] == [("Warning", "MixedAddresses")] * 2
+
+    changes = {
+        "vmi.spec.domain.devices.gpus": devices, "claims.0": claim, "slices.0": published, RECORD: record,
+        "pod.spec.containers": [{"name": "compute", "resources": {"claims": uses}}],
+    }  # fmt: skip
+    run(life, changes)
+
+
 # --- no pod -----------------------------------------------------------------------------------------------------------
 
 
@@ -139,6 +172,46 @@ def test_a_pod_that_cannot_be_created_is_told_in_kubevirts_words(message: str) -
         assert await world.told() == []
 
     run(life, failed("FailedCreate", message))
+
+
+def test_a_failure_of_a_moment_is_not_told() -> None:
+    changes = failed("FailedCreate", f"failed to create virtual machine pod: {DENIED}")
+    changes["vmi.status"]["conditions"][0]["lastTransitionTime"] = "2026-11-21T09:00:00Z"
+
+    async def life(world: World) -> None:
+        done = await world.reconcile()
+        assert (done.events, (await world.status())["devices"][0]["state"]) == ((), "Pending")
+        assert done.look_again is not None
+        world.now = NOW + timedelta(seconds=2)
+        assert done.look_again <= world.now
+        assert [event[1] for event in await world.told()] == ["PodNotCreated"]
+        assert (await world.status())["devices"][0]["state"] == "Error"
+
+    run(life, changes)
+
+
+def test_devices_of_the_device_plugin_path_are_told_of_without_a_pod_too() -> None:
+    claims = '{"a": {"resourceClaimTemplateName": "one", "request": "gpu"}}'
+    changes = {
+        **failed("FailedCreate", f"failed to create virtual machine pod: {DENIED}"),
+        "vmi.metadata.annotations": {"virt-dra.io/device-claims": claims},
+        "vmi.spec.domain.devices.gpus": [{"name": "a", "deviceName": "v.com/x"}, {"name": "plain", "deviceName": "v.com/y"}],
+        "vmi.spec.resourceClaims": [],
+    }
+
+    async def life(world: World) -> None:
+        await world.reconcile()
+        (device,) = (await world.status())["devices"]
+        assert (device["name"], device["claimName"], device["requestName"], device["reason"]) == ("a", "virt-dra-0", "gpu", "PodNotCreated")
+
+    run(life, changes)
+
+    async def unusable(world: World) -> None:
+        await world.reconcile()
+        with pytest.raises(NotFound):
+            await world.devices()
+
+    run(unusable, {**changes, "vmi.metadata.annotations": {"virt-dra.io/device-claims": '{"nope": {}}'}})
 
 
 def test_what_kubevirt_waits_for_is_no_error() -> None:

@@ -16,6 +16,7 @@ from virt_dra.controllers.device_resolution import DEFAULTS, Options, missed_at,
 from virt_dra.controllers.devices_object import owned_by
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.metadata_shim import Problem
+from virt_dra.controllers.pod_creation import error_at
 from virt_dra.controllers.retries import Retry
 from virt_dra.controllers.sources import FINISHED, Sources, claim_keys
 from virt_dra.controllers.writes import Write, write
@@ -81,14 +82,17 @@ def told_so_far(inputs: Inputs) -> Condition | None:
 
 def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     """``pending``: the condition Allocatable, if it was found out now (:mod:`pending`)."""
-    published = device_publication.plan(inputs, pending)
     filled = metadata_shim.plan(inputs)
+    unfilled = {problem.reason: problem.message for problem in reversed(filled.current)}
+    published = device_publication.plan(inputs, pending, unfilled)
     return Plan(filled.actions, published.actions, published.events, filled.problems, look_again(inputs))
 
 
 def look_again(inputs: Inputs) -> datetime | None:
-    """When the grace period for the first unpublished device ends (K-5.9), or for a claim that we haven't heard of (K-5.4)."""
+    """When the grace period for the first unpublished device ends (K-5.9), for a claim that we haven't heard of (K-5.4), or for a pod that
+    could not be created at the first attempt (K-5.34)."""
     moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
+    moments += [error_at(inputs.vmi)] if inputs.pod is None else []
     moments += [missed_at(pod) for pod in inputs.pods if any(key not in inputs.claims for key in claim_keys(pod))]
     return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
 

@@ -6,13 +6,16 @@ VM, a restart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration_paths import (
     ASKED_FOR,
     DEVICE_CLAIMS_ANNOTATION,
+    DEVICE_PLUGIN,
     DRIVER_UNKNOWN,
     METADATA_SHIM,
     NATIVE,
@@ -29,6 +32,8 @@ from virt_dra.controllers.launcher_pods import COMPUTE
 from virt_dra.controllers.network_devices import used_pairs
 from virt_dra.controllers.settling import entries_in
 
+NOTHING_UNFILLED: Final[Mapping[str, str]] = MappingProxyType({})
+
 METADATA_CLASH: Final = "MetadataClash"
 """The driver mounts a metadata file of its own where the pod has a volume of ours: the container can't be made."""
 REQUEST_NOT_USED: Final = "RequestNotUsed"
@@ -39,7 +44,17 @@ NOT_IN_RECORD: Final = "NotInIntegrationRecord"
 """virt-dra's record on the pod can't be read, or has nothing of this request: nothing is filled in for it."""
 
 REASONS: Final = (REQUEST_NOT_USED, NOT_IN_RECORD, NO_INTEGRATION_PATH, METADATA_CLASH)
-"""In the order in which they are looked for."""
+"""In the order in which they are looked for. Then comes what keeps the operator from filling in the pod (``metadata_shim``)."""
+
+NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "MixedAddresses": (DEVICE_PLUGIN,),
+        "SharedVariable": (DEVICE_PLUGIN,),
+        "NotTheVmisDevice": (DEVICE_PLUGIN,),
+        "AnnotationsTooLarge": (DEVICE_PLUGIN, METADATA_SHIM),
+    }
+)
+"""Reasons for which nothing is written for any device of these paths: a container's variables are written together or not at all."""
 
 
 def with_obstacles(
@@ -50,15 +65,18 @@ def with_obstacles(
     writers: frozenset[str],
     *,
     running: bool,
+    unfilled: Mapping[str, str] = NOTHING_UNFILLED,
 ) -> Resolution:
     """With an obstacle for each resolved device whose address can't reach the VM.
 
     ``record``: what the pod webhook did to the pod, None where it left the pod alone. ``writers``: drivers that write metadata files.
-    ``running``: the guest runs with this pod, which proves that nothing is in the way.
+    ``running``: the guest runs with this pod, which proves that nothing is in the way. ``unfilled``: why the operator can't fill in the
+    pod, by reasons of :data:`NOT_FILLED_IN`.
     """
     if pod is None or running:
         return resolution
-    found = [_obstacle(outcome, vmi, pod, record, writers) for outcome in resolution.outcomes if isinstance(outcome, Resolved)]
+    resolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, Resolved)]
+    found = [_obstacle(outcome, vmi, pod, record, writers) or _unfilled(outcome, record, unfilled) for outcome in resolved]
     obstacles = tuple(each for each in found if each is not None)
     return replace(resolution, obstacles=obstacles) if obstacles else resolution
 
@@ -98,6 +116,16 @@ def _obstacle(
             f"driver {outcome.result.driver} mounts a metadata file of its own where the pod has virt-dra's volume, so its container can't "
             f"be made: {_why_shimmed(recorded)}",
         )
+    return None
+
+
+def _unfilled(outcome: Resolved, record: Integration | None, unfilled: Mapping[str, str]) -> Unresolved | None:
+    subject = outcome.subject
+    path = record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
+    for reason, message in unfilled.items():
+        if path in NOT_FILLED_IN.get(reason, ()):
+            told = f"the device's address is not handed to the pod: {message}. Then restart the VM"
+            return Unresolved(subject, reason, "error", told, outcome.claim, outcome.result.device)
     return None
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from virt_dra.api.attribute_keys import Addresses, addresses
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.device_claims import assign, read_device_claims
 from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, PART_OF, PART_OF_LABEL
 from virt_dra.api.integration_record import Integration
 from virt_dra.api.json_annotations import AnnotationError
@@ -21,7 +22,7 @@ from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import MigrationTarget, VirtualMachineInstanceDevices
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, migration_target
-from virt_dra.controllers.delivery import with_obstacles
+from virt_dra.controllers.delivery import NOTHING_UNFILLED, with_obstacles
 from virt_dra.controllers.device_resolution import DEFAULTS, Options, Resolution, Resolved, Subject, Warned, dra_devices, resolve
 from virt_dra.controllers.device_status import SHARED_ADDRESS
 from virt_dra.controllers.devices_object import finished, frozen_in, metadata_of, owned_by, status_for, target_for, transitions
@@ -130,8 +131,9 @@ def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], Pool]) -
     return selector is not None and any(selector.driver in (None, driver) and selector.pool in (None, pool) for driver, pool in pools)
 
 
-def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
-    """``pending``: why the pod waits for a node (``pending``), if that was found out now."""
+def plan(inputs: Inputs, pending: Condition | None = None, unfilled: Mapping[str, str] = NOTHING_UNFILLED) -> Plan:
+    """``pending``: why the pod waits for a node (``pending``), if that was found out now. ``unfilled``: why the current pod can't be
+    filled in (``delivery.NOT_FILLED_IN``)."""
     vmi, pod, stored = inputs.vmi, inputs.pod, inputs.stored
     if stored is not None and stored.metadata.deletion_timestamp is not None:
         return NOTHING  # made anew once it is gone
@@ -148,8 +150,8 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     resolution = with_shared(resolution, inputs)
     running = vmi.status.phase == "Running"
     if pod is None:
-        resolution = with_creation_failure(resolution, vmi)
-    resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running)
+        resolution = with_creation_failure(resolution, vmi, inputs.now)
+    resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running, unfilled=unfilled)
     known = settled(resolution, Circumstances(running, frozen_in(before, pod), inputs.rules, pod))
     target, more = _target(inputs, before)
     status = status_for(known, pod, record, before, claimed, pending, inputs.now, target)
@@ -191,7 +193,7 @@ def _target(inputs: Inputs, stored: VirtualMachineInstanceDevices | None) -> tup
 def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None) -> tuple[Subject, ...]:
     """All that is told of: DRA devices, devices of the device-plugin path, networks from claims."""
     claimed = dra_devices(vmi)
-    plugins = _plugin_devices(vmi, record, len(claimed))
+    plugins = _plugin_devices(vmi, pod, record, len(claimed))
     return (*claimed, *plugins, *network_devices(vmi, pod, len(claimed) + len(plugins)))
 
 
@@ -202,8 +204,20 @@ def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration |
         return Integration(), (warning(vmi, BAD_RECORD, shortened(f"pod {pod.name if pod is not None else ''}: {error}")),)
 
 
-def _plugin_devices(vmi: VirtualMachineInstance, record: Integration | None, first: int) -> tuple[Subject, ...]:
+def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[Subject, ...]:
+    """Before there is a pod: those that the VMI's annotation names; none where it can't be used, which keeps the pod from being created."""
+    try:
+        wanted = read_device_claims(vmi.metadata.annotations)
+        assigned = assign(vmi, wanted) if wanted else ()
+    except AnnotationError:
+        return ()
+    return tuple(Subject(first + n, each.kind, each.name, each.entry.name, each.request) for n, each in enumerate(assigned))
+
+
+def _plugin_devices(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None, first: int) -> tuple[Subject, ...]:
     """The devices of the device-plugin path: those of the record that the VMI has. gpus first, in spec order."""
+    if pod is None:
+        return _wanted_plugin_devices(vmi, first)
     devices = vmi.spec.domain.devices
     recorded = {(device.kind, device.name, device.resource): device for device in (record.devices if record is not None else ())}
     found: list[Subject] = []

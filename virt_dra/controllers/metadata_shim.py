@@ -80,15 +80,20 @@ NOTHING: Final = Filled({})
 
 @dataclass(frozen=True)
 class Plan:
+    """``problems``: of all pods; ``current``: of the current one."""
+
     actions: tuple[PatchAnnotations, ...] = ()
     problems: tuple[Problem, ...] = ()
+    current: tuple[Problem, ...] = ()
 
 
 def plan(inputs: Inputs) -> Plan:
     """One patch for each launcher pod that lacks something: the current one, and a migration's target before it arrives (K-10.5)."""
     actions: list[PatchAnnotations] = []
     problems: list[Problem] = []
+    current: tuple[Problem, ...] = ()
     for pod in inputs.pods:
+        before = len(problems)
         if pod.metadata.deletion_timestamp is not None:
             continue
         filled = fill_in(inputs, pod)
@@ -100,7 +105,9 @@ def plan(inputs: Inputs) -> Plan:
             actions.append(PatchAnnotations.of(pod, changes, unchanged=True))
         elif changes:
             problems.append(Problem(TOO_LARGE, pod.key, f"the annotations would have more than {ANNOTATIONS_LIMIT // 1024} KiB"))
-    return Plan(tuple(actions), tuple(problems))
+        if inputs.pod is not None and pod.metadata.uid == inputs.pod.metadata.uid:
+            current = tuple(problems[before:])
+    return Plan(tuple(actions), tuple(problems), current)
 
 
 def fill_in(inputs: Inputs, pod: Pod, *, addresses_only: bool = False) -> Filled:

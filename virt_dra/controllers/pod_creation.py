@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import Condition
+from virt_dra.api.meta import Condition, parse_time
 from virt_dra.api.wire import WireError
 from virt_dra.controllers.device_resolution import POD_MISSING, Resolution, Unresolved
 from virt_dra.controllers.events import shortened
@@ -20,6 +21,7 @@ POD_NOT_CREATED: Final = "PodNotCreated"
 """Error: KubeVirt can't create the launcher pod. It tries again; as a rule somebody has to change something."""
 
 _MESSAGE: Final = 2048
+_PASSING: Final = timedelta(seconds=2)
 
 
 def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
@@ -33,12 +35,31 @@ def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
     return None
 
 
-def with_creation_failure(resolution: Resolution, vmi: VirtualMachineInstance) -> Resolution:
+def error_at(vmi: VirtualMachineInstance) -> datetime | None:
+    """From when on a failed creation is an error; None where it is none, or has always been one.
+
+    A first attempt may fail because somebody hasn't heard of an object yet, and the next succeeds at once.
+    """
+    failure = _of_creation(vmi)
+    if failure is None or not failure.reason.startswith(FAILED_CREATE) or not failure.last_transition_time:
+        return None
+    try:
+        return parse_time(failure.last_transition_time) + _PASSING
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_creation(vmi: VirtualMachineInstance) -> Condition | None:
+    return synchronized(vmi) if vmi.status.phase in (None, "", "Pending") else None
+
+
+def with_creation_failure(resolution: Resolution, vmi: VirtualMachineInstance, now: datetime) -> Resolution:
     """For a VMI without a pod: in place of :data:`PodMissing` what KubeVirt says of it, if it says anything."""
-    failure = synchronized(vmi)
-    if failure is None or vmi.status.phase not in (None, "", "Pending"):
+    failure = _of_creation(vmi)
+    if failure is None:
         return resolution
-    final = (failure.reason or "").startswith(FAILED_CREATE)
+    moment = error_at(vmi)
+    final = failure.reason.startswith(FAILED_CREATE) and (moment is None or moment <= now)
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
     if final:
         message = f"KubeVirt can't create the launcher pod {said}. It tries again; the VMI's events say what came since"
