@@ -129,3 +129,30 @@ def _wait_until_idle(pid: int) -> None:
 def test_an_interrupt_is_one_line_and_130(arguments: tuple[str, ...], kubeconfig: str) -> None:
     asks = arguments[0] in ("doctor", "install", "uninstall") or "--live" in arguments
     assert _interrupted((*arguments, *(("--kubeconfig", kubeconfig) if asks else ()))) == (130, "error: interrupted\n")
+
+
+_BUSY = """
+import asyncio, time
+from virt_dra.cli.endings import interruptible, orderly
+
+async def compute() -> None:
+    print("computing", flush=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        pass
+
+with orderly(), interruptible():
+    asyncio.run(compute())
+"""
+
+
+def test_an_interrupt_ends_what_computes_below_an_event_loop() -> None:
+    process = subprocess.Popen([sys.executable, "-c", _BUSY], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "computing\n"
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=20)[1]
+    finally:
+        process.kill()
+    assert (process.returncode, told) == (130, "error: interrupted\n")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
@@ -46,6 +48,26 @@ def orderly() -> Iterator[None]:
         if error.filename is not None or error.errno not in _NO_OUTPUT:
             raise
         _end(NOT_WRITTEN, f"cannot write the output: {error.strerror}")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """While in it, an interrupt ends the program at once even where an event loop runs that nothing gives back to.
+
+    asyncio only cancels the task, which learns of it when it waits; what computes for seconds would go on.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)  # asyncio leaves a handler alone that isn't Python's own
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def open_closed_files() -> None:

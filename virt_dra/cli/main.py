@@ -67,7 +67,8 @@ Examples:
   virt-dra run examples/vgpu-mdev --out /tmp/out -o json            every object and the domain written, the report as JSON
   virt-dra admit --jsonl < examples/requests/admit.jsonl            admission verdicts, one a line
 \b
-Every command has its own --help with examples.
+Every command has its own --help with examples and exit codes. Besides those: 2 the output can't be written, 130 interrupted (Ctrl-C),
+141 whoever read the output went away.
 """
 
 

@@ -17,6 +17,7 @@ from virt_dra.api.documents import Document
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
 from virt_dra.cli.console import output_console
+from virt_dra.cli.endings import interruptible
 from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
 from virt_dra.cli.output import print_document, refuse
@@ -164,7 +165,8 @@ def _run(judgement: Judgement, settings: Settings) -> Ran:
         ran.append(await run_on(embedded_cluster(), inputs, settings, lambda: datetime.now(UTC), refused))
 
     # The result is kept out of the task: asyncio.run writes the finished task's repr, which takes seconds for thousands of objects.
-    asyncio.run(drive())
+    with interruptible():
+        asyncio.run(drive())
     return with_findings(ran[0], judgement)
 
 
