@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from virt_dra.api.attribute_keys import Addresses, DriverKeys
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
@@ -145,6 +147,27 @@ def test_a_version_that_is_set_counts_whatever_the_cluster_says() -> None:
             assert "HostDevices" in known.gates
 
     asyncio.run(all_of_it())
+
+
+def test_a_version_that_names_no_release_is_logged_once_with_what_is_assumed(caplog: pytest.LogCaptureFixture) -> None:
+    async def all_of_it() -> None:
+        cluster = MemoryCluster.deterministic()
+        live = LiveWorld(cluster)
+        head = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "k", "namespace": "k"}}
+        cluster.load([read_object({**head, "status": {"observedKubeVirtVersion": "20260801_abcdef"}})])
+        made = await cluster.get(KubeVirt, "k", "k")
+        async with live.following():
+            while live.knowledge() is None:
+                await asyncio.sleep(0)
+            assert live.world.configuration.version == NEWEST
+            changed = {**made.to_wire(), "spec": {"configuration": {"developerConfiguration": {"disabledFeatureGates": ["GPUsWithDRA"]}}}}
+            await cluster.update(read_object(changed))
+            while "GPUsWithDRA" in live.world.configuration.gates:
+                await asyncio.sleep(0)
+
+    asyncio.run(all_of_it())
+    sentence = 'status.observedKubeVirtVersion is "20260801_abcdef", which names no release: the rules of 1.9, the newest'
+    assert [record.levelname for record in caplog.records if sentence in record.message] == ["WARNING"]
 
 
 def test_configured_keys_of_addresses_count() -> None:

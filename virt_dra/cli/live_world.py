@@ -8,6 +8,7 @@ match; so they are taken over together, a little later and a few at a time, with
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ from virt_dra.cluster.informer import Informer, InformerObserver, Source, runnin
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import Configuration, Inventory, Preflight, Settings, World
 from webhooks.lint.world import KINDS, Key, direct_claims, title
+from webhooks.server_log import LOGGER
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 
@@ -203,7 +205,11 @@ class LiveWorld:
         if new is not None:
             self._kubevirts[new.namespace, new.name] = new
         first = self._kubevirts[min(self._kubevirts)] if self._kubevirts else None
-        self._set(configuration=Configuration.of(first, self._settings.version, self._settings.gates))
+        configuration = Configuration.of(first, self._settings.version, self._settings.gates)
+        observed = configuration.observed
+        if observed is not None and observed.unreadable and observed != self._world.configuration.observed:
+            logging.getLogger(LOGGER).warning(str(observed), extra={"fields": {"advice": observed.advice}})
+        self._set(configuration=configuration)
 
 
 def _key(obj: TypedObject) -> Key | str:
