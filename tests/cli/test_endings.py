@@ -53,6 +53,13 @@ def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[st
         assert _run(*arguments, stdout=subprocess.DEVNULL, stderr=full).returncode == 2
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem, which can't be read from its beginning")
+@pytest.mark.parametrize("name", LINES)
+def test_requests_that_can_not_be_read_are_one_line(name: str) -> None:
+    ran = _run(name, "--jsonl", "/proc/self/mem")
+    assert (ran.returncode, ran.stdout or b"", ran.stderr.decode()) == (2, b"", "error: cannot read the requests: Input/output error\n")
+
+
 @pytest.mark.parametrize("arguments", PRINTING[::2], ids=" ".join)
 def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()

@@ -19,6 +19,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, tol
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.nearest import listed, nearest
 from virt_dra.api.wire import Json, WireError
+from virt_dra.cli.output import refuse
 
 Answer = Callable[[Json], Json]
 """Takes the request object of one line, gives the answer without its ``id``. Raises :class:`BadLine` or WireError."""
@@ -205,7 +206,7 @@ def under(name: str, error: WireError) -> WireError:
 
 
 def answer_stream(requests: IO[bytes], answer: Answer, refusal: Json, members: Collection[str]) -> None:
-    """Answer a stream of requests on standard output. Raises ClickException if the requests can't be read, OSError of the output."""
+    """Answer a stream of requests on standard output. Ends the process if the requests can't be read. Raises OSError of the output."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
     answer_lines(_readable(requests), out, answer, refusal, members)
     out.detach()  # so that standard output stays open
@@ -215,7 +216,7 @@ def _readable(requests: IO[bytes]) -> Iterator[bytes]:
     try:
         yield from requests
     except OSError as error:
-        raise click.ClickException(f"cannot read the requests: {error.strerror}") from None
+        refuse([f"cannot read the requests: {error.strerror}"], "text")
 
 
 def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epilog: str, members: Collection[str] = ()) -> click.Command:
