@@ -157,3 +157,22 @@ def test_admin_access_that_no_device_uses_needs_a_namespace_that_permits_it(labe
     for objects in ((namespace,), *(((),) if code else ())):
         objects = (vmi, CLASS, template, _slice(*TOGETHER), *objects)
         assert (_lint(*objects)[0], _run(*objects).exit_code) == (code, code)
+
+
+@pytest.mark.parametrize(
+    ("entry", "part"),
+    [
+        ({"name": "gpu"}, "spec.resourceClaims[0]"),
+        ({"name": "gpu", "resourceClaimTemplateName": "one", "resourceClaimName": "two"}, "spec.resourceClaims[0]"),
+        ({"name": "gpu", "resourceClaimTemplateName": ""}, "spec.resourceClaims[0].resourceClaimTemplateName"),
+    ],
+)
+@pytest.mark.parametrize("release", ["1.7.4", "1.8.4"])
+def test_a_pod_that_the_api_server_refuses(entry: Any, part: str, release: str) -> None:
+    """K-2.28: before 1.9 KubeVirt does not look at the sources of claims."""
+    options = ("--kubevirt", release, "--gates", "GPUsWithDRA=true", "-o", "json")
+    result = _run(_changed(VMI, ("spec.resourceClaims", [entry])), command="lint", options=options)
+    (entries,) = [each["findings"] for each in json.loads(result.stdout)["objects"]]
+    denials = [each for each in entries if each["severity"] == "denial"]
+    assert (result.exit_code, [each["id"] for each in denials]) == (1, ["pod-refused"])
+    assert f"the API server refuses it: {part}: " in denials[0]["message"]

@@ -25,8 +25,10 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from virt_dra.api.validation import validate_create
 from virt_dra.controllers import launcher_pods
 from virt_dra.controllers.claims import generated_claim
+from virt_dra.controllers.launcher_resources import RenderError
 from virt_dra.controllers.published_devices import PublishedDevices
 from virt_dra.controllers.virtual_machines import instance_of
 from virt_dra.scheduling.claim_references import consumer_reference
@@ -60,6 +62,13 @@ class Fitting:
         self._objects = objects
         self._configuration = configuration
         self._last: tuple[Subject, str, _Trial | None] | None = None
+
+    def pod(self, subject: Subject, namespace: str) -> str | None:
+        pod = self._pod(_instance(subject, namespace), namespace)
+        if not isinstance(pod, Pod):
+            return f"KubeVirt can't make it: {pod.message}"
+        errors = validate_create(apply_defaults(pod, NOW))
+        return f"the API server refuses it: {errors[0]}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "") if errors else None
 
     def claims(self, subject: Subject, namespace: str) -> str | None:
         tried = self._tried(subject, namespace)
@@ -102,10 +111,9 @@ class Fitting:
 
     def _try(self, subject: Subject, namespace: str) -> _Trial | None:
         vmi = _instance(subject, namespace)
-        pod = launcher_pods.render(vmi, self._configuration.gates, self._configuration.permitted)
+        pod = self._pod(vmi, namespace)
         if not isinstance(pod, Pod):
             return None
-        pod = pod.with_(metadata=pod.metadata.with_(name="virt-launcher", namespace=namespace, uid=UID))
         claims = self._claims(pod)
         nothing_to_try = not claims and not any(isinstance(each, Node) for each in self._objects)
         if claims is None or nothing_to_try:
@@ -116,6 +124,12 @@ class Fitting:
         snapshot = self._snapshot.with_allocation(*held.values())
         view = ClusterView(self._nodes, {claim.key: claim for _, claim in claims}, snapshot)
         return _Trial(vmi, pod, tuple(claims), place(pod, view))
+
+    def _pod(self, vmi: VirtualMachineInstance, namespace: str) -> Pod | RenderError:
+        pod = launcher_pods.render(vmi, self._configuration.gates, self._configuration.permitted)
+        if not isinstance(pod, Pod):
+            return pod
+        return pod.with_(metadata=pod.metadata.with_(name="virt-launcher", namespace=namespace, uid=UID))
 
     @cached_property
     def _published(self) -> PublishedDevices:

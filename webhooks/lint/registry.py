@@ -86,6 +86,7 @@ _CHECKS: Final = (
     Check("direct-claim-pins", WARNING, "A direct claim pins the VM to a node.", lifetime.direct_claim_pins),
     Check("direct-claim-shared", WARNING, "Several VMs name the same claim.", lifetime.direct_claim_shared),
     Check("eviction-blocks-drain", WARNING, "A VM that can't migrate and must.", lifetime.eviction_blocks_drain),
+    Check("pod-refused", DENIAL, "The VM gets no launcher pod.", nodes.pod_refused, last=True),
     Check("claims-do-not-fit", DENIAL, "No node could serve all claims of the VM together.", nodes.claims_do_not_fit, last=True),
     Check("invalid-domain", DENIAL, "There is no libvirt domain for the VM.", nodes.invalid_domain, last=True),
 )

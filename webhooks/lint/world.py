@@ -74,6 +74,9 @@ class Configuration:
 class Trial(Protocol):
     """What would become of a VM in a namespace (its own) if nobody used any device. None: nothing that would keep it from starting."""
 
+    def pod(self, subject: Subject, namespace: str) -> str | None:
+        """Why it gets no launcher pod."""
+
     def claims(self, subject: Subject, namespace: str) -> str | None:
         """Why no node could serve its claims."""
 

@@ -56,6 +56,13 @@ def no_usable_node(linted: Linted) -> Iterator[Found]:
         common &= bound.nodes
 
 
+def pod_refused(linted: Linted) -> Iterator[Found]:
+    """K-3.2, K-4: what KubeVirt admits and virt-controller then can't make a pod of; it tries forever."""
+    why = linted.world.trial.pod(linted.expanded, linted.namespace) if linted.world.trial is not None else None
+    if why is not None:
+        yield Found(linted.path("resourceClaims"), f"the VM gets no launcher pod: {why}. Change the fields of the VM that lead to it")
+
+
 def claims_do_not_fit(linted: Linted) -> Iterator[Found]:
     """The allocator itself, on a cluster in which nobody uses a device: constraints, counters, groups and numbers together (A-7)."""
     trial = linted.world.trial
