@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -176,3 +177,21 @@ def test_a_pod_that_the_api_server_refuses(entry: Any, part: str, release: str) 
     denials = [each for each in entries if each["severity"] == "denial"]
     assert (result.exit_code, [each["id"] for each in denials]) == (1, ["pod-refused"])
     assert f"the API server refuses it: {part}: " in denials[0]["message"]
+
+
+def test_a_name_that_is_generated_is_a_name() -> None:
+    vmi = _changed(TWO, ("metadata", {"generateName": "vm-"}))
+    objects = (vmi, CLASS, _template(), _slice(*TOGETHER))
+    assert (_lint(*objects)[0], _run(*objects).exit_code) == (0, 0)
+
+
+def test_many_vms_alike_cost_little() -> None:
+    nodes = [_slice(*APART, node=f"node-{n}") for n in range(100)]
+    vms = [_changed(TWO, ("metadata.name", f"vm-{n}")) for n in range(100)]
+    began = time.process_time()
+    code, found = _lint(*vms, CLASS, _template(SAME), *nodes)
+    assert (code, {each[0] for vm in vms for each in found[f"VirtualMachineInstance {vm['metadata']['name']}"]}) == (
+        1,
+        {"claims-do-not-fit"},
+    )
+    assert time.process_time() - began < 10, "seconds of the processor"

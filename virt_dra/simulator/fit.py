@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from virt_dra.api.validation import validate_create
+from virt_dra.cluster.names import generated
 from virt_dra.controllers import launcher_pods
 from virt_dra.controllers.claims import generated_claim
 from virt_dra.controllers.launcher_resources import RenderError
@@ -61,6 +63,8 @@ class Fitting:
     def __init__(self, objects: Sequence[TypedObject], configuration: Configuration) -> None:
         self._objects = objects
         self._configuration = configuration
+        self._outcomes: dict[tuple[str, str], Placement | Unplaced] = {}
+        """By namespace and what of a pod decides where it goes: many VMs are alike."""
         self._last: tuple[Subject, str, _Trial | None] | None = None
 
     def pod(self, subject: Subject, namespace: str) -> str | None:
@@ -120,10 +124,16 @@ class Fitting:
             return None
         names = tuple(PodResourceClaimStatus(name=entry, resource_claim_name=claim.name) for entry, claim in claims)
         pod = pod.with_(status=pod.status.with_(resource_claim_statuses=names))
+        asked = (namespace, json.dumps(pod.spec.without("containers", "hostname").to_wire(), sort_keys=True))
+        if asked not in self._outcomes:
+            self._outcomes[asked] = self._placed(pod, claims)
+        return _Trial(vmi, pod, tuple(claims), self._outcomes[asked])
+
+    def _placed(self, pod: Pod, claims: Sequence[tuple[str, ResourceClaim]]) -> Placement | Unplaced:
         held = {claim.key: claim.status.allocation for _, claim in claims if claim.status.allocation is not None}
         snapshot = self._snapshot.with_allocation(*held.values())
         view = ClusterView(self._nodes, {claim.key: claim for _, claim in claims}, snapshot)
-        return _Trial(vmi, pod, tuple(claims), place(pod, view))
+        return place(pod, view)
 
     def _pod(self, vmi: VirtualMachineInstance, namespace: str) -> Pod | RenderError:
         pod = launcher_pods.render(vmi, self._configuration.gates, self._configuration.permitted)
@@ -180,7 +190,9 @@ class Fitting:
 
 
 def _instance(subject: Subject, namespace: str) -> VirtualMachineInstance:
-    subject = subject.with_(metadata=subject.metadata.with_(namespace=namespace, uid=UID))
+    """The VMI as it would be stored; without a name of its own it gets one like an API server's."""
+    name = subject.name or generated(subject.metadata.generate_name, "xxxxx")
+    subject = subject.with_(metadata=subject.metadata.with_(name=name, namespace=namespace, uid=UID))
     vmi = instance_of(subject) if isinstance(subject, VirtualMachine) else subject
     return vmi.with_(metadata=vmi.metadata.with_(uid=UID), status=VirtualMachineInstanceStatus())
 
