@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, KubeVirtVersion
 from virt_dra.api.wire import Json, WireError
+from virt_dra.cli import admit, allocate_lines, cel, device_status, domain_xml, render
 from virt_dra.cli.jsonl import BadLine, answer_lines, gates_of, jsonl_command, member, spec_of, vmi_of
+from virt_dra.cli.main import cli
 
 
 def _echo(request: Json) -> Json:
@@ -194,3 +197,32 @@ def test_without_jsonl_or_file_the_command_is_used_badly(tmp_path: Path) -> None
     assert CliRunner().invoke(command, []).exit_code == 2
     assert CliRunner().invoke(command, ["--jsonl", str(tmp_path / "missing")]).exit_code == 2
     assert CliRunner().invoke(command, ["--jsonl", str(tmp_path)]).exit_code == 2
+
+
+ALL_COMMANDS = {
+    "admit": admit.MEMBERS,
+    "render": render.MEMBERS,
+    "device-status": device_status.MEMBERS,
+    "domain-xml": domain_xml.MEMBERS,
+    "cel": cel.MEMBERS,
+    "allocate": allocate_lines.MEMBERS,
+}
+
+
+@pytest.mark.parametrize("command", ALL_COMMANDS)
+def test_every_command_names_the_members_that_count_for_nothing(command: str) -> None:
+    members = ALL_COMMANDS[command]
+    strange = {f"?{n}": 1 for n in range(25)}
+    requests: list[Json] = [{"id": 1, f"{members[0]}z": 1}, {"id": 2, **dict.fromkeys(members)}, {"id": 3, **strange}]
+    lines = "".join(json.dumps(request) + "\n" for request in requests)
+    result = CliRunner().invoke(cli, [command, "--jsonl"], input=lines)
+    one, none, many = (json.loads(line).get("warnings", []) for line in result.stdout.splitlines())
+    assert f'{members[0]}z: unknown member of the request; did you mean "{members[0]}"?' in one
+    assert not [text for text in none if "unknown member" in text]
+    assert (len(many), many[-1]) == (21, "5 more unknown members of the request")
+
+
+@pytest.mark.parametrize("command", ALL_COMMANDS)
+def test_every_member_is_in_the_help(command: str) -> None:
+    text = CliRunner().invoke(cli, [command, "--help"]).output
+    assert [name for name in ALL_COMMANDS[command] if not re.search(rf"(?<![\w]){name}(?![\w])", text)] == []
