@@ -280,14 +280,33 @@ def test_objects_that_break_rules_are_refused_with_every_fault_and_its_place(tmp
 
 
 @pytest.mark.parametrize(
+    ("text", "devices", "told"),
+    [
+        (_claim("a") + _claim("a"), 1, ""),
+        (_claim("a") + _claim("a", namespace="default"), 1, ""),
+        (_claim("a", 2) + _claim("a"), 1, "ResourceClaim default/a is given with different content at "),
+        (_claim("a") + _claim("a", 2), 2, "ResourceClaim default/a is given with different content at "),
+        ("---" + CLUSTER + _claim("a"), 1, ""),
+    ],
+)
+def test_of_an_object_that_is_given_twice_the_last_one_counts(text: str, devices: int, told: str) -> None:
+    result = _run("-f", "-", "-o", "json", stdin=CLUSTER + text.removeprefix("\n"))
+    assert result.exit_code == 0
+    (answer,) = json.loads(result.stdout)["answers"]
+    (allocation,) = answer["nodes"][-1]["results"]
+    assert len(allocation["devices"]["results"]) == devices
+    assert result.stderr.startswith(told) if told else result.stderr == ""
+
+
+@pytest.mark.parametrize(
     ("text", "error"),
     [
         ("kind: [", "standard input:2: column 1: not YAML: "),
         ("apiVersion: v1\nkind: Node\nmetadata: {name: 1}", "standard input:1: Node: metadata.name: "),
         (CLUSTER, "the input has no ResourceClaim (and no ResourceClaimTemplate) to allocate"),
         (
-            CLUSTER + _claim("a") + _claim("a"),
-            "standard input:40 (document 5): ResourceClaim default/a is given twice; leave one of them out",
+            CLUSTER + _claim("a", status=_allocation(("node-a", "gpu-0"))) + _claim("a"),
+            "every claim of the input is allocated already\n",
         ),
         (
             CLUSTER + _claim("a", status=_allocation(("node-a", "gpu-0"))),

@@ -110,6 +110,30 @@ def test_what_others_hold_is_no_fault_of_the_vm() -> None:
     assert (code, [each[0] for each in found["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"]), "its own claim holds a device"
 
 
+@pytest.mark.parametrize("status", [{}, {"status": {}}])
+@pytest.mark.parametrize("uid", [{}, {"uid": "u", "resourceVersion": "7"}])
+def test_a_claims_manifest_leaves_the_allocation_of_the_claim_alone_in_lint_and_run(uid: dict[str, str], status: dict[str, Any]) -> None:
+    manifest = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "one"},
+        "spec": {"devices": {"requests": REQUESTS[:1]}},
+        **status,
+    }
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-3"}
+    live = {**manifest, "metadata": {"name": "one", **uid}, "status": {"allocation": {"devices": {"results": [result]}}}}
+    without_address = {"name": "gpu-3", "attributes": {ROOT: {"string": "pci0000:00"}}}
+    vm = _changed(VMI, ("spec.resourceClaims", [{"name": "gpu", "resourceClaimName": "one"}]))
+    for objects in ((live, manifest), (live,)):
+        given = (vm, CLASS, _slice(TOGETHER[0], without_address), *objects)
+        code, found = _lint(*given)
+        assert (code, len(found["VirtualMachineInstance vm"])) == (1, 1)
+        ((check, _, message),) = found["VirtualMachineInstance vm"]
+        assert (check, "every device" in message) == ("no-address", True)
+        (outcome,) = json.loads(_run(*given).stdout)["vms"]
+        assert (outcome["ready"], outcome["failure"]["reason"]) == (False, "NoAddress")
+
+
 def test_without_classes_and_slices_nothing_is_said() -> None:
     assert _lint(TWO, _template(SAME))[0] == 0
 

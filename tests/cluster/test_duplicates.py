@@ -62,13 +62,19 @@ def test_different_content_is_reported(given: tuple[dict[str, Any], ...], replac
     assert len(_applied(*given).replaced) == replaced
 
 
-def test_a_manifest_on_top_of_a_live_object_keeps_what_the_server_wrote() -> None:
-    (kept,) = _applied(LIVE, OTHER).objects
+@pytest.mark.parametrize("status", [None, {}, {"allocation": {"devices": {}}}])
+def test_a_manifest_on_top_of_a_live_object_keeps_what_the_server_wrote(status: Any) -> None:
+    (kept,) = _applied(LIVE, OTHER if status is None else {**OTHER, "status": status}).objects
     wire = kept.object.to_wire()
     assert wire["spec"] == OTHER["spec"]
     assert wire["status"] == STATUS
     assert wire["metadata"] == LIVE["metadata"] | {"namespace": "default"}
     assert kept.source == Source("in", 2)
+
+
+def test_an_empty_status_says_nothing() -> None:
+    (kept,) = _applied({**CLAIM, "status": STATUS}, {**OTHER, "status": {}}).objects
+    assert kept.object.to_wire()["status"] == STATUS
 
 
 def test_every_earlier_place_with_other_content_is_named() -> None:

@@ -35,7 +35,8 @@ HELP = """Allocate devices to ResourceClaims as the scheduler would, and say why
 FILE are YAML or JSON manifests, folders of them, or a live cluster's dump (- is standard input): ResourceSlices, DeviceClasses,
 ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are passed over. Claims that have an
 allocation count as in use. Without --claim every other claim is allocated, one after the other, each on the first node that fits; where
-there are only templates, one claim of each.
+there are only templates, one claim of each. Of an object that is given several times the last one counts, as with kubectl apply: a claim's
+manifest leaves its allocation alone.
 
 With --jsonl: one problem per line, one answer per line. The problem:
 
@@ -217,6 +218,8 @@ def _allocate(
         nodes = choose_nodes(cluster, node)
     except InputError as error:
         refuse(error.sentences, output)
+    for replaced in cluster.replaced:
+        click.echo(str(replaced), err=True)
     with _progress("trying nodes") as told, collector.left_alone():
         return tuple(
             allocate_each(cluster, subjects, nodes, Features.of(gates), everywhere=all_nodes, explain=explain, told=told, deadline=deadline)

@@ -11,7 +11,7 @@ from virt_dra.allocator import Allocated, AllocationError, Allocator, DeadlineEx
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.defaults import apply_defaults
-from virt_dra.api.documents import Loaded
+from virt_dra.api.documents import Loaded, Sourced
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -20,6 +20,7 @@ from virt_dra.cel.validation import compiled_rules
 from virt_dra.cli.allocate_report import ERROR, FITS, REFUSED, TIMED_OUT, Answer, NodeAnswer
 from virt_dra.cli.deadline import Deadline, progress_of
 from virt_dra.cli.gate_options import gate_name
+from virt_dra.cluster.duplicates import Replaced, applied
 
 T = TypeVar("T", bound=TypedObject)
 Told = Callable[[int, int], None]
@@ -39,7 +40,10 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the input tells about a cluster, checked and with defaults. Claims and templates by ``namespace/name``."""
+    """What the input tells about a cluster, checked and with defaults. Claims and templates by ``namespace/name``.
+
+    ``replaced``: objects that the input has several times with different content, of which the last one counts.
+    """
 
     nodes: tuple[Node, ...]
     slices: tuple[ResourceSlice, ...]
@@ -47,6 +51,7 @@ class Cluster:
     taint_rules: tuple[DeviceTaintRule, ...]
     claims: dict[str, ResourceClaim]
     templates: dict[str, ResourceClaimTemplate]
+    replaced: tuple[Replaced, ...] = ()
 
     def snapshot(self) -> Snapshot:
         return Snapshot.build(self.slices, self.classes, self.claims.values(), self.taint_rules)
@@ -60,7 +65,7 @@ def gather(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN
     """
     problems = [str(problem) for problem in loaded.problems]
     rules = compiled_rules(gates)
-    found: dict[tuple[type[TypedObject], str], TypedObject] = {}
+    given: list[Sourced[TypedObject]] = []
     for sourced in loaded.objects:
         if not isinstance(sourced.object, _CONCERNED) or (isinstance(sourced.object, DeviceTaintRule) and not gates.device_taint_rules):
             continue
@@ -69,10 +74,11 @@ def gather(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN
         if errors := validate_create(obj, rules):
             hint = _needed_gate(obj, gates)
             problems += [f"{title}: {error.field}: {error.message}{hint}" for error in errors]
-        if found.setdefault((type(obj), obj.key), obj) is not obj:
-            problems.append(f"{title} is given twice; leave one of them out")
+        given.append(Sourced(obj, sourced.source))
     if problems:
         raise InputError(*problems)
+    once = applied(given, namespace)
+    found = [each.object for each in once.objects]
     slices = _all(found, ResourceSlice)
     return Cluster(
         _all(found, Node) or _nodes_of(slices),
@@ -81,6 +87,7 @@ def gather(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN
         _all(found, DeviceTaintRule),
         {claim.key: claim for claim in _all(found, ResourceClaim)},
         {template.key: template for template in _all(found, ResourceClaimTemplate)},
+        once.replaced,
     )
 
 
@@ -100,8 +107,8 @@ def _placed(obj: TypedObject, namespace: str) -> TypedObject:
     return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
 
 
-def _all(found: dict[tuple[type[TypedObject], str], TypedObject], kind: type[T]) -> tuple[T, ...]:
-    return tuple(obj for obj in found.values() if isinstance(obj, kind))
+def _all(found: Sequence[TypedObject], kind: type[T]) -> tuple[T, ...]:
+    return tuple(obj for obj in found if isinstance(obj, kind))
 
 
 def _nodes_of(slices: Sequence[ResourceSlice]) -> tuple[Node, ...]:

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from virt_dra.api.applying import on_top
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.documents import Document, Source, Sourced, read_document
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
-from virt_dra.cluster.strategies import as_in
 
 _EPOCH = "1970-01-01T00:00:00Z"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_OF_THE_SERVER = (
-    "uid", "resource_version", "generation", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "self_link",
-    "managed_fields",
-)  # fmt: skip
-_UNLESS_GIVEN = ("namespace", "owner_references", "finalizers")
-"""Kept like the server's, unless the manifest has them."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ def applied(objects: Iterable[Sourced[TypedObject]], namespace: str) -> Applied:
             continue
         if not _same(before.object, obj):
             earlier.setdefault(identity, {})[before.source] = None
-        found[identity] = Sourced(_on_top(obj, before.object), sourced.source)
+        found[identity] = Sourced(on_top(obj, before.object), sourced.source)
     replaced = (
         Replaced(each.object.kind or each.object.KIND, _key(each.object, namespace), tuple(earlier[identity]), each.source)
         for identity, each in found.items()
@@ -111,32 +105,12 @@ def _key(obj: TypedObject, namespace: str) -> str:
     return f"{obj.namespace or namespace}/{obj.name}" if resource_of(obj).namespaced else obj.name
 
 
-def _on_top(new: TypedObject, old: TypedObject) -> TypedObject:
-    """What is stored after ``new`` is applied to ``old``."""
-    if new.metadata.uid:
-        return new
-    if not old.metadata.uid:
-        return new if _has_status(new) else as_in(new, old, "status")
-    kept = [*_OF_THE_SERVER, *(field for field in _UNLESS_GIVEN if not new.metadata.given(field))]
-    metadata: ObjectMeta = as_in(new.metadata, old.metadata, *kept)
-    for field in ("labels", "annotations"):
-        merged = {**getattr(old.metadata, field), **getattr(metadata, field)}
-        if merged:
-            metadata = metadata.with_(**{field: merged})
-    placed = new.with_(metadata=metadata)
-    return placed if _has_status(new) else as_in(placed, old, "status")
-
-
-def _has_status(obj: TypedObject) -> bool:
-    return obj.given("status") if "status" in type(obj).model_fields else "status" in (obj.model_extra or {})
-
-
 def _same(old: TypedObject, new: TypedObject) -> bool:
     """Whether they say the same, defaults and what a server adds aside."""
     if old.metadata.uid and not new.metadata.uid:
-        return _content(_on_top(new, old)) == _content(old)
+        return _content(on_top(new, old)) == _content(old)
     if new.metadata.uid and not old.metadata.uid:
-        return _content(_on_top(old, new)) == _content(new)
+        return _content(on_top(old, new)) == _content(new)
     return _content(old) == _content(new)
 
 

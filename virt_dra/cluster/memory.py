@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Literal, Self, TypeVar, cast
 
+from virt_dra.api.applying import as_in
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, format_time
 from virt_dra.api.wire import WireError
@@ -146,12 +147,12 @@ class MemoryCluster:
             raise refusals.renamed(name, obj.metadata.name)
         if resource.namespaced and obj.metadata.namespace not in ("", stored.metadata.namespace):
             raise refusals.other_namespace()
-        obj = obj.with_(metadata=strategies.as_in(obj.metadata, stored.metadata, "namespace"))
+        obj = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "namespace"))
         if not obj.metadata.resource_version:  # a patch that removes it is no longer bound to a version
-            obj = obj.with_(metadata=strategies.as_in(obj.metadata, stored.metadata, "resource_version"))
+            obj = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "resource_version"))
         if obj.metadata.uid not in ("", stored.metadata.uid):
             # In a patch it is a change, not a precondition: told after a stale version, and by a custom resource's status not looked at.
-            kept = obj.with_(metadata=strategies.as_in(obj.metadata, stored.metadata, "uid"))
+            kept = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "uid"))
             self._based_on(kept)
             if resource.native or subresource != "status":
                 raise refusals.immutable(resource, name, "metadata.uid", obj.metadata.uid)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from virt_dra.api.applying import as_in
 from virt_dra.api.core_v1 import Namespace, Pod, PodStatus
 from virt_dra.api.defaults import retimed_taint
 from virt_dra.api.meta import ObjectMeta, TypedObject
@@ -107,18 +108,6 @@ def content(resource: Resource, obj: TypedObject) -> Mapping[str, object]:
     fields = {name: getattr(obj, name) for name in type(obj).model_fields if name not in outside}
     extra = {name: value for name, value in (obj.model_extra or {}).items() if name not in outside}
     return {**fields, **extra}
-
-
-def as_in(obj: W, source: W, *fields: str) -> W:
-    """A copy of ``obj`` whose fields (Python names) are as in ``source``, absence included."""
-    for field in fields:
-        if field in type(obj).model_fields:
-            obj = obj.with_(**{field: getattr(source, field)}) if source.given(field) else obj.without(field)
-        elif field in (extra := source.model_extra or {}):
-            obj = obj.with_(**{field: extra[field]})
-        else:
-            obj = obj.without(field)
-    return obj
 
 
 def _each_owner_once(meta: ObjectMeta) -> ObjectMeta:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from virt_dra.api.applying import on_top
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.documents import Document, Source, Sourced
 from virt_dra.api.instancetypes import NAMESPACED_KINDS
@@ -168,8 +169,13 @@ def _why(manifest: Manifest, findings: Sequence[Finding]) -> str:
 
 
 def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]:
-    """Of objects with one name the later, as after ``kubectl apply``."""
-    return list({(each.kind or each.KIND, each.namespace or namespace, each.name or id(each)): each for each in objects}.values())
+    """Of objects with one name the later, as after ``kubectl apply``: a claim's manifest leaves a live claim's allocation alone."""
+    found: dict[object, TypedObject] = {}
+    for each in objects:
+        identity = (each.kind or each.KIND, each.namespace or namespace, each.name or id(each))
+        before = found.get(identity)
+        found[identity] = each if before is None or type(before) is not type(each) else on_top(each, before)
+    return list(found.values())
 
 
 def _known(objects: Sequence[TypedObject], refused: Iterable[Identity]) -> frozenset[str]:

@@ -1,0 +1,50 @@
+"""What becomes of a stored object when a manifest is applied to it. Pure."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.wire import Wire
+
+W = TypeVar("W", bound=Wire)
+
+_OF_THE_SERVER = (
+    "uid", "resource_version", "generation", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "self_link",
+    "managed_fields",
+)  # fmt: skip
+_UNLESS_GIVEN = ("namespace", "owner_references", "finalizers")
+"""Kept like the server's, unless the manifest has them."""
+
+
+def on_top(new: TypedObject, old: TypedObject) -> TypedObject:
+    """What is stored after ``new`` is applied to ``old``: a manifest on top of an object from a cluster (one with a UID) leaves status and
+    the server's metadata alone. What has a UID itself is taken as it is."""
+    if new.metadata.uid:
+        return new
+    if not old.metadata.uid:
+        return new if _has_status(new) else as_in(new, old, "status")
+    kept = [*_OF_THE_SERVER, *(field for field in _UNLESS_GIVEN if not new.metadata.given(field))]
+    metadata: ObjectMeta = as_in(new.metadata, old.metadata, *kept)
+    for field in ("labels", "annotations"):
+        merged = {**getattr(old.metadata, field), **getattr(metadata, field)}
+        if merged:
+            metadata = metadata.with_(**{field: merged})
+    return as_in(new.with_(metadata=metadata), old, "status")
+
+
+def _has_status(obj: TypedObject) -> bool:
+    """Whether it says anything: what an API server prints of a new object has ``status: {}``."""
+    return bool(obj.to_wire().get("status"))
+
+
+def as_in(obj: W, source: W, *fields: str) -> W:
+    """A copy of ``obj`` whose fields (Python names) are as in ``source``, absence included."""
+    for field in fields:
+        if field in type(obj).model_fields:
+            obj = obj.with_(**{field: getattr(source, field)}) if source.given(field) else obj.without(field)
+        elif field in (extra := source.model_extra or {}):
+            obj = obj.with_(**{field: extra[field]})
+        else:
+            obj = obj.without(field)
+    return obj
