@@ -18,6 +18,7 @@ from virt_dra.simulator.embedded import Ran, Settings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.outcome import Failure, Step
 from virt_dra.simulator.preflight import inputs_of, with_findings
+from webhooks.admission import admit
 from webhooks.lint import Judgement, judge
 from webhooks.lint import Settings as LintSettings
 
@@ -80,6 +81,12 @@ def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVers
         assert alone.refused == ()
         failed = [each.failure for each in alone.outcomes if each.failure is not None]
         assert [each for each in failed if not _explained(each, judgement, len(alone.outcomes))] == []
+        for raw_vm in (document.raw for document in documents if _is_vm(document.raw)):
+            # tests/cluster/test_admission_on_a_real_api_server.py holds this verdict against the real ones.
+            gates = judgement.world.configuration.gates
+            assert isinstance(raw_vm, dict)
+            verdict = admit(raw_vm, gates, kubevirt=release is not None, field_validation="Strict")
+            assert verdict.causes == ()
     denied = {str(each.source) for each in judgement.judged if each.denied}
     assert {each.source for each in alone.refused} <= denied
     raw = _ran(*inputs_of(judgement), release)
@@ -88,6 +95,10 @@ def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVers
         if judged.denied and str(judged.source) in ready:
             assert {each.id for each in judged.findings if each.severity == "denial"} & BEYOND_THE_RUN.keys()
     assert not [each.name for each in with_findings(raw, judgement).outcomes if each.ready and each.source in denied]
+
+
+def _is_vm(raw: Any) -> bool:
+    return isinstance(raw, dict) and raw.get("kind") in ("VirtualMachine", "VirtualMachineInstance")
 
 
 def _explained(failure: Failure, judgement: Judgement, vms: int) -> bool:
