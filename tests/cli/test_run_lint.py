@@ -73,6 +73,19 @@ def test_nvidias_devices_without_their_vfio_configuration_are_not_ready() -> Non
     assert ([each["id"] for each in vm["findings"]], vm["ready"], vm["failure"]) == (["vfio-config-missing"], False, None)
 
 
+def test_intels_devices_of_the_class_for_containers_are_not_ready() -> None:
+    objects = _example("driver-intel")
+    for raw in _without_configuration(objects):
+        if raw["kind"] == "DeviceClass":
+            objects.append(_changed(raw, ("metadata.name", "gpu.intel.com")))
+        elif raw["kind"] == "ResourceClaimTemplate":
+            template = _changed(raw, ("spec.spec.devices.requests.0.exactly.deviceClassName", "gpu.intel.com"))
+    (vm,) = json.loads(_run(*objects, template).stdout)["vms"]
+    assert ([each["id"] for each in vm["findings"]], vm["ready"]) == (["not-a-vfio-device"], False)
+    assert 'is bound to "i915" and stays with the host for class gpu.intel.com' in vm["findings"][0]["message"]
+    assert _run(*_example("driver-intel")).exit_code == 0
+
+
 def test_the_text_shows_the_denial_with_the_vm() -> None:
     result = _run(*_without_configuration(_example("driver-nvidia")), options=())
     lines = result.stdout.splitlines()

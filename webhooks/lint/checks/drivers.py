@@ -17,6 +17,10 @@ from webhooks.lint.subject import Linted, NamedClaim, Use
 VFIO_CONFIG: Final = "VfioDeviceConfig"
 _IOMMU: Final = "iommu {backendPolicy: LegacyOnly, enableAPIDevice: true}"
 
+INTEL: Final = "gpu.intel.com"
+"""The driver, and its class for containers."""
+VFIO_DRIVERS: Final = frozenset({"vfio-pci", "xe-vfio-pci"})
+"""Kernel drivers of devices that a VM can have, as Intel's driver publishes them."""
 FOR_CONTAINERS: Final = frozenset({"gpu", "mig"})
 """Types of NVIDIA's devices that are not bound to vfio-pci."""
 
@@ -89,6 +93,7 @@ def _said(value: object) -> str:
 
 def not_a_vfio_device(linted: Linted) -> Iterator[Found]:
     """Devices that stay bound to their own driver for containers: a VM can't have them (K-6.7)."""
+    yield from not_bound_to_vfio(linted)
     for use in linted.uses:
         candidates = linted.candidates(use)
         bound = candidates.of_types(NVIDIA, FOR_CONTAINERS)
@@ -101,6 +106,25 @@ def not_a_vfio_device(linted: Linted) -> Iterator[Found]:
             f"{share} that request {quoted(use.request_name)} may get, such as {bound[0]}, is of type {kind}, which the driver keeps for "
             'containers. Use a class that selects type "vfio", such as vfio.gpu.nvidia.com',
         )
+
+
+def not_bound_to_vfio(linted: Linted) -> Iterator[Found]:
+    """K-6.7: the Intel driver rebinds a card to vfio-pci for its class gpu-vfio.intel.com; for gpu.intel.com it stays the host's."""
+    for use in linted.uses:
+        if not any(wish.class_name == INTEL for wish in use.wishes):
+            continue
+        if any(_member(config.parameters, "driver") in VFIO_DRIVERS for config in _configurations(linted, use) if config.driver == INTEL):
+            continue
+        candidates = linted.candidates(use)
+        bound = [each for each in candidates.devices if each.driver == INTEL and text_of(each, "driver") not in VFIO_DRIVERS]
+        if bound:
+            kernel_driver = text_of(bound[0], "driver")
+            now = f" is bound to {quoted(kernel_driver)} and" if kernel_driver else ""
+            yield Found(
+                use.request_field,
+                f"a device that request {quoted(use.request_name)} may get, such as {bound[0]},{now} stays with the host for class "
+                f"{INTEL}. Use the class gpu-vfio.intel.com, for which the driver binds it to vfio-pci",
+            )
 
 
 def config_for_another_driver(linted: Linted) -> Iterator[Found]:
