@@ -44,6 +44,10 @@ REQUEST = "spec.spec.devices.requests[0]"
     ("raw", "found"),
     [
         (_template("v1", {"name": "a", "deviceClassName": "c"}), {f"{REQUEST}.deviceClassName": UNDER_EXACTLY}),
+        (
+            _template("v1", {"name": "a", "alocationMode": "All"}),
+            {f"{REQUEST}.alocationMode": 'unknown field, did you mean "exactly.allocationMode"?'},
+        ),
         (_template("v1beta2", {"name": "a", "count": 1}), {f"{REQUEST}.count": UNDER_EXACTLY}),
         (_template("v1beta1", {"name": "a", "deviceClassName": "c"}), {}),
         (

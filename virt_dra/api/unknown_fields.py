@@ -124,7 +124,8 @@ def _flat_fields(kind: type[Wire]) -> Fields:
 
 
 _FLAT: Final[Callable[[type[Wire]], Fields]] = _flat_fields
-_EXACT: Final = frozenset(_fields(ExactDeviceRequest))
+_EXACT_NAMES: Final = tuple(_fields(ExactDeviceRequest))
+_EXACT: Final = frozenset(_EXACT_NAMES)
 
 
 def _advice(kind: type[Wire], name: str, flat: bool) -> str:
@@ -160,7 +161,15 @@ def _walk(value: object, annotation: Any, path: Path, fields: Callable[[type[Wir
                 yield from _walk(item, known[key], (*path, key), fields)
             else:
                 advice = _advice(annotation, key, fields is _FLAT)
-                yield UnknownField(field_path((*path, key)), nearest(key, known), advice)
+                yield UnknownField(field_path((*path, key)), _meant(annotation, key, known), advice)
+
+
+def _meant(kind: type[Wire], name: str, known: Fields) -> str | None:
+    """Of a request, which v1beta1 writes without ``exactly``, also what may stand under that."""
+    meant = nearest(name, known)
+    if meant is None and kind is DeviceRequest and "exactly" in known and (inner := nearest(name, _EXACT_NAMES)) is not None:
+        return f"exactly.{inner}"
+    return meant
 
 
 def _bare(annotation: Any) -> Any:
