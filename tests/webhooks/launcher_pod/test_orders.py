@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, product
 from typing import Any
@@ -15,7 +16,7 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import format_time
 from virt_dra.api.scheme import read_object
 from webhooks.launcher_pod import mutate
-from webhooks.lint import Preflight, World
+from webhooks.lint import Preflight, Settings, World
 from webhooks.lint.world import KINDS
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -91,3 +92,21 @@ def test_after_the_wait_only_objects_that_are_missing_are_waited_for() -> None:
             assert path is None, sorted(parts)
         else:
             assert path == ("native" if "slice" in parts else "metadata-shim"), sorted(parts)
+
+
+def test_a_refusal_is_short_and_cheap_however_much_is_missing() -> None:
+    """2,000 claims of templates that don't exist, and a template with requests of as many classes that don't."""
+    asked = [{"name": f"r{n}", "exactly": {"deviceClassName": f"class-{n}"}} for n in range(2000)]
+    template = _object("ResourceClaimTemplate", "t", spec={"spec": {"devices": {"requests": asked}}})
+    world = World.of([read_object(template)], version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
+    knowledge = Preflight(world, Settings.for_admission(), clock=lambda: NOW)
+    many = launcher_pod([(f"c{n}", "r") for n in range(2000)])
+    many["spec"]["resourceClaims"] = [{"name": f"c{n}", "resourceClaimTemplateName": f"t{n}"} for n in range(2000)]
+    wide = launcher_pod([("c", f"r{n}") for n in range(2000)])
+    for pod in (many, wide):
+        began = time.process_time()
+        verdict = mutate(pod, "team-a", knowledge)
+        assert time.process_time() - began < 1.0
+        assert not verdict.allowed
+        assert len(verdict.causes) <= 9
+        assert len(verdict.message) < 4000
