@@ -149,6 +149,11 @@ def test_a_kubevirt_that_is_named_does_not_know_the_designs_form() -> None:
     (vm,) = json.loads(result.stdout)["vms"]
     told = [(each["id"], each["field"]) for each in vm["findings"] if each["severity"] == "denial"]
     assert (result.exit_code, told) == (1, [("unknown-field", "spec.domain.devices.gpus[0].claim")])
+    without_source = (
+        "vmi.spec.domain.devices.gpus contains GPUs without deviceName or claimRequest; "
+        "each GPU must specify either a deviceName or a claimRequest"
+    )
+    assert (vm["failure"]["step"], vm["failure"]["message"]) == ("admission", without_source)
     assert _run(GPU).exit_code == 0
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from virt_dra.api.documents import Sourced
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import Failure, Outcome, Step
 from virt_dra.simulator.refused import Refused
+from webhooks.api_server import received
 from webhooks.lint import DENIAL, Finding, Judged, Judgement, Manifest
 from webhooks.lint.registry import INVALID
 
@@ -21,10 +24,19 @@ def inputs_of(judgement: Judgement) -> tuple[tuple[Sourced[TypedObject], ...], t
     for manifest, findings in judgement.manifests:
         denials = [each for each in findings if each.severity == DENIAL]
         if manifest.object is not None and (manifest.is_subject or not denials or any(each.id == INVALID for each in denials)):
-            inputs.append(Sourced(manifest.object, manifest.source))
+            inputs.append(Sourced(_stored(manifest, manifest.object, judgement.release), manifest.source))
         elif not manifest.is_subject:
             refused.append(_refused(manifest, denials))
     return tuple(inputs), tuple(refused)
+
+
+def _stored(manifest: Manifest, obj: TypedObject, release: KubeVirtVersion | None) -> TypedObject:
+    """A VM or VMI as the API server of the KubeVirt that is named stores it: without fields that this release doesn't have, the design's
+    spelling of a claim reference among them (K-1.9, K-2.34). Anything else, and a VM where no KubeVirt is named, as it was read."""
+    if release is None or not isinstance(obj, VirtualMachine | VirtualMachineInstance) or not isinstance(manifest.raw, dict):
+        return obj
+    left = received(manifest.raw, obj.KIND, release, "Ignore").object
+    return obj if left is manifest.raw else type(obj).from_wire(left).with_(metadata=obj.metadata)
 
 
 def _refused(manifest: Manifest, denials: list[Finding]) -> Refused:

@@ -48,12 +48,13 @@ class Judged:
 @dataclass(frozen=True, eq=False)
 class Judgement:
     """``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings. ``manifests``: every
-    object of the input, and what was found in it as it is written."""
+    object of the input, and what was found in it as it is written. ``release``: the KubeVirt that is named, None where none is."""
 
     world: World
     subjects: tuple[Judged, ...]
     others: tuple[Judged, ...]
     manifests: tuple[tuple[Manifest, tuple[Finding, ...]], ...]
+    release: KubeVirtVersion | None = None
 
     @property
     def readable(self) -> bool:
@@ -127,7 +128,7 @@ def judge(
             vm = sourced.object
             if isinstance(vm, VirtualMachine | VirtualMachineInstance) and not _is_owned(vm, owners):
                 subjects.append(_judged(sourced.source, vm, world, settings, namespace))
-    return Judgement(world, tuple(subjects), tuple(others), found)
+    return Judgement(world, tuple(subjects), tuple(others), found, release.version if release is not None else None)
 
 
 def _judged(source: Source, vm: Subject, world: World, settings: Settings, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:
