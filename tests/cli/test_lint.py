@@ -16,7 +16,7 @@ from webhooks.lint import CHECKS
 
 MISSING = (
     'there is no ResourceClaimTemplate "one" in namespace default. '
-    "The VM's pod stays pending until it exists: create it, or correct the name"
+    "The VM doesn't start until it exists: create it, or correct the name"
 )
 FIELD = "spec.resourceClaims[0].resourceClaimTemplateName"
 NOT_CHECKED = "not checked: what needs DeviceClasses and ResourceSlices, of which the files have none; add those of the cluster"

@@ -76,7 +76,7 @@ def test_what_a_vm_names_is_judged_too(world: World) -> None:
     assert answer.code == 201
     assert list(answer.warnings) == [
         f'spec.resourceClaims[0].resourceClaimTemplateName: [template-missing] there is no ResourceClaimTemplate "missing" in namespace '
-        f"{world.namespace}. The VM's pod stays pending until it exists: create it, or correct the name",
+        f"{world.namespace}. The VM doesn't start until it exists: create it, or correct the name",
         'spec.domain.devices.gpus[1].requestName: [request-missing] ResourceClaimTemplate "native" has no request "other": it has "gpu"; '
         "name one of them",
     ]

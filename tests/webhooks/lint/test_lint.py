@@ -23,7 +23,7 @@ from webhooks.verdict import INVALID, Cause, Verdict
 
 MISSING = (
     'there is no ResourceClaimTemplate "one" in namespace default. '
-    "The VM's pod stays pending until it exists: create it, or correct the name"
+    "The VM doesn't start until it exists: create it, or correct the name"
 )
 NO_REQUEST = 'ResourceClaimTemplate "one" has no request "gpu": it has none; add one'
 

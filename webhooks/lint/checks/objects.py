@@ -54,7 +54,7 @@ def _missing(linted: Linted, there: Iterable[Key], named: Iterable[NamedClaim]) 
         yield Found(
             claim.field,
             f"there is no {claim.kind} {quoted(claim.name)} in namespace {linted.namespace}{hint}. "
-            f"The VM's pod stays pending until it exists: create it, or correct the name",
+            f"The VM doesn't start until it exists: create it, or correct the name",
         )
 
 
