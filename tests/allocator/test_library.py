@@ -121,3 +121,77 @@ def test_an_allocation_whose_node_selector_can_not_be_read_is_an_error() -> None
     broken["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"][0]["operator"] = "Near"
     with pytest.raises(FatalError, match=r"resource claim default/has: status\.allocation\.nodeSelector: "):
         allocate(Snapshot.build([_slice("a")], [CLASS]), [_claim("has", broken)], NODE)
+
+
+def test_a_claims_manifest_has_what_the_claim_of_the_dump_has() -> None:
+    snapshot = Snapshot.build([_slice("a", "b")], [CLASS], [_claim("mine", _held("b"))])
+    assert _devices(allocate(snapshot, [_claim("mine"), _claim("other")], NODE)) == ["b", "a"]
+    assert explain(snapshot, [_claim("mine")], NODE).requests == ()
+    (held,) = [each.status.allocation for each in snapshot.allocated.values()]
+    assert held is not None
+    assert _devices(allocate(snapshot.without_allocation(held), [_claim("mine")], NODE)) == ["a"], "it was released"
+    for uid, device in (("u", "b"), ("new", "a")):
+        known = ResourceClaim.from_wire(
+            {**_claim("mine", _held("b")).to_wire(), "metadata": {"name": "mine", "namespace": "n", "uid": "u"}}
+        )
+        asked = ResourceClaim.from_wire({**_claim("mine").to_wire(), "metadata": {"name": "mine", "namespace": "n", "uid": uid}})
+        assert _devices(allocate(Snapshot.build([_slice("a", "b")], [CLASS], [known]), [asked], NODE)) == [device]
+
+
+def test_a_claim_that_is_given_twice_gets_its_devices_once() -> None:
+    snapshot = Snapshot.build([_slice("a", "b", "c")], [CLASS])
+    assert _devices(allocate(snapshot, [_claim("x"), _claim("x"), _claim("y")], NODE)) == ["a", "a", "b"]
+    held = _claim("x", _held("b"))
+    assert _devices(allocate(snapshot, [held, _claim("y"), held], NODE)) == ["b", "a", "b"]
+    with pytest.raises(FatalError, match=r"^claim default/x: given twice with different content; leave one of them out$"):
+        allocate(snapshot, [_claim("x"), _claim("x", count=2)], NODE)
+    unnamed = ResourceClaim.from_wire({"spec": _claim("x").spec.to_wire()})
+    assert _devices(allocate(snapshot, [unnamed, unnamed], NODE)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"deviceClassName": "gpu"}, "deviceClassName stands under exactly in v1"),
+        ({"exactly": {"deviceClassName": "gpu", "count": -1}}, "count -1 must be greater than zero"),
+        ({"firstAvailable": [{"name": "a", "deviceClassName": "gpu", "count": -2}]}, "count -2 must be greater than zero"),
+    ],
+)
+def test_a_claim_that_means_nothing_is_refused(request_: dict[str, Any], message: str) -> None:
+    spec = {"devices": {"requests": [{"name": "r", **request_}]}}
+    claim = ResourceClaim.from_wire({"metadata": {"name": "c", "namespace": "default"}, "spec": spec})
+    with pytest.raises(FatalError, match=f"^claim default/c, request r: {message}"):
+        allocate(Snapshot.build([_slice("a")], [CLASS]), [claim], NODE)
+
+
+def test_claims_may_come_one_by_one() -> None:
+    snapshot = Snapshot.build(iter([_slice("a", "b")]), iter([CLASS]), iter([_claim("other", _held("a"))]))
+    assert _devices(allocate(snapshot, iter([_claim("x")]), NODE)) == ["b"]
+    assert explain(snapshot, iter([_claim("x", count=2)]), NODE).requests
+
+
+@pytest.mark.parametrize(
+    ("claims", "message"),
+    [
+        (_claim("x"), "claims: a sequence of ResourceClaims is needed, this is one; write [claim]"),
+        ([_claim("x").to_wire()], "claims[0]: a ResourceClaim is needed, this is of type dict; ResourceClaim.from_wire reads one"),
+        ([_claim("x"), CLASS], "claims[1]: a ResourceClaim is needed, this is of type DeviceClass"),
+        (["x"], "claims[0]: a ResourceClaim is needed, this is of type str"),
+    ],
+)
+def test_what_is_no_claim_is_named(claims: Any, message: str) -> None:
+    for function in (allocate, explain):
+        with pytest.raises(TypeError) as caught:
+            function(Snapshot.build([_slice("a")], [CLASS]), claims, NODE)
+        assert str(caught.value) == message
+
+
+def test_a_snapshot_of_objects_of_another_kind_is_refused() -> None:
+    for given, message in (
+        (([CLASS], [CLASS]), "slices[0]: a ResourceSlice is needed, this is of type DeviceClass"),
+        (([], [_slice("a")]), "classes[0]: a DeviceClass is needed, this is of type ResourceSlice"),
+        (([], [], [{}]), "claims[0]: a ResourceClaim is needed, this is of type dict; ResourceClaim.from_wire reads one"),
+    ):
+        with pytest.raises(TypeError) as caught:
+            Snapshot.build(*given)
+        assert str(caught.value) == message

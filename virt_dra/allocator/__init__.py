@@ -10,7 +10,7 @@ Rules: docs/spec/allocation.md (A-*, AC-*).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from virt_dra.allocator.attempt import Allocated, Allocator, Unsatisfiable
 from virt_dra.allocator.errors import AllocationError, DeadlineExceeded, FatalError, NodeError, StepLimitExceeded
@@ -50,7 +50,7 @@ __all__ = [
 
 def allocate(
     snapshot: Snapshot,
-    claims: Sequence[ResourceClaim],
+    claims: Iterable[ResourceClaim],
     node: Node,
     features: Features = DEFAULT,
     *,
@@ -62,9 +62,12 @@ def allocate(
 
     Claims may be as a user writes them: what an API server would fill in is filled in. One that is allocated already keeps what it has,
     which is its result, and which nobody else gets, whether the snapshot knows it or not; the claims fit only on nodes that it can be
-    used from. Uses the node's name, labels and declared features. Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded)
-    when no node can be decided and :class:`NodeError` when this one can't. ``interrupt`` is asked now and then whether to stop.
-    ``explain=False`` saves the second, watched run after a failure. (:class:`Allocator` takes claims as they are stored, A-1.2.)
+    used from. A claim's manifest has what the claim of that name among the snapshot's has. A claim that is given twice is one claim, with
+    one result. Uses the node's name, labels and declared features.
+
+    Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded) when no node can be decided, :class:`NodeError` when this one
+    can't, TypeError for what is no claim. ``interrupt`` is asked now and then whether to stop. ``explain=False`` saves the second,
+    watched run after a failure. (:class:`Allocator` takes claims as they are stored, A-1.2.)
     """
     given = PodClaims.of(claims, snapshot)
     elsewhere = given.elsewhere(node) if given.kept else ()
@@ -73,11 +76,11 @@ def allocate(
     if given.kept and not given.pending:
         return Allocated(given.results(()), 0)
     found = Allocator(given.snapshot, given.pending, features, step_limit=step_limit, interrupt=interrupt).allocate(node, explain=explain)
-    return Allocated(given.results(found.results), found.steps) if given.kept and isinstance(found, Allocated) else found
+    return found if given.as_given or not isinstance(found, Allocated) else Allocated(given.results(found.results), found.steps)
 
 
 def explain(
-    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features = DEFAULT, *, step_limit: int = DEFAULT_STEP_LIMIT
+    snapshot: Snapshot, claims: Iterable[ResourceClaim], node: Node, features: Features = DEFAULT, *, step_limit: int = DEFAULT_STEP_LIMIT
 ) -> Explanation:
     """The refusals on one node, also where `allocate` raises :class:`NodeError` during the search. Raises FatalError as allocate does."""
     given = PodClaims.of(claims, snapshot)

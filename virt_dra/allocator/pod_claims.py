@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
-from virt_dra.allocator.snapshot import Snapshot
+from virt_dra.allocator.snapshot import Snapshot, of_type
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
@@ -19,19 +19,34 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class PodClaims:
-    """``pending``: the claims to allocate, with defaults. ``kept``: by position, what the others have. ``snapshot``: in which that is in
-    use, whether the given one knew it or not."""
+    """``claims``: each once. ``pending``: those to allocate, with defaults. ``kept``: by position, what the others have. ``snapshot``: in
+    which that is in use, whether the given one knew it or not. ``positions``: of each given claim among ``claims``."""
 
     pending: tuple[ResourceClaim, ...]
     kept: dict[int, AllocationResult]
     claims: Sequence[ResourceClaim]
     snapshot: Snapshot
+    positions: tuple[int, ...]
 
     @classmethod
-    def of(cls, claims: Sequence[ResourceClaim], snapshot: Snapshot) -> PodClaims:
-        kept = {position: each.status.allocation for position, each in enumerate(claims) if each.status.allocation is not None}
-        pending = tuple(with_defaults(claim) for claim in claims if claim.status.allocation is None)
-        return cls(pending, kept, claims, snapshot.in_which(kept.values()) if kept else snapshot)
+    def of(cls, given: Iterable[ResourceClaim], snapshot: Snapshot) -> PodClaims:
+        """A claim that the snapshot knows as allocated has that allocation, also where it is given as its manifest, without status.
+
+        Raises TypeError for what is no claim, FatalError for two claims of one name.
+        """
+        claims, positions = _each_once(given)
+        kept: dict[int, AllocationResult] = {}
+        for position, claim in enumerate(claims):
+            allocation = claim.status.allocation or snapshot.allocation_of(claim)
+            if allocation is not None:
+                kept[position] = allocation
+        pending = tuple(with_defaults(_writable(claim)) for position, claim in enumerate(claims) if position not in kept)
+        return cls(pending, kept, claims, snapshot.in_which(kept.values()) if kept else snapshot, positions)
+
+    @property
+    def as_given(self) -> bool:
+        """Whether the search answers for just the claims that were given."""
+        return len(self.pending) == len(self.positions)
 
     def elsewhere(self, node: Node) -> tuple[str, ...]:
         """The keys of the allocated claims that can't be used from the node (C-5.2 item 2). Raises FatalError."""
@@ -50,7 +65,39 @@ class PodClaims:
     def results(self, allocated: Sequence[AllocationResult]) -> tuple[AllocationResult, ...]:
         """One per claim, in their order: what it has, or what it was allocated now."""
         found = iter(allocated)
-        return tuple(self.kept[position] if position in self.kept else next(found) for position in range(len(self.claims)))
+        each = [self.kept[position] if position in self.kept else next(found) for position in range(len(self.claims))]
+        return tuple(each[position] for position in self.positions)
+
+
+def _each_once(given: Iterable[ResourceClaim] | ResourceClaim) -> tuple[tuple[ResourceClaim, ...], tuple[int, ...]]:
+    """The claims, and which of them each given one is."""
+    if isinstance(given, ResourceClaim):
+        raise TypeError("claims: a sequence of ResourceClaims is needed, this is one; write [claim]")
+    claims: list[ResourceClaim] = []
+    known: dict[str, int] = {}
+    positions: list[int] = []
+    for claim in of_type(given, ResourceClaim, "claims"):
+        position = known.setdefault(claim.key, len(claims)) if claim.name else len(claims)
+        if position == len(claims):
+            claims.append(claim)
+        elif claims[position] != claim:
+            raise FatalError(f"claim {claim.key}: given twice with different content; leave one of them out")
+        positions.append(position)
+    return tuple(claims), tuple(positions)
+
+
+def _writable(claim: ResourceClaim) -> ResourceClaim:
+    """The claim, unless its author meant something that a search would pass over in silence. Raises FatalError."""
+    for request in claim.spec.devices.requests:
+        title = f"claim {claim.key}, request {request.name}"
+        if "deviceClassName" in (request.model_extra or {}):
+            raise FatalError(
+                f"{title}: deviceClassName stands under exactly in v1; virt_dra.api.scheme.read_object converts older versions"
+            )
+        for asked in (*((request.exactly,) if request.exactly is not None else ()), *request.first_available):
+            if asked.count < 0:
+                raise FatalError(f"{title}: count {asked.count} must be greater than zero")
+    return claim
 
 
 def with_defaults(claim: ResourceClaim) -> ResourceClaim:

@@ -7,8 +7,9 @@ persistent map.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from immutables import Map
 
@@ -25,6 +26,8 @@ from virt_dra.allocator.pools import Pools
 from virt_dra.allocator.published import PublishedValues
 from virt_dra.allocator.usage import NOTHING_USED, PoolUse, Use, by_pool, changed, uses_of
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+
+T = TypeVar("T")
 
 
 class Inventory:
@@ -66,6 +69,8 @@ class Snapshot:
     inventory: Inventory
     used: Map[PoolId, PoolUse] = field(default_factory=Map)
     """Persistent: a snapshot with one more allocation shares all the rest with the one before."""
+    allocated: Mapping[str, ResourceClaim] = field(default_factory=dict, compare=False, repr=False)
+    """The claims with an allocation that it was built with, by ``namespace/name``."""
 
     @classmethod
     def build(
@@ -81,16 +86,20 @@ class Snapshot:
         """All slices and classes of the cluster and all claims (those without allocation don't count, A-3.2).
 
         ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off. ``compile_selector``
-        and ``compile_derived`` replace the CEL engine. Never fails: nothing is validated before a node is tried (A-1.1).
+        and ``compile_derived`` replace the CEL engine. Nothing is validated before a node is tried (A-1.1); raises TypeError for
+        objects of another kind.
         """
-        tainted = tuple(with_rules(slices, taint_rules))
+        tainted = tuple(with_rules(of_type(slices, ResourceSlice, "slices"), of_type(taint_rules, DeviceTaintRule, "taint_rules")))
+        allocated = [each for each in of_type(claims, ResourceClaim, "claims") if each.status.allocation is not None]
         inventory = Inventory(
             tainted,
-            {each.name: each for each in classes},
+            {each.name: each for each in of_type(classes, DeviceClass, "classes")},
             compile_selector or cel_engine.compile_selector,
             compile_derived or cel_engine.compile_derived,
         )
-        return cls(inventory).with_allocation(*(claim.status.allocation for claim in claims if claim.status.allocation is not None))
+        return cls(inventory, allocated={each.key: each for each in allocated if each.name}).with_allocation(
+            *(each.status.allocation for each in allocated if each.status.allocation is not None)
+        )
 
     def with_allocation(self, *allocations: AllocationResult) -> Snapshot:
         """A snapshot in which these allocations are in use too (A-3.3)."""
@@ -99,6 +108,14 @@ class Snapshot:
     def in_which(self, allocations: Iterable[AllocationResult]) -> Snapshot:
         """A snapshot in which these allocations are in use, those of them too that are not yet: nothing is counted twice."""
         return self.with_uses([use for use in uses_of(allocations) if not self._knows(use)])
+
+    def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
+        """What the claim of that name has, of those that the snapshot was built with, unless it was released or is another by its UID."""
+        known = self.allocated.get(claim.key)
+        if known is None or (claim.metadata.uid and known.metadata.uid and claim.metadata.uid != known.metadata.uid):
+            return None
+        allocation = known.status.allocation
+        return allocation if allocation is not None and all(self._knows(use) for use in uses_of([allocation])) else None
 
     def _knows(self, use: Use) -> bool:
         pool = self.used.get(PoolId(use.driver, use.pool), NOTHING_USED)
@@ -125,4 +142,13 @@ class Snapshot:
                 used = used.set(pool, after)
             elif pool in used:
                 used = used.delete(pool)
-        return self if used is self.used else Snapshot(self.inventory, used)
+        return self if used is self.used else Snapshot(self.inventory, used, self.allocated)
+
+
+def of_type(objects: Iterable[T], kind: type[T], what: str) -> Iterator[T]:
+    """The objects one by one. Raises TypeError at the first that isn't of the kind."""
+    for position, each in enumerate(objects):
+        if not isinstance(each, kind):
+            read = f"; {kind.__name__}.from_wire reads one" if isinstance(each, Mapping) else ""
+            raise TypeError(f"{what}[{position}]: a {kind.__name__} is needed, this is of type {type(each).__name__}{read}")
+        yield each
