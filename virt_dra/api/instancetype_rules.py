@@ -45,6 +45,12 @@ class InstancetypeSpec(Wire):
     launch_security: Json | None = None
     annotations: Map[Str] = {}
 
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The fields that the CRD requires and that aren't there: such an instancetype is in no cluster."""
+        cpu, memory = self.cpu.given("guest"), self.memory.guest is not None
+        return (*(() if cpu else ("cpu.guest",)), *(() if memory else ("memory.guest",)))
+
 
 class _Spread(Wire):
     across: Str | None = None
@@ -74,6 +80,11 @@ class PreferenceSpec(Wire):
     preferred_termination_grace_period_seconds: Int | None = None
     requirements: _Required | None = None
     annotations: Map[Str] = {}
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """None of its fields is required."""
+        return ()
 
 
 @dataclass(frozen=True)

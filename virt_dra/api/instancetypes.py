@@ -46,6 +46,8 @@ class Missing:
     kind: str
     name: str
     field: str
+    meant: str = ""
+    """An object of this name that is there, but of the other kind of the two."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" if self.kind else self.name
@@ -171,7 +173,10 @@ def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Fa
     own = "" if wanted == family.cluster_kind else namespace
     obj = known.objects.get((wanted, own, name))
     key = f"{own}/{name}" if own else name
-    return Missing(wanted, key, f"{family.field}.name") if obj is None else _read(obj.to_wire(), family, f"{wanted} {key}")
+    if obj is not None:
+        return _read(obj.to_wire(), family, f"{wanted} {key}")
+    other, place = (family.kind, namespace) if wanted == family.cluster_kind else (family.cluster_kind, "")
+    return Missing(wanted, key, f"{family.field}.name", other if (other, place, name) in known.objects else "")
 
 
 def _kind(kind: str, family: _Family) -> str | None:
@@ -195,11 +200,19 @@ def _data(revision: TypedObject) -> object:
 
 def _read(raw: object, family: _Family, title: str) -> InstancetypeSpec | PreferenceSpec:
     spec = raw.get("spec") if isinstance(raw, Mapping) else None
+    kind = _text(raw, "kind") if isinstance(raw, Mapping) else ""
+    if kind not in ("", family.kind, family.cluster_kind):
+        raise family.refused(f"{title} holds a {kind}, which is no {family.member}")
     try:
-        return family.spec.from_wire(spec)
+        read = family.spec.from_wire(spec)
     except WireError as error:
         problems = "; ".join(f"spec.{path}: {message}" if path else message for path, message in error.problems)
         raise family.refused(f"{title} can't be read: {problems}") from None
+    if lacking := read.lacking:
+        raise family.refused(
+            f"{title} is incomplete, so the API server does not store it: {'; '.join(f'spec.{each}: Required value' for each in lacking)}"
+        )
+    return read
 
 
 def _text(holder: Mapping[str, Any], key: str) -> str:

@@ -7,7 +7,7 @@ what an earlier life of it left (finished pods, claims) stays what it is, somebo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from virt_dra.api.core_v1 import Pod
@@ -15,7 +15,7 @@ from virt_dra.api.documents import Sourced
 from virt_dra.api.instancetypes import Expansion, Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
-from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, owner_uids
+from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, not_current, owner_uids
 from virt_dra.controllers.instance_phase import FINISHED
 from virt_dra.controllers.virtual_machines import wants_instance
 from virt_dra.controllers.vm_lifecycle import strategy_of
@@ -120,7 +120,7 @@ def _owns(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
     return not vm.metadata.uid or not owner.uid or vm.metadata.uid == owner.uid
 
 
-def _of_vm(sourced: Sourced[Subject], vm: VirtualMachine, vmi: VirtualMachineInstance | None, pods: Iterable[Pod]) -> Life:
+def _of_vm(sourced: Sourced[Subject], vm: VirtualMachine, vmi: VirtualMachineInstance | None, pods: Sequence[Pod]) -> Life:
     if vm.metadata.deletion_timestamp is not None:
         return Life(sourced, blocked=_terminating(vm))
     if vmi is None:
@@ -138,11 +138,11 @@ def _of_vm(sourced: Sourced[Subject], vm: VirtualMachine, vmi: VirtualMachineIns
         return Life(sourced, stopped=True, notes=(note,))
     pod = current_pod(vmi, launcher_pods_of(vmi, pods))
     if pod is None:
-        return _anew(sourced, vm, _without_pod(vmi))
+        return _anew(sourced, vm, _without_pod(vmi, pods))
     return Life(sourced, vmi, pod, notes=(*_changed(vm, vmi), *_going(pod)))
 
 
-def _of_vmi(sourced: Sourced[Subject], vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> Life:
+def _of_vmi(sourced: Sourced[Subject], vmi: VirtualMachineInstance, pods: Sequence[Pod]) -> Life:
     if vmi.metadata.deletion_timestamp is not None:
         return Life(sourced, blocked=_terminating(vmi))
     if vmi.status.phase in FINISHED:
@@ -150,7 +150,7 @@ def _of_vmi(sourced: Sourced[Subject], vmi: VirtualMachineInstance, pods: Iterab
         return Life(sourced, stopped=True, notes=(note,))
     pod = current_pod(vmi, launcher_pods_of(vmi, pods))
     if pod is None:
-        return Life(sourced, notes=_without_pod(vmi))
+        return Life(sourced, notes=_without_pod(vmi, pods))
     return Life(sourced, vmi, pod, notes=_going(pod))
 
 
@@ -169,9 +169,15 @@ def _terminating(obj: Subject) -> Blocked:
     )
 
 
-def _without_pod(vmi: VirtualMachineInstance) -> tuple[str, ...]:
+def _without_pod(vmi: VirtualMachineInstance, pods: Sequence[Pod]) -> tuple[str, ...]:
+    """Of a VMI that has no current pod among its pods."""
     if not vmi.metadata.uid or vmi.status.phase not in _WITH_A_POD:
         return ()
+    reasons = [f"pod {pod.name}: {not_current(vmi, pod)}" for pod in launcher_pods_of(vmi, pods)]
+    if reasons:
+        return (
+            f"its VMI is {vmi.status.phase} without a current launcher pod ({'; '.join(reasons)}); this shows what starting it anew would do",
+        )
     return (f"its VMI is {vmi.status.phase}, and the input lacks its launcher pod: {_ADD}",)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from virt_dra.api.go_text import quoted
+from virt_dra.api.instancetypes import Missing
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.nearest import listed, nearest, nearest_first
 from webhooks.lint.finding import Found
@@ -123,7 +124,8 @@ def instancetype_missing(linted: Linted) -> Iterator[Found]:
     """K-16.1: KubeVirt refuses a VM whose instancetype or preference it does not find."""
     for missing in linted.expansion.missing if linted.expansion is not None else ():
         if missing.kind in linted.world.known:
-            yield Found(missing.field, f"{missing} does not exist; KubeVirt refuses the VM, and does not start one that it has. Create it")
+            advice = _other_kind(missing) or "Create it"
+            yield Found(missing.field, f"{missing} does not exist; KubeVirt refuses the VM, and does not start one that it has. {advice}")
 
 
 def instancetype_not_checked(linted: Linted) -> Iterator[Found]:
@@ -134,4 +136,11 @@ def instancetype_not_checked(linted: Linted) -> Iterator[Found]:
         if missing.kind not in linted.world.known:
             whose = "preference" if missing.field.startswith("spec.preference") else "instancetype"
             what = "its devices, CPUs and memory are" if whose == "instancetype" else "what it prefers and requires is"
-            yield Found(missing.field, f"{missing} is not among the files, so {what} not checked. Add it to the files")
+            advice = _other_kind(missing) or "Add it to the files"
+            yield Found(missing.field, f"{missing} is not among the files, so {what} not checked. {advice}")
+
+
+def _other_kind(missing: Missing) -> str:
+    """What is most likely meant: without kind KubeVirt looks for one of the cluster's."""
+    name = missing.name.rpartition("/")[2]
+    return f"There is a {missing.meant} {quoted(name)}: if that is meant, write kind: {missing.meant}" if missing.meant else ""
