@@ -15,8 +15,7 @@ from virt_dra.cli.main import cli
 from webhooks.lint import CHECKS
 
 MISSING = (
-    'there is no ResourceClaimTemplate "one" in namespace default. '
-    "The VM doesn't start until it exists: create it, or correct the name"
+    'there is no ResourceClaimTemplate "one" in namespace default. The VM doesn\'t start until it exists: create it, or correct the name'
 )
 FIELD = "spec.resourceClaims[0].resourceClaimTemplateName"
 NOT_CHECKED = "not checked: what needs DeviceClasses and ResourceSlices, of which the files have none; add those of the cluster"

@@ -175,9 +175,8 @@ def _without_pod(vmi: VirtualMachineInstance, pods: Sequence[Pod]) -> tuple[str,
         return ()
     reasons = [f"pod {pod.name}: {not_current(vmi, pod)}" for pod in launcher_pods_of(vmi, pods)]
     if reasons:
-        return (
-            f"its VMI is {vmi.status.phase} without a current launcher pod ({'; '.join(reasons)}); this shows what starting it anew would do",
-        )
+        why = f"its VMI is {vmi.status.phase} without a current launcher pod ({'; '.join(reasons)})"
+        return (f"{why}; this shows what starting it anew would do",)
     return (f"its VMI is {vmi.status.phase}, and the input lacks its launcher pod: {_ADD}",)
 
 

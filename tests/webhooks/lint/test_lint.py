@@ -22,8 +22,7 @@ from webhooks.lint.inventory import Work
 from webhooks.verdict import INVALID, Cause, Verdict
 
 MISSING = (
-    'there is no ResourceClaimTemplate "one" in namespace default. '
-    "The VM doesn't start until it exists: create it, or correct the name"
+    'there is no ResourceClaimTemplate "one" in namespace default. The VM doesn\'t start until it exists: create it, or correct the name'
 )
 NO_REQUEST = 'ResourceClaimTemplate "one" has no request "gpu": it has none; add one'
 
