@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 from rich.tree import Tree
 
 from virt_dra.simulator.outcome import DeviceOutcome, Outcome, Step
+
+SHOWN_SUBJECTS = 10
+"""Nodes (or other subjects, whose first line isn't indented) of which the details are shown as text; as JSON and YAML all are."""
+SHOWN_LINES = 20
+"""Lines of details shown of each of them."""
 
 
 def outcome_tree(outcome: Outcome, xml_path: str | None) -> Tree:
@@ -102,7 +109,21 @@ def _add_failure(branch: Tree, outcome: Outcome) -> None:
     branch.add(Text(failure.message))
     if failure.details and list(failure.details) != [failure.message]:
         details = branch.add(Text("in detail"))
-        for line in failure.details:
+        for line in shown(failure.details):
             details.add(Text(line))
     if failure.advice:
         branch.add(Text.assemble(Text("what to do: ", style="bold"), failure.advice))
+
+
+def shown(details: Sequence[str]) -> list[str]:
+    """As many of the lines as anybody reads, and how many there are besides: a node has a line for each device that was refused."""
+    lines: list[str] = []
+    subjects = of_this = 0
+    for line in details:
+        if not line.startswith(" "):
+            subjects, of_this = subjects + 1, 0
+        of_this += 1
+        if subjects <= SHOWN_SUBJECTS and of_this <= SHOWN_LINES:
+            lines.append(line)
+    left = len(details) - len(lines)
+    return [*lines, f"and {left} more lines; -o json has them all"] if left else lines
