@@ -138,6 +138,20 @@ def test_a_fault_of_one_template_is_told_only_to_vms_that_use_it() -> None:
     assert [each["source"] for each in report["refused"]] == ["standard input:1 (items[9])", "standard input:1 (items[8])"]
 
 
+def test_a_claim_that_is_refused_keeps_no_other_vm_from_its_own() -> None:
+    admin = _changed(TEMPLATE, ("metadata.name", "admin"), ("spec.spec.devices.requests.0.exactly.adminAccess", True))
+    names = ("admin", "one")
+    vms = [_changed(VMI, ("metadata.name", f"uses-{name}"), ("spec.resourceClaims.0.resourceClaimTemplateName", name)) for name in names]
+    spec = TEMPLATE["spec"]["spec"]
+    broken = {"allocation": {"devices": {"results": []}}, "reservedFor": [{}]}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": spec, "status": broken}
+    for objects in ((*vms, admin), (*vms, admin, claim), (vms[1], claim)):
+        failures = {vm["name"]: vm["failure"] for vm in json.loads(_run(*objects, *READY).stdout)["vms"]}
+        assert failures["uses-one"] is None
+        if admin in objects:
+            assert failures["uses-admin"]["reason"] == "FailedResourceClaimCreation"
+
+
 def test_one_object_of_a_wrong_type_does_not_stop_the_run() -> None:
     wrong = _changed(VMI, ("metadata.name", "wrong"), ("spec.resourceClaims", "x"))
     unreadable = _changed(TEMPLATE, ("metadata.name", "other"), ("spec.spec.devices", []))

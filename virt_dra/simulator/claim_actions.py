@@ -35,6 +35,12 @@ def carried_out(actions: Iterable[Action], pods: Mapping[str, Pod], left_alone: 
             yield action
 
 
+def subject_of(action: Action) -> tuple[str, str]:
+    """Kind and ``namespace/name`` of what the action is for, on which a refusal is reported."""
+    subject = action.pod if isinstance(action, CreateClaim | RecordClaimNames) else action.claim
+    return subject.KIND, subject.key
+
+
 def _unreserved(action: DeleteClaim, pods: Mapping[str, Pod]) -> bool:
     return all(_over(each, action.claim, pods) for each in action.claim.status.reserved_for)
 

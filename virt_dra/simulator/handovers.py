@@ -23,12 +23,13 @@ from virt_dra.cluster.port import ApiError, Cluster
 from virt_dra.controllers import claims, device_status, launcher_pods, scheduler
 from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, owner_uids
 from virt_dra.controllers.device_resolution import CLAIM_MISSING
+from virt_dra.controllers.events import Event
 from virt_dra.controllers.published_devices import PublishedDevices
 from virt_dra.controllers.sources import claim_keys
 from virt_dra.controllers.virtual_machines import instance_of
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator import advice
-from virt_dra.simulator.claim_actions import carried_out
+from virt_dra.simulator.claim_actions import carried_out, subject_of
 from virt_dra.simulator.devices import Known, entries_of, published_status, variables_of, with_elements, without_plugin_devices
 from virt_dra.simulator.lives import Life
 from virt_dra.simulator.outcome import ClaimOutcome, Failure, Outcome, Step
@@ -188,16 +189,19 @@ async def _make_pods(cluster: Cluster, travellers: Sequence[_Traveller], conditi
 
 
 async def _make_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> None:
-    """Claims for our pods, and what finished pods give back."""
+    """Claims for our pods, and what finished pods give back. What is refused is not tried again, and keeps no other pod waiting."""
     incomplete = await _without_their_claims(cluster, travellers)
+    refused: dict[tuple[str, str], Event] = {}
     for _ in range(ROUNDS):
         inputs = await claims.gather(cluster)
         planned = claims.plan(inputs)
-        actions = list(carried_out(planned.actions, {pod.key: pod for pod in inputs.pods}, incomplete))
-        refused = await claims.apply(cluster, actions)
-        if not actions or refused:
+        pods = {pod.key: pod for pod in inputs.pods}
+        actions = [each for each in carried_out(planned.actions, pods, incomplete) if subject_of(each) not in refused]
+        events = await claims.apply(cluster, actions)
+        refused.update(((event.kind, f"{event.namespace}/{event.name}"), event) for event in events)
+        if not actions:
             break
-    told = {(event.namespace, event.name): event for event in (*planned.events, *refused)}
+    told = {(event.namespace, event.name): event for event in (*planned.events, *refused.values()) if event.kind == Pod.KIND}
     for traveller in _on_the_way(travellers):
         pod = await _pod(cluster, traveller)
         if pod is None:
