@@ -96,6 +96,18 @@ def test_an_object_with_a_uid_that_no_server_would_store_is_refused() -> None:
     assert "metadata.name" in outcome.failure.message
 
 
+def test_a_pod_that_no_server_would_store_was_never_in_one() -> None:
+    hostile = copy.deepcopy(DUMP)
+    (pod,) = (raw for raw in hostile if raw["metadata"]["name"] == "virt-launcher-runs-4zk8m")
+    pod["spec"]["resourceClaims"] *= 2
+    outcomes = {outcome.name: outcome for outcome in _run(hostile).outcomes}
+    failure = outcomes["runs"].failure
+    assert failure is not None
+    assert (failure.reason, outcomes["runs"].taken_over) == ("Invalid", False)
+    assert failure.message.startswith('Pod default/virt-launcher-runs-4zk8m: spec.resourceClaims[1].name: Duplicate value: "')
+    assert outcomes["stopped"].ready
+
+
 RECORDED = Path(__file__).parent / "recorded" / "kubevirt-1.9.0.json"
 
 

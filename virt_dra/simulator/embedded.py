@@ -100,10 +100,11 @@ async def run_on(
 
 
 def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[Refused]) -> Life:
-    """An object with a UID that no API server would store was never in one."""
-    if all(id(each.object) in accepted for each in life.loaded):
+    """An object with a UID that no API server would store was never in one. Nor was a pod: a VM with such a one isn't taken over."""
+    missing = next((each.object for each in life.loaded if id(each.object) not in accepted), life.pod)
+    if missing is None or id(missing) in accepted:
         return life
-    message = next((each.message for each in refused if each.source == str(life.subject.source)), "the API server refuses it")
+    message = next((each.message for each in refused if (each.kind, each.key) == (missing.KIND, missing.key)), "the API server refuses it")
     return replace(life, vmi=None, pod=None, blocked=Blocked("Invalid", message, "change what the message names"))
 
 
