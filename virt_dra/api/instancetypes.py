@@ -167,7 +167,8 @@ def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Fa
         if held is None:
             return Missing(REVISION, f"{namespace}/{revision}", f"{family.field}.revisionName")
         return _read(_data(held), family, f"{REVISION} {namespace}/{revision}")
-    held = known.objects.get((REVISION, namespace, _stored_revision(vm, family)))
+    noted = _stored_revision(vm, family)
+    held = known.objects.get((REVISION, namespace, noted))
     if held is not None and held.metadata.labels.get(REVISED) == name:
         return _read(_data(held), family, f"{REVISION} {held.key}")
     own = "" if wanted == family.cluster_kind else namespace
@@ -175,6 +176,8 @@ def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Fa
     key = f"{own}/{name}" if own else name
     if obj is not None:
         return _read(obj.to_wire(), family, f"{wanted} {key}")
+    if noted and held is None:
+        return Missing(REVISION, f"{namespace}/{noted}", f"{family.field}.name")  # that of the VM's start, whatever became of the object
     other, place = (family.kind, namespace) if wanted == family.cluster_kind else (family.cluster_kind, "")
     return Missing(wanted, key, f"{family.field}.name", other if (other, place, name) in known.objects else "")
 

@@ -97,7 +97,7 @@ def lives_of(inputs: Iterable[Sourced[TypedObject]]) -> Lives:
             vmi = instance.object if instance is not None and isinstance(instance.object, VirtualMachineInstance) else None
             own = vmi if vmi is not None and _owns(obj, vmi) else None
             expansion = expand(obj, instancetypes, obj.namespace)
-            life = _of_vm(Sourced(obj, sourced.source), expansion.vm, own, pods[own.metadata.uid] if own is not None else ())
+            life = _of_vm(Sourced(obj, sourced.source), expansion, own, pods[own.metadata.uid] if own is not None else ())
             lives.append(replace(life, expansion=expansion))
             if lives[-1].blocked is not None and own is not None and instance is not None:
                 others.append(instance)
@@ -120,7 +120,8 @@ def _owns(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
     return not vm.metadata.uid or not owner.uid or vm.metadata.uid == owner.uid
 
 
-def _of_vm(sourced: Sourced[Subject], vm: VirtualMachine, vmi: VirtualMachineInstance | None, pods: Sequence[Pod]) -> Life:
+def _of_vm(sourced: Sourced[Subject], expansion: Expansion, vmi: VirtualMachineInstance | None, pods: Sequence[Pod]) -> Life:
+    vm = expansion.vm
     if vm.metadata.deletion_timestamp is not None:
         return Life(sourced, blocked=_terminating(vm))
     if vmi is None:
@@ -139,7 +140,8 @@ def _of_vm(sourced: Sourced[Subject], vm: VirtualMachine, vmi: VirtualMachineIns
     pod = current_pod(vmi, launcher_pods_of(vmi, pods))
     if pod is None:
         return _anew(sourced, vm, _without_pod(vmi, pods))
-    return Life(sourced, vmi, pod, notes=(*_changed(vm, vmi), *_going(pod)))
+    changed = () if expansion.missing else _changed(vm, vmi)  # what is missing may be what brought the devices
+    return Life(sourced, vmi, pod, notes=(*changed, *_going(pod)))
 
 
 def _of_vmi(sourced: Sourced[Subject], vmi: VirtualMachineInstance, pods: Sequence[Pod]) -> Life:
