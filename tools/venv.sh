@@ -25,5 +25,6 @@ if [ ! -x .venv/bin/python ]; then
   .venv/bin/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=24'
 fi
 echo "setup: installing virt-dra${extras:+ with [$extras]}"
-PYTHONWARNINGS=ignore .venv/bin/python -m pip --quiet --disable-pip-version-check install --editable ".${extras:+[$extras]}"
+# By its real path, which pip writes into the scripts that it installs: .venv may be a link to that of another folder.
+PYTHONWARNINGS=ignore "$(cd .venv/bin && pwd -P)/python" -m pip --quiet --disable-pip-version-check install --editable ".${extras:+[$extras]}"
 touch "$stamp"
