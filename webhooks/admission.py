@@ -1,10 +1,10 @@
-"""The verdict of an API server and KubeVirt together on a VM or VMI as somebody wrote it. Pure.
+"""Admission of a VM or VMI as it is submitted: the verdict of the API server and KubeVirt together. Pure.
 
-    api_server.received     decoding: unknown fields, pruning, shape                (K-2.2, K-2.34)
+    api_server.received         decoding: unknown fields, pruning, types (K-2.2, K-2.34)
     api_server.refused_names    names, labels, annotations
-    vmi.review              what the mutating webhook makes of it, and what the validating webhooks say (K-2.3 to K-2.43)
+    vmi.review                  KubeVirt's mutating webhook, then its validating webhooks (K-2.3 to K-2.43)
 
-Each stage gets what the one before left, and the first that refuses ends it, as on a cluster; every cause says who refuses.
+Each stage gets the object as the one before left it. The first that refuses is the last, as on a cluster; ``Cause.by`` says who refuses.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ def admit(
     field_validation: FieldValidation = "Warn",
     outsider: bool = True,
 ) -> Verdict:
-    """Whether an object may be created; with ``old`` whether that may become it.
+    """The verdict on creating an object; with ``old``, on updating that to it.
 
-    * ``kubevirt``: whether there is one, of ``gates.version``. Where there is none, our own kinds are served: the design's form is read.
-    * ``field_validation``: what the client asked for; the default is that of every client but kubectl.
-    * ``outsider``: False if one of KubeVirt's own accounts asks (K-9.4).
+    * ``kubevirt``: True if a KubeVirt of ``gates.version`` serves the kinds; False if virt-dra's own CRDs do, which also have the design's
+      form of claim references (K-1.7).
+    * ``field_validation``: the request's ``fieldValidation``; the default is that of every client but kubectl.
+    * ``outsider``: False if the request comes from one of KubeVirt's own accounts (K-9.4).
 
     An object of another kind is refused. ``old`` is of the same kind; raises WireError where it can't be read.
     """

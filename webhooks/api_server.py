@@ -1,4 +1,4 @@
-"""What an API server does to a VM or VMI before KubeVirt's webhooks are asked: unknown fields, pruning, shape, names (K-2.2, K-2.34). Pure.
+"""What an API server does to a VM or VMI before it calls KubeVirt's webhooks: unknown fields, pruning, types, names (K-2.2, K-2.34). Pure.
 
 The design's own spelling of a claim reference (K-1.7) is a field of our own kinds only; a KubeVirt's API server drops it (K-1.9).
 """
@@ -21,34 +21,34 @@ from virt_dra.api.wire import Json, WireError
 from webhooks.verdict import INVALID, Cause
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
-"""What becomes of unknown fields: ``Strict`` refuses them, as kubectl asks for; ``Warn`` drops them and says so, as for all other clients;
-``Ignore`` drops them."""
+"""How unknown fields are treated: ``Strict`` refuses them (kubectl's default), ``Warn`` drops them with a warning (the default of all other
+clients), ``Ignore`` drops them silently."""
 
 UNKNOWN_FIELD: Final = "unknown-field"
 """The id of the warning (docs/lint)."""
 MAX_UNKNOWN: Final = 100
-"""Unknown fields that are named; of more the number is told."""
+"""Unknown fields that are reported by name; the others are only counted."""
 _DESIGN: Final = "claim"
 _OURS_ONLY: Final = "a KubeVirt's API server drops this field; for a KubeVirt write claimName and requestName instead"
 
 
 @dataclass(frozen=True)
 class Received:
-    """An object as it is after decoding: what is left of it, why it is refused (if at all), and what is said of dropped fields."""
+    """An object after decoding: what is left of it, the causes to refuse it (if any), and warnings about dropped fields."""
 
     object: Json
     causes: tuple[Cause, ...] = ()
     warnings: tuple[str, ...] = ()
     undecoded: bool = False
-    """Whether it is refused for what it can't be decoded; nothing else is looked at then."""
+    """True if strict decoding refused it, so that nothing else was checked."""
 
 
 def received(
     raw: Json, kind: str, version: KubeVirtVersion | None, validation: FieldValidation = "Warn", old: Json | None = None
 ) -> Received:
-    """An object as the API server of a KubeVirt gets it; ``version`` None: where there is no KubeVirt, and our own kinds are served.
+    """An object decoded by the schema of a KubeVirt release; ``version`` None: by that of virt-dra's own CRDs, where there is no KubeVirt.
 
-    ``old``: what the object was, for an update; faults that it had already are no reason to refuse.
+    ``old``: the object before an update. Faults that it had already are no reason to refuse (an API server's ratcheting validation).
     """
     schema = schema_of(kind, version)
     if conforms(raw, schema):
@@ -67,11 +67,11 @@ def received(
 
 
 def refused_names(raw: Json) -> Iterator[Cause]:
-    """What is wrong with an object's names, labels and annotations. An object without a name is taken for one that gets its name later."""
+    """What is wrong with an object's names, labels and annotations. A missing name is accepted: it may be assigned later."""
     try:
         meta = ObjectMeta.from_wire(raw.get("metadata") or {})
     except WireError:
-        return  # of the wrong shape, which is said elsewhere
+        return  # wrong types are faults of the schema, which received() reports
     if meta.generate_name:
         for detail in names.dns1123_subdomain(names.without_trailing_dash(meta.generate_name)):
             yield _invalid("metadata.generateName", meta.generate_name, detail)

@@ -22,7 +22,7 @@ from webhooks.verdict import Verdict
 Subject = VirtualMachineInstance | VirtualMachine
 
 DRIVER_WAIT: Final = timedelta(minutes=2)
-"""As long as a launcher pod is refused because nothing says which driver serves one of its requests (decision 0012)."""
+"""How long a launcher pod is refused at most while the driver of one of its requests is unknown (decision 0012)."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Missing:
 class Serving:
     """The drivers whose devices may serve a request, sorted. ``complete``: there are no others, as far as is published.
 
-    ``missing``: objects without which nobody can say. ``undecided``: all objects are there, and neither a published device nor the text of
-    a selector says which driver it will be; it is the time at which the newest of these objects was created.
+    ``missing``: the objects that have to exist before the drivers can be known. ``undecided``: set if all of them exist, but neither a
+    published device nor the text of a selector determines the driver; the time at which the newest of them was created.
     """
 
     drivers: tuple[str, ...] = ()
@@ -89,8 +89,8 @@ class Knowledge(Protocol):
 
     @property
     def now(self) -> datetime | None:
-        """The time, where the cluster is followed: what is missing may come, so a pod may be refused until it does. None where what is
-        known was read once."""
+        """The present time if the cluster is watched, so that a pod may be refused until a missing object appears; None if the state was
+        read once."""
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         """None where it isn't known, which may be because it is new."""

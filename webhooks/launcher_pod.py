@@ -275,7 +275,7 @@ class _Mutation:
 
     @property
     def _vmi(self) -> VirtualMachineInstance | None:
-        """The pod's, if the informer has heard of it."""
+        """The pod's VMI; None if the informer hasn't received it yet."""
         vmi = self.knowledge.vmi(self.namespace, self.owner.name)
         return vmi if vmi is not None and vmi.metadata.uid == self.owner.uid else None
 

@@ -20,7 +20,7 @@ def loses_requests(version: KubeVirtVersion) -> bool:
 
 
 def lost_requests(vmi: VirtualMachineInstance, gates: Gates, used: Collection[Pair]) -> tuple[Pair, ...]:
-    """What devices of the VMI need of claims of which compute uses another request. ``used``: what compute uses.
+    """The requests that the VMI's devices need and compute lacks, of claims of which it uses another one. ``used``: what compute uses.
 
     A kind of device whose gate is off has no part in the pod, and claims that compute uses whole need nothing more.
     """

@@ -1,7 +1,7 @@
 """A VM or VMI as KubeVirt's validators see it: what its API server drops, and what its mutating webhook changes (K-2.35 to K-2.37).
 
 Of all that a release drops and changes, only what its rules depend on. Idempotent, so an object that has been through it already is the
-same: what reviews a webhook after all mutators loses nothing by it.
+same: a webhook that reviews objects after all mutators may apply it, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def as_validated(subject: Subject, version: KubeVirtVersion) -> Subject:
 
 @dataclass(frozen=True)
 class _Release:
-    """What of a spec a release has: claims of devices, claims of networks, reserved overhead; and whether it leaves out empty names."""
+    """What a release knows of a spec: claims of devices, claims of networks, reserved overhead; and whether it leaves out empty names."""
 
     claims: bool
     networks: bool
@@ -45,7 +45,7 @@ class _Release:
 
 
 def _spec(spec: VirtualMachineInstanceSpec, version: KubeVirtVersion) -> VirtualMachineInstanceSpec:
-    """What holds for a VMI and the template of a VM."""
+    """The spec after the changes that a VMI and the template of a VM have in common."""
     release = _Release.of(version)
     if not release.claims:
         spec = spec.without("resource_claims")
@@ -77,7 +77,7 @@ def _device(device: D, release: _Release) -> D:
 
 
 def _with_displays(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:
-    """K-2.37: a VMI's ``ramFB: {}`` is switched on; a VM's stays as it is."""
+    """A VMI's spec with each ``ramFB: {}`` switched on; a VM's stays as it is (K-2.37)."""
     devices = spec.domain.devices
     gpus = _each(devices.gpus, _with_display)
     return spec if gpus is devices.gpus else spec.with_(domain=spec.domain.with_(devices=devices.with_(gpus=gpus)))

@@ -36,7 +36,7 @@ _NETWORKS: tuple[Rule, ...] = (
     network_sources.interface_names,
     interfaces.fields,
 )
-"""A release without networks from claims has forgotten them by then (:mod:`webhooks.stored`), so that rule has nothing to say."""
+"""In a release without networks from claims these have been dropped (:mod:`webhooks.stored`), so that ``claim_networks`` finds nothing."""
 _METADATA: tuple[Rule, ...] = (features.reserved_labels, features.sidecars)
 _AROUND_DRA: tuple[Rule, ...] = (features.one_ramfb, features.host_devices_gate, *_METADATA)
 _DRA_1_9: tuple[Rule, ...] = (*_NETWORKS, resource_claims.entries, DeviceRules(), features.reserved_overhead)
@@ -86,8 +86,8 @@ def review(
 ) -> Verdict:
     """Whether KubeVirt of ``gates.version`` with these gates admits an object; every cause at once, in KubeVirt's order.
 
-    Judged is what its validators see (:mod:`webhooks.stored`); what its mutator has been at already is judged the same. What an API server
-    refuses before that is not this function's matter, but :mod:`webhooks.admission`'s.
+    The object is judged as KubeVirt's validators see it (:mod:`webhooks.stored`), whether or not its mutator has changed it already. What
+    an API server refuses before that is left to :mod:`webhooks.admission`.
 
     Warnings carry their id, by which the object's annotation silences them (:mod:`webhooks.rules.silence`); those of ``unwarned`` are
     left out.
@@ -96,7 +96,7 @@ def review(
     checked: gates switched off meanwhile must not block changes of a running VMI's metadata. A VM's template may change
     and is checked as on creation. A VM that is being deleted always passes, as in KubeVirt.
 
-    ``outsider``: the one who asks isn't KubeVirt, and may not set labels that are its own (K-9.4).
+    ``outsider``: True if the request isn't from one of KubeVirt's accounts, so that it may not set KubeVirt's own labels (K-9.4).
 
     Raises ``TypeError`` when ``old`` is of another kind.
     """

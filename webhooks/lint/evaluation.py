@@ -1,4 +1,4 @@
-"""Checks asked of one object: of a VM and all it names, or of any object as it is written."""
+"""Running the checks on one object: on a VM with all it names, or on any object as it is written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.lint.finding import DENIAL, Check, Finding, Settings, visible
 from webhooks.lint.manifest import Manifest
-from webhooks.lint.registry import BY_ID, CHECKS, PRUNED, REFUSED_BY_REVIEW, UNRENDERED
+from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, UNKNOWN_FIELD, UNRENDERED
 from webhooks.lint.subject import Linted
 from webhooks.rules.silence import silenced
 
@@ -19,14 +19,14 @@ REQUIRED_VALUE: Final = "Required value"
 def findings_of(linted: Linted, checks: Iterable[Check], denied: bool = False) -> Iterator[Finding]:
     """What the checks find in a VM or VMI, without what the settings or its annotation silence. ``denied``: there is a denial already."""
     if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
-        checks = [BY_ID[REFUSED_BY_REVIEW]]  # there is nothing else to look at
+        checks = [BY_ID[REFUSED_BY_REVIEW]]  # without a template there is nothing else to check
     unwanted = silenced(linted.object)
     for check in checks:
         if check.find is None or (check.last and denied):
             continue
         severity = linted.settings.severity(check)
         if severity is None or check.id in unwanted:
-            # Silenced, but a check that only says that something is wrong must not say it in its stead.
+            # It is silenced, but the fault is there: a ``last`` check must not report it in other words.
             denied = denied or (check.severity == DENIAL and any(True for _ in check.find(linted)))
             continue
         for found in dict.fromkeys(check.find(linted)):
@@ -35,12 +35,15 @@ def findings_of(linted: Linted, checks: Iterable[Check], denied: bool = False) -
 
 
 def findings_as_written(manifest: Manifest, settings: Settings, release: Gates | None) -> tuple[Finding, ...]:
-    """What is found in an object without looking at any other. Of a field that holds a template's instruction nothing else is told, and
-    what is missing beside a field that doesn't exist is what that was meant for."""
+    """The findings on an object alone, without the objects that it names.
+
+    A field with a template instruction gets no other finding. Nor does a required field that is missing beside an unknown one, which is
+    probably a misspelling of it.
+    """
     found = {check.id: tuple(dict.fromkeys(check.judge(manifest, release))) for check in CHECKS if check.judge is not None}
     explained = {each.field for each in found[UNRENDERED]}
-    misplaced = {each.field.rpartition(".")[0] for each in found[PRUNED]}
-    told: list[Finding] = []
+    misplaced = {each.field.rpartition(".")[0] for each in found[UNKNOWN_FIELD]}
+    reported: list[Finding] = []
     for check in CHECKS:
         severity = settings.severity(check)
         if severity is None or check.id in manifest.silenced:
@@ -48,7 +51,7 @@ def findings_as_written(manifest: Manifest, settings: Settings, release: Gates |
         for each in found.get(check.id, ()):
             if check.id != UNRENDERED and each.field in explained:
                 continue
-            if check.id != PRUNED and each.field in misplaced and each.message.startswith(REQUIRED_VALUE):
+            if check.id != UNKNOWN_FIELD and each.field in misplaced and each.message.startswith(REQUIRED_VALUE):
                 continue
-            told.append(Finding(check.id, severity, visible(each.field), visible(each.message)))
-    return tuple(told)
+            reported.append(Finding(check.id, severity, visible(each.field), visible(each.message)))
+    return tuple(reported)

@@ -41,7 +41,7 @@ class Check:
     * ``title``: a sentence for lists of checks.
     * ``find``: what is found in a VM or VMI and all it names. ``judge``: what is found in an object as it is written, of whatever kind; it
       is given the release of KubeVirt where one is named. Most checks have one of both.
-    * ``last``: only asked where no other check of VMs finds a denial; it says that something is wrong, the others say what.
+    * ``last``: only run where no other check of VMs finds a denial: it shows that a VM can't start, the others show why.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault of one object, mostly a VM or VMI. Findings are ordered by check, then by field, as the object has them."""
+    """One fault of one object, mostly of a VM or VMI. Findings are ordered by check, then by field, as the object has them."""
 
     id: str
     severity: Severity

@@ -1,6 +1,7 @@
 """The lint of a whole input: every object as it is written, then every VM with all that it names. Pure, like the checks.
 
-What an API server would refuse isn't there for the VMs: those that use it get one finding that says so, and the object those that say why.
+Objects that an API server would refuse count as missing: a VM that uses one gets the finding ``refused-object``, the object itself the
+findings that say why.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from virt_dra.api.meta import TypedObject
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, Finding, Settings
 from webhooks.lint.manifest import Identity, Manifest
-from webhooks.lint.registry import CHECKS, INVALID, PRUNED, UNRENDERED
+from webhooks.lint.registry import CHECKS, INVALID, UNKNOWN_FIELD, UNRENDERED
 from webhooks.lint.subject import Linted
 from webhooks.lint.world import CLASSES, DEFAULT_NAMESPACE, KINDS, SLICES, Configuration, Subject, Trial, World
 
@@ -27,7 +28,7 @@ __all__ = ["Judged", "Judgement", "judge"]
 
 @dataclass(frozen=True)
 class Judged:
-    """An object and the findings on it. ``subject``: as it was read, where it is a VM or VMI that could be read."""
+    """An object and the findings on it. ``subject``: the VM or VMI; None for another kind, and for one that can't be read."""
 
     kind: str
     namespace: str
@@ -47,8 +48,11 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings. ``manifests``: every
-    object of the input, and what was found in it as it is written. ``release``: the KubeVirt that is named, None where none is."""
+    """The result of linting an input.
+
+    ``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings. ``manifests``: every
+    object of the input with the findings on it alone. ``release``: the KubeVirt release that is named, None where none is.
+    """
 
     world: World
     subjects: tuple[Judged, ...]
@@ -133,13 +137,13 @@ def judge(
 
 def _judged(source: Source, vm: Subject, world: World, settings: Settings, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:
     found = list(findings_of(Linted(vm, vm.namespace or namespace, world, settings), CHECKS, _denied(as_written)))
-    # A field that this KubeVirt doesn't have yet is unknown, too; that it comes with a later one says more.
-    newer = tuple(each.field for each in found if each.id == PRUNED)
+    # A field of a newer KubeVirt is also unknown to the schema; of the two findings the one that names the release is kept.
+    newer = tuple(each.field for each in found if each.id == UNKNOWN_FIELD)
     unrendered = {each.field for each in as_written if each.id == UNRENDERED}
     found = [each for each in found if each.field not in unrendered]
-    said = {each.field for each in found if each.severity == DENIAL}
+    denied = {each.field for each in found if each.severity == DENIAL}
     for each in as_written:
-        doubled = (each.id == PRUNED and newer and each.field.startswith(newer)) or (each.id == INVALID and each.field in said)
+        doubled = (each.id == UNKNOWN_FIELD and newer and each.field.startswith(newer)) or (each.id == INVALID and each.field in denied)
         if not doubled:
             found.append(each)
     findings = tuple(sorted(found, key=lambda each: _ORDER[each.id]))
@@ -162,15 +166,15 @@ def _denied(findings: Iterable[Finding]) -> bool:
 
 
 def _why(manifest: Manifest, findings: Sequence[Finding]) -> str:
-    """``(templates.yaml:3) is refused by the API server: spec…: unknown field``."""
+    """Why an object counts as missing: ``(templates.yaml:3) would be refused by the API server: spec…: unknown field``."""
     # As the API server does: strict decoding comes before validation, and often explains what that finds.
-    first, *more = sorted((each for each in findings if each.severity == DENIAL), key=lambda each: each.id != PRUNED)
+    first, *more = sorted((each for each in findings if each.severity == DENIAL), key=lambda each: each.id != UNKNOWN_FIELD)
     what = f"{first.field}: {first.message}" if first.field else first.message
     return f"({manifest.source}) would be refused by the API server: {what}" + (f" (and {len(more)} more)" if more else "")
 
 
 def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]:
-    """Of objects with one name the later, as after ``kubectl apply``: a claim's manifest leaves a live claim's allocation alone."""
+    """The objects, each name once: the last one, applied to the one before as by ``kubectl apply``, so a claim keeps its allocation."""
     found: dict[object, TypedObject] = {}
     for each in objects:
         identity = (each.kind or each.KIND, each.namespace or namespace, each.name or id(each))
@@ -180,7 +184,7 @@ def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]
 
 
 def _known(objects: Sequence[TypedObject], refused: Iterable[Identity]) -> frozenset[str]:
-    """As :meth:`World.of` has it; a refused class or slice shows, too, that the input has those of a cluster."""
+    """The kinds that the input has in full, as :meth:`World.of` infers them; refused classes and slices count, too."""
     kinds = {each.kind or each.KIND for each in objects} | {kind for kind, _, _ in refused}
     classes = CLASSES in kinds or SLICES in kinds
     known = frozenset(KINDS) - {*(() if classes else (CLASSES,)), *(() if SLICES in kinds else (SLICES,))}

@@ -73,7 +73,7 @@ VALUES_SHOWN = 3
 
 def contradiction(expression: str, devices: Sequence[Published]) -> str:
     """What a selector wants that no device has: ``model is "T4" on all 12 devices; the selector wants "A100"``; "" where each part of it
-    holds for some device, or its text doesn't tell."""
+    holds for some device, or can't be derived from its text."""
     try:
         wants = compile_selector(expression).wanted
     except CompileError:

@@ -25,13 +25,13 @@ _OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
 """Severity and title of what the rules of admission warn of."""
 
 UNRENDERED: Final = "unrendered-template"
-PRUNED: Final = "unknown-field"
+UNKNOWN_FIELD: Final = "unknown-field"
 INVALID: Final = "invalid-object"
 
 
 def _of_rule(id: str, warner: Warner) -> Check:
     severity, title = _OF_RULES[id]
-    if id == PRUNED:
+    if id == UNKNOWN_FIELD:
         return Check(id, severity, title, own.warned(warner), lenient=True, judge=manifests.unknown_field)
     return Check(id, severity, title, own.warned(warner))
 

@@ -25,7 +25,10 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def serving(
     world: World, settings: Settings, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]
 ) -> Mapping[Pair, Serving]:
-    """What is known of each pair. ``pairs`` whose claim entry has no single source, or comes after the settings' limit, are left out."""
+    """The drivers of each pair, as far as they are known.
+
+    ``pairs`` whose claim entry has no single source, or comes after the settings' limit, are left out.
+    """
     spec = VirtualMachineInstanceSpec(resource_claims=tuple(claims))
     linted = Linted(VirtualMachineInstance(spec=spec), namespace, world, settings)
     named = {claim.entry: claim for claim in reversed(linted.claims)}
@@ -51,7 +54,7 @@ def _missing_class(linted: Linted, claim: NamedClaim, wish: Wish) -> Iterable[Mi
     """The wish's DeviceClass, unless the driver is known without it."""
     if linted.class_of(wish) is not None or CLASSES not in linted.world.known or _named(linted, wish) is not None:
         return
-    if not names.dns1123_subdomain(wish.class_name):  # of a request that names none at all, nothing can be said
+    if not names.dns1123_subdomain(wish.class_name):  # no class of a name that isn't valid can ever exist
         yield Missing(DeviceClass.KIND, wish.class_name, "", f'request "{wish.name}" of {claim} in namespace {linted.namespace}')
 
 
@@ -60,14 +63,14 @@ def _named(linted: Linted, wish: Wish) -> str | None:
 
 
 def _cut_short(linted: Linted, wishes: Iterable[Wish]) -> bool:
-    """Whether a limit of ours, and not what is published, is why no driver is known: that must not keep a VM from starting."""
+    """True if no driver is known only because of a limit of virt-dra's own, which must not keep a VM from starting."""
     if SLICES not in linted.world.known:
         return True
     return any(linted.drivers_matching(wish).cut for wish in wishes)
 
 
 def _newest(linted: Linted, claim: NamedClaim, wishes: Iterable[Wish]) -> datetime:
-    """When the newest of the objects was created that say what the request asks for."""
+    """The creation time of the newest object that says what the request asks for: its claim or template, or a DeviceClass."""
     classes = (linted.class_of(wish) for wish in wishes)
     texts = (claim.created, *(each.metadata.creation_timestamp for each in classes if each is not None))
     return max(_time(text) for text in texts)

@@ -166,7 +166,7 @@ class Linted:
 
     @cached_property
     def expansion(self) -> Expansion | None:
-        """What becomes of a VM by its instancetype and preference."""
+        """The VM with its instancetype and preference applied; None for a VMI."""
         return expand(self.object, self.world.instancetypes, self.namespace) if isinstance(self.object, VirtualMachine) else None
 
     @property
@@ -270,7 +270,7 @@ class Linted:
         return Work(self.settings.max_work)
 
     def drivers_matching(self, wish: Wish) -> Drivers:
-        """Those with a device that every selector of the wish, and of its class, matches. ``cut`` where the work was not enough."""
+        """The drivers with a device that every selector of the wish, and of its class, matches. ``cut`` if a limit ended the search."""
         return self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._work)
 
     def drivers(self, claim: NamedClaim, request: str) -> Drivers:

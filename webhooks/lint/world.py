@@ -39,7 +39,7 @@ SLICES: Final = ResourceSlice.KIND
 KINDS: Final = (TEMPLATES, CLAIMS, CLASSES, SLICES)
 
 EVERYTHING: Final = frozenset((*KINDS, *instancetypes.KINDS, instancetypes.REVISION))
-"""What :attr:`World.known` is where a whole cluster is known."""
+"""The value of :attr:`World.known` where a whole cluster is known."""
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -72,7 +72,7 @@ class Configuration:
 
 
 class Trial(Protocol):
-    """What would become of a VM in a namespace (its own) if nobody used any device. None: nothing that would keep it from starting."""
+    """Tries a VM of a namespace on a cluster in which no device is in use. Each method returns why it would fail, None if it wouldn't."""
 
     def pod(self, subject: Subject, namespace: str) -> str | None:
         """Why it gets no launcher pod."""
@@ -81,7 +81,7 @@ class Trial(Protocol):
         """Why no node could serve its claims."""
 
     def domain(self, subject: Subject, namespace: str) -> tuple[str, str] | None:
-        """Why there is no domain: the field of the VMI, and the reason. Devices that nobody knows are left out."""
+        """Why there is no domain: the field of the VMI, and the reason. Devices that can't be known are left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,8 @@ class World:
 
     ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; one that a VM made is not listed beside it.
     ``known``: the kinds of which all objects are here. Of other kinds a missing object is no finding.
-    ``refused``: objects of the input that an API server would refuse, by kind, namespace and name, and why: they aren't there.
-    ``trial``: asks scheduler, allocator and launcher; None where nobody may.
+    ``refused``: objects of the input that an API server would refuse, by kind, namespace and name, with the reason; they count as missing.
+    ``trial``: runs scheduler, allocator and launcher; None where that isn't wanted, as at admission.
     """
 
     configuration: Configuration = field(default_factory=Configuration)

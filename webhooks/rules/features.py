@@ -19,7 +19,7 @@ RESERVED_LABELS: Final = (
     "kubevirt.io/nodeName",
     "kubevirt.io/schedulable",
 )
-"""K-9.4."""
+"""Labels that only KubeVirt's own accounts may set (K-9.4)."""
 
 
 def reserved_overhead(subject: Subject) -> Iterator[Cause]:
@@ -36,12 +36,12 @@ def one_ramfb(subject: Subject) -> Iterator[Cause]:
 
 
 def one_ramfb_of_main(subject: Subject) -> Iterator[Cause]:
-    """K-2.23 in main."""
+    """K-2.23 in main: a ``ramFB`` is enabled unless it says otherwise."""
     return _one_ramfb(subject, lambda ram_fb: ram_fb.enabled is not False)
 
 
 def _one_ramfb(subject: Subject, enabled: Callable[[RamFB], bool]) -> Iterator[Cause]:
-    """The trailing blank of the message is KubeVirt's."""
+    """At most one display has a ramfb. The trailing blank of the message is KubeVirt's."""
     displays = (gpu.virtual_gpu_options.display for gpu in subject.spec.domain.devices.gpus if gpu.virtual_gpu_options)
     shown = [display for display in displays if display is not None and display.enabled is not False]
     if sum(display.ram_fb is None or enabled(display.ram_fb) for display in shown) > 1:
@@ -63,7 +63,7 @@ def sidecars(subject: Subject) -> Iterator[Cause]:
 
 
 def reserved_labels(subject: Subject) -> Iterator[Cause]:
-    """K-9.4: only KubeVirt's own accounts may set these."""
+    """Reserved labels, which only KubeVirt's own accounts may set (K-9.4)."""
     if subject.outsider and any(label in subject.labels for label in RESERVED_LABELS):
         text = "creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited"
         yield Cause(NOT_SUPPORTED, text, f"{subject.metadata}.labels")

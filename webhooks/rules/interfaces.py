@@ -1,4 +1,4 @@
-"""Interfaces in themselves: how each is bound, and its fields (K-2.42, K-2.43, and guest addresses, K-2.25)."""
+"""Rules for single interfaces: their bindings and their fields (K-2.42, K-2.43, and guest addresses, K-2.25)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAC_LENGTHS: Final = (6, 8, 20)
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(?:-[a-z0-9]+)*")
 _PORT_NAME_MAX: Final = 15
 _RESERVED_MAC: Final = "02:00:00:00:00:00"
-"""Of the bridge inside of the launcher pod."""
+"""The address of the bridge in the launcher pod."""
 _MODELS: Final = frozenset({"e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "virtio"})
 """igb came with a newer release than the others; it isn't known with which."""
 _DISCONTINUED: Final[Mapping[str, str]] = {
@@ -30,7 +30,7 @@ _DISCONTINUED: Final[Mapping[str, str]] = {
 
 
 def bindings(subject: Subject) -> Iterator[Cause]:
-    """K-2.42."""
+    """Two binding methods at once, masquerade without the pod network, discontinued bindings (K-2.42)."""
     networks = _by_name(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
         field = subject.path(f"domain.devices.interfaces[{index}]")
@@ -51,7 +51,7 @@ def bindings(subject: Subject) -> Iterator[Cause]:
 
 
 def fields(subject: Subject) -> Iterator[Cause]:
-    """K-2.43 and K-2.25: name, model, MAC address, guest PCI address and ports of each interface."""
+    """Invalid name, model, MAC address, guest PCI address or ports of an interface (K-2.43, K-2.25)."""
     networks = _by_name(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
         field = subject.path(f"domain.devices.interfaces[{index}]")
@@ -99,7 +99,7 @@ def _octets(mac: str) -> int:
 
 
 def _ports(given: object, field: str) -> Iterator[Cause]:
-    """The ports of an interface on the pod network; what has another shape is the API server's matter."""
+    """The ports of an interface on the pod network; values of another type are left to the API server."""
     ports: list[Any] = [port if isinstance(port, dict) else {} for port in given] if isinstance(given, list) else []
     seen: set[object] = set()
     for position, port in enumerate(ports):

@@ -14,7 +14,7 @@ T = TypeVar("T", Network, Interface)
 
 
 def one_default(subject: Subject) -> Iterator[Cause]:
-    """K-2.38: at most one network is the pod's, or stands for it."""
+    """At most one network is the pod network, or a Multus network in its place (K-2.38)."""
     networks = subject.spec.networks
     pods = sum(network.pod is not None for network in networks)
     defaults = sum(network.multus is not None and network.multus.get("default") is True for network in networks)
@@ -28,7 +28,7 @@ def one_default(subject: Subject) -> Iterator[Cause]:
 
 
 def one_source(subject: Subject) -> Iterator[Cause]:
-    """K-2.39. Where the claim of a network is unknown to a release, nothing of its source is left."""
+    """Each network has exactly one source (K-2.39). Where a release doesn't know claims of networks, one with only a claim has none."""
     for index, network in enumerate(subject.spec.networks):
         sources = sum(source is not None for source in (network.pod, network.multus, network.resource_claim))
         if sources == 0:
@@ -42,7 +42,7 @@ def one_source(subject: Subject) -> Iterator[Cause]:
 
 
 def network_names(subject: Subject) -> Iterator[Cause]:
-    """K-2.40: every network has a name of its own and an interface."""
+    """Every network has a name of its own and an interface (K-2.40)."""
     interfaces = {interface.name for interface in subject.spec.domain.devices.interfaces}
     yield from _repeated(
         subject.spec.networks,
@@ -56,7 +56,7 @@ def network_names(subject: Subject) -> Iterator[Cause]:
 
 
 def interface_names(subject: Subject) -> Iterator[Cause]:
-    """K-2.41: every interface has a network of its own."""
+    """Every interface has a network of its own (K-2.41)."""
     networks = {network.name for network in subject.spec.networks}
     interfaces, field = subject.spec.domain.devices.interfaces, subject.path("domain.devices.interfaces")
     yield from _repeated(interfaces, lambda _: "Only one interface can be connected to one specific network", field)

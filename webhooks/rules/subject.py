@@ -26,7 +26,7 @@ class Subject:
     """Whether a VM takes part of its spec, devices perhaps, from an instancetype (K-1.6)."""
     labels: Mapping[str, str] = field(default_factory=dict)
     outsider: bool = False
-    """Whether somebody else than KubeVirt asks."""
+    """True if the request isn't from one of KubeVirt's own accounts."""
 
     @classmethod
     def of(cls, obj: VirtualMachineInstance | VirtualMachine, gates: Gates, outsider: bool = False) -> Subject:

@@ -23,25 +23,26 @@ from webhooks.lint.finding import Found
 from webhooks.lint.manifest import Manifest
 
 NOW: Final = "1970-01-01T00:00:00Z"
-"""For defaults that are times; no rule looks at them."""
+"""For defaults that are times; no rule checks them."""
 GENERATED: Final = "xxxxx"
-"""What an API server makes of generateName, as far as its form is concerned; the name before it is cut."""
+"""Stands for the random suffix that an API server appends to generateName."""
 GENERATED_FROM: Final = 58
+"""Characters of generateName that are kept before the suffix."""
 SCANNED: Final = 10_000
-"""Characters of a text in which an instruction of a template is searched."""
+"""Characters of a text that are searched for a template instruction."""
 REFUSED: Final = "kubectl and the API server's strict validation refuse it; without that it is dropped"
 
 
 def unreadable_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
-    """K-2.2: a value of another type than its field has, or a version that isn't served."""
+    """Values of another type than their field has, and versions that aren't served (K-2.2)."""
     for path, message in manifest.problems:
         yield Found(path, message)
 
 
 def unrendered_template(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
-    """Text between double braces, where nothing of Kubernetes has any: what a program in the guest reads may have it."""
+    """Template instructions (``{{ … }}``, ``{% … %}``) in fields where no text of Kubernetes has braces."""
     for path, text in _texts(manifest.raw, ()):
-        if ("{{" in text or "{%" in text) and not _free(manifest, path):
+        if ("{{" in text or "{%" in text) and not _may_have_braces(manifest, path):
             action = template_action(text[:SCANNED])
             if action is not None:
                 yield Found(field_path(path), f"`{action}` is an instruction of a template that was not rendered. {RENDER_FIRST}")
@@ -58,15 +59,15 @@ def _texts(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[s
             yield from _texts(item, (*path, key))
 
 
-def _free(manifest: Manifest, path: tuple[Any, ...]) -> bool:
-    """Whether a field's text is for others to read: annotations, what is for the guest or for a driver, CEL."""
+def _may_have_braces(manifest: Manifest, path: tuple[Any, ...]) -> bool:
+    """True for fields whose text others interpret: annotations, what is for the guest or for a driver, CEL."""
     if path[0] == "status" or {"annotations", "volumes", "parameters", "expression"} & {part for part in path if isinstance(part, str)}:
         return True
     return isinstance(manifest.object, UnknownObject) and path[0] != "metadata"
 
 
 def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
-    """K-1.9: as kubectl asks for it. What was read from a cluster has fields that its API server knows."""
+    """Fields that the kind doesn't have (K-1.9), refused as kubectl asks for it. A cluster's objects are exempt: its API server knew them."""
     if manifest.stored:
         return
     schema = _schema(manifest, release)
@@ -79,7 +80,7 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
 
 
 def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
-    """Of a VM or VMI that is an object: of the release that is named, else of our own kinds, which have the design's form (K-1.7)."""
+    """The schema of a VM or VMI: of the release that is named, else of virt-dra's own CRDs, which have the design's form (K-1.7)."""
     if not manifest.is_subject or not isinstance(manifest.raw, dict):
         return None
     return schema_of(manifest.kind, release.version if release is not None else None)
@@ -99,7 +100,7 @@ def _of_kubevirt(field: UnknownField, release: Gates | None) -> str:
 
 
 def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
-    """The API server's own rules, in its words."""
+    """What the API server's validation refuses, in its words."""
     schema = _schema(manifest, release)
     if schema is not None:
         known = {path for path, _ in manifest.problems}
@@ -126,7 +127,7 @@ def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]
 
 
 def _as_created(obj: TypedObject) -> tuple[TypedObject, bool]:
-    """With a name as the server makes one, and whether it was made."""
+    """The object with a name like one that an API server generates, and whether it was generated."""
     meta = obj.metadata
     if meta.name or not meta.generate_name:
         return obj, False

@@ -57,14 +57,14 @@ def no_usable_node(linted: Linted) -> Iterator[Found]:
 
 
 def pod_refused(linted: Linted) -> Iterator[Found]:
-    """K-3.2, K-4: what KubeVirt admits and virt-controller then can't make a pod of; it tries forever."""
+    """VMs that KubeVirt admits and whose launcher pod virt-controller can't create, however often it tries (K-3.2, K-4)."""
     why = linted.world.trial.pod(linted.expanded, linted.namespace) if linted.world.trial is not None else None
     if why is not None:
         yield Found(linted.path("resourceClaims"), f"the VM gets no launcher pod: {why}. Change the fields of the VM that lead to it")
 
 
 def claims_do_not_fit(linted: Linted) -> Iterator[Found]:
-    """The allocator itself, on a cluster in which nobody uses a device: constraints, counters, groups and numbers together (A-7)."""
+    """Claims that the allocator can't satisfy even on an unused cluster: constraints, counters, groups and numbers together (A-7)."""
     trial = linted.world.trial
     if trial is None or not {CLASSES, SLICES} <= linted.world.known:
         return
@@ -78,7 +78,7 @@ def claims_do_not_fit(linted: Linted) -> Iterator[Found]:
 
 
 def invalid_domain(linted: Linted) -> Iterator[Found]:
-    """What the launcher makes of the VM with the devices that it would get (K-7): whether libvirt could take it."""
+    """Faults for which the launcher makes no libvirt domain of the VM with the devices that it would get (K-7)."""
     trial = linted.world.trial
     fault = trial.domain(linted.expanded, linted.namespace) if trial is not None else None
     if fault is not None:

@@ -16,7 +16,7 @@ from webhooks.rules.subject import HOST_DEVICES
 
 
 def refused_object(linted: Linted) -> Iterator[Found]:
-    """A template, claim or class that the input has and that no API server would take: it won't be there."""
+    """A template, claim or class of the input that the API server would refuse, so that it won't exist."""
     for claim in linted.claims:
         why = _refused(linted, claim)
         if why is not None:
@@ -104,7 +104,7 @@ def class_missing(linted: Linted) -> Iterator[Found]:
 
 
 def claim_not_listed(linted: Linted) -> Iterator[Found]:
-    """K-2.30: 1.6 and 1.7 don't look at host devices; the API server then refuses the launcher pod (K-3.2)."""
+    """Claims that host devices name and the VM lacks. KubeVirt 1.6 and 1.7 don't check that (K-2.30); the pod is refused (K-3.2)."""
     if not V1_6_0 <= linted.version < V1_8_0:
         return
     entries = [entry.name for entry in linted.reviewed.spec.resource_claims]
@@ -115,13 +115,13 @@ def claim_not_listed(linted: Linted) -> Iterator[Found]:
 
 
 def not_listed(name: str, entries: Collection[str]) -> str:
-    """``claimName "gpuclaim" is not in spec.resourceClaims; it has "gpu-claim"``."""
+    """The clause for a claim that the VM lacks: ``claimName "gpuclaim" is not in spec.resourceClaims; it has "gpu-claim"``."""
     there = f"it has {listed(nearest_first(name, entries))}" if entries else "it has none"
     return f"claimName {quoted(name)} is not in spec.resourceClaims; {there}"
 
 
 def instancetype_missing(linted: Linted) -> Iterator[Found]:
-    """K-16.1: KubeVirt refuses a VM whose instancetype or preference it does not find."""
+    """An instancetype or preference that doesn't exist, for which KubeVirt refuses the VM (K-16.1)."""
     for missing in linted.expansion.missing if linted.expansion is not None else ():
         if missing.kind in linted.world.known:
             advice = _other_kind(missing) or "Create it"
@@ -129,9 +129,9 @@ def instancetype_missing(linted: Linted) -> Iterator[Found]:
 
 
 def instancetype_not_checked(linted: Linted) -> Iterator[Found]:
-    """What can't be said of a VM whose instancetype or preference isn't known."""
+    """What isn't checked of a VM because its instancetype or preference is unknown."""
     if linted.settings.at_admission:
-        return  # KubeVirt looks it up there
+        return  # KubeVirt's own webhook looks it up
     for missing in linted.expansion.missing if linted.expansion is not None else ():
         if missing.kind not in linted.world.known:
             whose = "preference" if missing.field.startswith("spec.preference") else "instancetype"

@@ -54,12 +54,12 @@ def first_available(linted: Linted) -> Iterator[Found]:
 
 def admin_access(linted: Linted) -> Iterator[Found]:
     """A device that others use is never a VM's (K-5.7); and the API server takes such a claim in few namespaces only (A-22.10)."""
-    told: set[Wish] = set()
+    reported: set[Wish] = set()
     for use in linted.uses:
         for wish in use.wishes:
             assert use.claim is not None
             if wish.admin_access:
-                told.add(wish)
+                reported.add(wish)
                 yield Found(
                     use.request_field,
                     f"request {quoted(wish.name)} asks for admin access ({use.claim} {wish.path}.adminAccess), which shares devices that "
@@ -69,7 +69,7 @@ def admin_access(linted: Linted) -> Iterator[Found]:
         return
     for claim in linted.claims:
         for wish in claim.wishes if not linted.world.is_stored(claim.kind, linted.namespace, claim.name) else ():
-            if wish.admin_access and wish not in told:
+            if wish.admin_access and wish not in reported:
                 yield Found(
                     claim.field,
                     f"{claim} {wish.path}.adminAccess: the API server takes a claim with admin access only in a namespace with the label "
