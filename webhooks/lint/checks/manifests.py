@@ -67,7 +67,7 @@ def _may_have_braces(manifest: Manifest, path: tuple[Any, ...]) -> bool:
 
 
 def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
-    """Fields that the kind doesn't have (K-1.9), refused as kubectl asks for it. A cluster's objects are exempt: its API server knew them."""
+    """Fields that the kind doesn't have (K-1.9). A cluster's objects are exempt: its API server knew their fields."""
     if manifest.stored:
         return
     schema = _schema(manifest, release)
