@@ -1,4 +1,4 @@
-"""What an instancetype and a preference do to a VM's template (K-16.2 to K-16.6). Pure; the template is changed in place."""
+"""Applying an instancetype and a preference to a VM's template (K-16.2 to K-16.6). Pure but for the template, which is changed in place."""
 
 from __future__ import annotations
 
@@ -99,33 +99,33 @@ class Refusal:
 # --- applying an instancetype ---
 
 
-def sized(template: Json, sizes: InstancetypeSpec, wishes: PreferenceSpec | None) -> list[Refusal]:
+def apply_instancetype(template: Json, instancetype: InstancetypeSpec, preference: PreferenceSpec | None) -> list[Refusal]:
     """Puts the instancetype into the template (K-16.2 to K-16.4), or says which fields both set."""
     spec = template.setdefault("spec", {})
     domain = spec.setdefault("domain", {})
     conflicts = [
-        *_applied_node_selector(spec, sizes),
-        *_applied_text(spec, "schedulerName", sizes.scheduler_name),
-        *_applied_cpu(domain, sizes.cpu, wishes),
-        *_applied_memory(domain, sizes.memory),
-        *_applied_text(domain, "ioThreadsPolicy", sizes.io_threads_policy, "domain."),
-        *_applied_text(domain, "launchSecurity", sizes.launch_security, "domain."),
-        *_applied_devices(domain, "gpus", sizes.gpus),
-        *_applied_devices(domain, "hostDevices", sizes.host_devices),
+        *_applied_node_selector(spec, instancetype),
+        *_applied_text(spec, "schedulerName", instancetype.scheduler_name),
+        *_applied_cpu(domain, instancetype.cpu, preference),
+        *_applied_memory(domain, instancetype.memory),
+        *_applied_text(domain, "ioThreadsPolicy", instancetype.io_threads_policy, "domain."),
+        *_applied_text(domain, "launchSecurity", instancetype.launch_security, "domain."),
+        *_applied_devices(domain, "gpus", instancetype.gpus),
+        *_applied_devices(domain, "hostDevices", instancetype.host_devices),
     ]
     annotations = (template.setdefault("metadata", {})).setdefault("annotations", {})
-    conflicts += [f"annotations.{key}" for key, value in sizes.annotations.items() if annotations.get(key, value) != value]
-    annotations |= sizes.annotations
+    conflicts += [f"annotations.{key}" for key, value in instancetype.annotations.items() if annotations.get(key, value) != value]
+    annotations |= instancetype.annotations
     rooted = (each if each.startswith("annotations.") else f"spec.template.spec.{each}" for each in conflicts)
     return [Refusal(INVALID, f"VM field(s) {each} conflicts with selected instance type", each) for each in rooted]
 
 
-def _applied_node_selector(spec: Json, sizes: InstancetypeSpec) -> list[str]:
-    if sizes.node_selector is None:
+def _applied_node_selector(spec: Json, instancetype: InstancetypeSpec) -> list[str]:
+    if instancetype.node_selector is None:
         return []
     if spec.get("nodeSelector") is not None:
         return ["nodeSelector"]
-    spec["nodeSelector"] = dict(sizes.node_selector)
+    spec["nodeSelector"] = dict(instancetype.node_selector)
     return []
 
 
@@ -149,7 +149,7 @@ def _applied_devices(domain: Json, key: str, entries: tuple[GPU, ...] | tuple[Ho
     return []
 
 
-def _applied_cpu(domain: Json, wanted: _CPU, wishes: PreferenceSpec | None) -> list[str]:
+def _applied_cpu(domain: Json, wanted: _CPU, preference: PreferenceSpec | None) -> list[str]:
     cpu = domain.get("cpu") or {}
     conflicts = [f"domain.resources.{kind}.cpu" for kind in ("requests", "limits") if "cpu" in _quantities(domain, kind)]
     conflicts += [f"domain.cpu.{key}" for key in ("sockets", "cores", "threads") if cpu.get(key)]
@@ -163,14 +163,14 @@ def _applied_cpu(domain: Json, wanted: _CPU, wishes: PreferenceSpec | None) -> l
     conflicts += [f"domain.cpu.{named}" for key, named, value in given if value is not None and _is_set(cpu.get(key))]
     if conflicts:
         return conflicts
-    domain["cpu"] = cpu | {key: value for key, _, value in given if value is not None} | _topology(wanted.guest, wishes)
+    domain["cpu"] = cpu | {key: value for key, _, value in given if value is not None} | _topology(wanted.guest, preference)
     if wanted.max_sockets is not None:
         domain["cpu"]["maxSockets"] = wanted.max_sockets
     return []
 
 
 def _is_set(value: object) -> bool:
-    """As Go tells it: an object that is there is, even if empty."""
+    """False for Go's zero values; an empty object is set."""
     return value is not None and value is not False and value != ""
 
 
@@ -178,11 +178,11 @@ def _quantities(domain: Json, kind: str) -> Json:
     return (domain.get("resources") or {}).get(kind) or {}
 
 
-def _topology(vcpus: int, wishes: PreferenceSpec | None) -> Json:
-    """K-16.3."""
+def _topology(vcpus: int, preference: PreferenceSpec | None) -> Json:
+    """Sockets, cores and threads for a number of vCPUs, as the preference spreads them (K-16.3)."""
     cores = sockets = threads = 1
     if vcpus != 1:
-        match _preferred_topology(wishes):
+        match _preferred_topology(preference):
             case "cores":
                 cores = vcpus
             case "sockets" | "any":
@@ -190,7 +190,7 @@ def _topology(vcpus: int, wishes: PreferenceSpec | None) -> Json:
             case "threads":
                 threads = vcpus
             case "spread":
-                ratio, across = _spread(wishes)
+                ratio, across = _spread(preference)
                 if across == "SocketsCores":
                     cores, sockets = ratio, vcpus // ratio
                 elif across == "CoresThreads":
@@ -200,25 +200,26 @@ def _topology(vcpus: int, wishes: PreferenceSpec | None) -> Json:
     return {"cores": cores, "sockets": sockets, "threads": threads}
 
 
-def _preferred_topology(wishes: PreferenceSpec | None) -> str:
+def _preferred_topology(preference: PreferenceSpec | None) -> str:
     """``sockets``, ``cores``, …: older names say ``preferCores``."""
-    wish = wishes.cpu.preferred_cpu_topology if wishes is not None and wishes.cpu is not None else None
-    return wish.removeprefix("prefer").lower() if wish else "sockets"
+    choice = preference.cpu.preferred_cpu_topology if preference is not None and preference.cpu is not None else None
+    return choice.removeprefix("prefer").lower() if choice else "sockets"
 
 
-def _spread(wishes: PreferenceSpec | None) -> tuple[int, str]:
-    """Ratio and what it is spread across."""
-    if wishes is None:
+def _spread(preference: PreferenceSpec | None) -> tuple[int, str]:
+    """The preference's spread ratio, and what it is spread across."""
+    if preference is None:
         return 2, "SocketsCores"
-    options = wishes.cpu.spread_options if wishes.cpu is not None else None
-    ratio = options.ratio if options is not None and options.ratio is not None else wishes.prefer_spread_socket_to_core_ratio or 2
+    options = preference.cpu.spread_options if preference.cpu is not None else None
+    ratio = options.ratio if options is not None and options.ratio is not None else preference.prefer_spread_socket_to_core_ratio or 2
     return max(ratio, 1), (options.across if options is not None else None) or "SocketsCores"
 
 
-def spread_conflicts(sizes: InstancetypeSpec | None, wishes: PreferenceSpec | None) -> list[Refusal]:
-    if sizes is None or _preferred_topology(wishes) != "spread":
+def spread_conflicts(instancetype: InstancetypeSpec | None, preference: PreferenceSpec | None) -> list[Refusal]:
+    """A refusal if the preference's spread ratio doesn't divide the instancetype's vCPUs (K-16.3)."""
+    if instancetype is None or _preferred_topology(preference) != "spread":
         return []
-    guest, (ratio, across) = sizes.cpu.guest, _spread(wishes)
+    guest, (ratio, across) = instancetype.cpu.guest, _spread(preference)
     of_ratio = f"Spec.PreferSpreadSocketToCoreRatio or Spec.CPU.PreferSpreadOptions.Ratio of {ratio}"
     problem = ""
     if across == "SocketsCores" and guest % ratio:
@@ -234,7 +235,7 @@ def spread_conflicts(sizes: InstancetypeSpec | None, wishes: PreferenceSpec | No
 
 
 def _applied_memory(domain: Json, wanted: _Memory) -> list[str]:
-    """K-16.4: the first conflict only."""
+    """Puts the memory into the domain, or returns the first conflict only, as KubeVirt does (K-16.4)."""
     memory = domain.get("memory") or {}
     if memory.get("guest") is not None:
         return ["domain.memory.guest"]
@@ -259,7 +260,7 @@ def _applied_memory(domain: Json, wanted: _Memory) -> list[str]:
 
 
 def _overcommitted(memory: int, percent: int) -> int:
-    """KubeVirt reckons with single precision, step by step."""
+    """The memory request, computed with single precision in each step, as KubeVirt does."""
     share = _single(1 - _single(_single(percent) / 100))
     return int(_single(_single(memory) * share))
 
@@ -271,39 +272,39 @@ def _single(number: float) -> float:
 # --- applying a preference ---
 
 
-def preferred(template: Json, wishes: PreferenceSpec) -> None:
-    """K-16.5: a preference fills in what neither the VM nor its instancetype says."""
+def apply_preference(template: Json, preference: PreferenceSpec) -> None:
+    """Fills in from the preference what neither the VM nor its instancetype sets (K-16.5)."""
     spec = template.setdefault("spec", {})
     domain = spec.setdefault("domain", {})
-    if wishes.machine is not None and wishes.machine.preferred_machine_type:
+    if preference.machine is not None and preference.machine.preferred_machine_type:
         machine = domain.get("machine") or {}
-        domain["machine"] = {**machine, "type": machine.get("type") or wishes.machine.preferred_machine_type}
-    if wishes.preferred_termination_grace_period_seconds is not None and spec.get("terminationGracePeriodSeconds") is None:
-        spec["terminationGracePeriodSeconds"] = wishes.preferred_termination_grace_period_seconds
-    if wishes.preferred_architecture and not spec.get("architecture"):
-        spec["architecture"] = wishes.preferred_architecture
+        domain["machine"] = {**machine, "type": machine.get("type") or preference.machine.preferred_machine_type}
+    if preference.preferred_termination_grace_period_seconds is not None and spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = preference.preferred_termination_grace_period_seconds
+    if preference.preferred_architecture and not spec.get("architecture"):
+        spec["architecture"] = preference.preferred_architecture
     devices = domain.setdefault("devices", {})
     for name in ("GraphicsDevice", "MemBalloon", "PodInterface", "SerialConsole", "InputDevice"):
-        wish = (wishes.devices or {}).get(f"preferredAutoattach{name}")
-        if isinstance(wish, bool) and devices.get(f"autoattach{name}") is None:
-            devices[f"autoattach{name}"] = wish
+        choice = (preference.devices or {}).get(f"preferredAutoattach{name}")
+        if isinstance(choice, bool) and devices.get(f"autoattach{name}") is None:
+            devices[f"autoattach{name}"] = choice
     metadata = template.setdefault("metadata", {})
-    metadata["annotations"] = {**wishes.annotations, **(metadata.get("annotations") or {})}
+    metadata["annotations"] = {**preference.annotations, **(metadata.get("annotations") or {})}
 
 
-def requirements(template: Json, sizes: InstancetypeSpec | None, wishes: PreferenceSpec) -> Refusal | None:
-    """K-16.6, as far as an instancetype or the VM's own memory answers it."""
-    required = wishes.requirements
+def unmet_requirement(template: Json, instancetype: InstancetypeSpec | None, preference: PreferenceSpec) -> Refusal | None:
+    """The first requirement of the preference that the instancetype, or the VM's own memory, doesn't meet (K-16.6)."""
+    required = preference.requirements
     if required is None:
         return None
-    if required.cpu is not None and sizes is not None and sizes.cpu.guest < required.cpu.guest:
-        have = f"{sizes.cpu.guest} vCPU provided by instance type"
+    if required.cpu is not None and instancetype is not None and instancetype.cpu.guest < required.cpu.guest:
+        have = f"{instancetype.cpu.guest} vCPU provided by instance type"
         return _lacking(f"CPU resources of {have}, preference requires {required.cpu.guest} vCPU", "spec.instancetype")
     wanted = required.memory.guest if required.memory is not None else None
     if wanted is None:
         return None
-    if sizes is not None:
-        have_memory = sizes.memory.guest if sizes.memory.guest is not None else Quantity("0")
+    if instancetype is not None:
+        have_memory = instancetype.memory.guest if instancetype.memory.guest is not None else Quantity("0")
         provider, place = "instance type", "spec.instancetype"
     else:
         given = (template["spec"]["domain"].get("memory") or {}).get("guest")

@@ -1,4 +1,4 @@
-"""Instancetypes and preferences of a VirtualMachine: what KubeVirt makes of them and the VM's own template (K-16). Pure.
+"""Expanding a VirtualMachine by its instancetype and preference, as KubeVirt does (K-16). Pure.
 
 Only what decides about devices and the pod's size is expanded: gpus, hostDevices, CPU, memory, node selector, annotations, machine type.
 The objects are kept as they were read, whatever their version, and understood when a VM names them: a broken one concerns no other VM.
@@ -16,10 +16,10 @@ from virt_dra.api.instancetype_rules import (
     InstancetypeSpec,
     PreferenceSpec,
     Refusal,
-    preferred,
-    requirements,
-    sized,
+    apply_instancetype,
+    apply_preference,
     spread_conflicts,
+    unmet_requirement,
 )
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstanceTemplate
 from virt_dra.api.meta import TypedObject
@@ -41,7 +41,7 @@ REVISED: Final = f"{GROUP}/object-name"
 
 @dataclass(frozen=True)
 class Missing:
-    """What the VM names and is not known. ``kind``: "" where only a volume says it. ``field``: where the VM names it."""
+    """An object that the VM names and that isn't known. ``kind``: "" where only a volume names it. ``field``: where the VM names it."""
 
     kind: str
     name: str
@@ -55,9 +55,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class Expansion:
-    """``vm``: as KubeVirt validates it and makes its VMI of it, as far as that is known; without ``spec.instancetype`` if it was found.
+    """A VM with its instancetype and preference applied.
 
-    ``refusals``: KubeVirt looks no further then. ``missing``: what could not be taken into account.
+    ``vm``: as KubeVirt validates it and creates its VMI from it, as far as that is known; without ``spec.instancetype`` if that was found.
+    ``refusals``: why KubeVirt refuses the VM before it validates it. ``missing``: what could not be applied.
     """
 
     vm: VirtualMachine
@@ -97,12 +98,12 @@ def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansio
     if sizes is None and wishes is None:
         return Expansion(vm, (), missing)
     wire = vm.spec.template.to_wire()
-    conflicts = [*spread_conflicts(sizes, wishes), *(sized(wire, sizes, wishes) if sizes is not None else ())]
+    conflicts = [*spread_conflicts(sizes, wishes), *(apply_instancetype(wire, sizes, wishes) if sizes is not None else ())]
     if conflicts:
         return Expansion(vm, tuple(conflicts), missing)
     if wishes is not None:
-        preferred(wire, wishes)
-        lacking = requirements(wire, sizes, wishes)
+        apply_preference(wire, wishes)
+        lacking = unmet_requirement(wire, sizes, wishes)
         if lacking is not None:
             return Expansion(vm, (lacking,), missing)
     try:
@@ -149,7 +150,7 @@ _PREFERENCES: Final = _Family("preference", "PreferenceMatcher", PREFERENCE, CLU
 
 
 def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Family) -> InstancetypeSpec | PreferenceSpec | Missing | None:
-    """K-16.1. Raises :class:`_Refused`."""
+    """The spec of the instancetype or preference that the VM names, None if it names none (K-16.1). Raises :class:`_Refused`."""
     matcher = (vm.spec.model_extra or {}).get(family.member)
     if not isinstance(matcher, Mapping):
         return None
@@ -157,8 +158,8 @@ def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Fa
     if not name:
         if not _text(matcher, "inferFromVolume"):
             raise family.refused(f"Either Name or InferFromVolume should be provided within the {family.member} matcher")
-        told = f"the {family.member} that volume {_text(matcher, 'inferFromVolume')} names"
-        return Missing("", told, f"{family.field}.inferFromVolume")
+        described = f"the {family.member} that volume {_text(matcher, 'inferFromVolume')} names"
+        return Missing("", described, f"{family.field}.inferFromVolume")
     wanted = _kind(kind, family)
     if wanted is None:
         raise family.refused(f"Failure to find {family.member}: got unexpected kind in {family.matcher}: {kind}")
