@@ -16,7 +16,7 @@ from webhooks.vmi import Verdict
 
 
 def admission(verdict: Verdict, gates_off: frozenset[str], gates: Gates) -> str:
-    """``gates_off``: those that the VM needs and that are off."""
+    """What to do about a VM that is refused. ``gates_off``: gates that the VM needs and that are off."""
     if gates_off and any("feature gate" in cause.message for cause in verdict.causes):
         wanted = "; ".join(gates.how_to_enable(gate) for gate in sorted(gates_off))
         choices = ",".join(f"{gate}=true" for gate in sorted(gates_off))
@@ -61,7 +61,7 @@ def placement(outcome: Unplaced) -> str:
 
 
 def device(reason: str) -> str:
-    """``reason``: of K-5."""
+    """What to do about a device that can't be resolved. ``reason``: of K-5."""
     return _DEVICE.get(reason, "correct what the message names; the reasons are K-5 in docs/spec/kubevirt.md")
 
 

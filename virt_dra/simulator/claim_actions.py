@@ -19,8 +19,10 @@ from virt_dra.scheduling.claim_references import PODS
 
 
 def carried_out(actions: Iterable[Action], pods: Mapping[str, Pod], left_alone: Collection[str]) -> Iterator[Action]:
-    """Claims are made for every pod but those ``left_alone``, and released by pods of the input that have finished. A pod that the input
-    lacks keeps what is reserved for it. ``pods`` and ``left_alone``: by ``namespace/name``."""
+    """The actions to carry out: claims are created for every pod but those ``left_alone``, and released by pods that have finished.
+
+    A pod that the input lacks keeps what is reserved for it. ``pods`` and ``left_alone``: by ``namespace/name``.
+    """
     for action in actions:
         if isinstance(action, CreateClaim | RecordClaimNames):
             if action.pod.key not in left_alone:
@@ -46,7 +48,7 @@ def _unreserved(action: DeleteClaim, pods: Mapping[str, Pod]) -> bool:
 
 
 def _over(consumer: ResourceClaimConsumerReference, claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:
-    """Whether a pod of the input needs a claim no more (C-10.2, C-10.9)."""
+    """True if the consumer is a pod of the input that doesn't need the claim any more (C-10.2, C-10.9)."""
     if consumer.api_group or consumer.resource != PODS:
         return False
     pod = pods.get(f"{claim.namespace}/{consumer.name}")

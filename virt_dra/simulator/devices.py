@@ -1,4 +1,4 @@
-"""The devices and networks of a VM that claims serve: what was allocated to them, where they are, and how a launcher learns it."""
+"""The devices and networks of a VM that claims serve: what was allocated to them, their addresses, and how these reach the launcher."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from virt_dra.simulator.outcome import DeviceOutcome
 
 @dataclass(frozen=True)
 class Known:
-    """What is looked up for one VMI: its pod, the claims that the pod names, and all published devices."""
+    """The objects that one VMI's devices are resolved from: its pod, the claims that the pod names, and all published devices."""
 
     vmi: VirtualMachineInstance
     pod: Pod | None
@@ -37,7 +37,7 @@ class Known:
     published: PublishedDevices
 
     def resolution(self) -> Resolution:
-        """Of gpus, hostDevices and networks (K-5.32), in this order."""
+        """The resolution of gpus, hostDevices and networks (K-5.32), in this order."""
         devices = dra_devices(self.vmi)
         networks = network_devices(self.vmi, self.pod, len(devices))
         return resolve(self.vmi, self.pod, self.claims, self.published, subjects=(*devices, *networks))
@@ -49,7 +49,7 @@ class Known:
     def network_files(self, now: datetime) -> Mapping[str, str]:
         """Metadata files of the networks' devices, absolute path -> content, as the launcher finds them in its pod (K-7.7, K-7.21).
 
-        Of devices the launcher hears by the VMI's status, which has no place for networks (K-5.12).
+        Devices reach the launcher in the VMI's status, which has no place for networks (K-5.12).
         """
         if self.pod is None or not self.vmi.spec.networks:
             return {}
@@ -118,8 +118,8 @@ _OF_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 
 
 def variables_of(pod: Pod) -> Mapping[str, str]:
-    """The variables of the container ``compute`` that the pod tells: written out, or an annotation of it (K-11.2). What a device plugin
-    sets is told by nobody."""
+    """The variables of the container ``compute`` whose values the pod has: literally, or in an annotation (K-11.2). Those that a device
+    plugin sets can't be known."""
     compute = next((container for container in pod.spec.containers if container.name == COMPUTE), None)
     found: dict[str, str] = {}
     for variable in compute.env if compute is not None else ():

@@ -95,12 +95,12 @@ async def run_on(
     )
     outcomes = await drive(cluster, lives, conditions, clock)
     refused = (*refused_before, *refused)
-    told = tuple(blaming(outcome, life.subject.object, refused, accepted) for outcome, life in zip(outcomes, lives, strict=True))
-    return Ran(version, told, refused, cluster.snapshot(), observed, once.replaced)
+    advised = tuple(blaming(outcome, life.subject.object, refused, accepted) for outcome, life in zip(outcomes, lives, strict=True))
+    return Ran(version, advised, refused, cluster.snapshot(), observed, once.replaced)
 
 
 def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[Refused]) -> Life:
-    """An object with a UID that no API server would store was never in one. Nor was a pod: a VM with such a one isn't taken over."""
+    """The life; blocked if the API server refuses an object or the pod of it, which then can't come from a cluster whatever its UID says."""
     missing = next((each.object for each in life.loaded if id(each.object) not in accepted), life.pod)
     if missing is None or id(missing) in accepted:
         return life
@@ -137,7 +137,7 @@ def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple
 
 
 def _named(obj: TypedObject) -> TypedObject:
-    """With a name as the API server makes one of generateName, before it looks at names."""
+    """With a name as the API server makes one of generateName, before it validates names."""
     meta = obj.metadata
     if meta.name or not meta.generate_name:
         return obj

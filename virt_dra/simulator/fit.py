@@ -1,4 +1,4 @@
-"""What would become of a VM on a cluster in which nobody uses a device: the scheduler, the allocator and the launcher, asked beforehand."""
+"""Trials: scheduler, allocator and launcher run for one VM beforehand, on a cluster in which no device is in use."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class _Trial:
 
 
 class Fitting:
-    """Implements :class:`webhooks.lint.world.Trial` over the objects of an input or of a cluster. Nothing is done until it is asked."""
+    """Implements :class:`webhooks.lint.world.Trial` over the objects of an input or of a cluster. Computes nothing before it is called."""
 
     def __init__(self, objects: Sequence[TypedObject], configuration: Configuration) -> None:
         self._objects = objects
         self._configuration = configuration
         self._outcomes: dict[tuple[str, str], Placement | Unplaced] = {}
-        """By namespace and what of a pod decides where it goes: many VMs are alike."""
+        """By namespace and the part of the pod that decides its placement: many VMs are alike."""
         self._last: tuple[Subject, str, _Trial | None] | None = None
 
     def pod(self, subject: Subject, namespace: str) -> str | None:
@@ -88,7 +88,7 @@ class Fitting:
         known = Known(tried.vmi, pod, _allocated(tried, tried.outcome, pod), self._published)
         resolution = known.resolution()
         if any(each.reason == NO_ADDRESS for each in resolution.unresolved):
-            return None  # a check of the lint, which knows keys that are configured (K-6.6)
+            return None  # the lint checks it, and knows the configured keys (K-6.6)
         if resolution.unresolved:
             first = resolution.unresolved[0]
             return "spec.domain.devices", f"{first.subject}: {first.message}"
@@ -108,7 +108,7 @@ class Fitting:
         return None
 
     def _tried(self, subject: Subject, namespace: str) -> _Trial | None:
-        """None where something else is wrong, or not known, that others say better. The last answer is kept for the next question."""
+        """None without a pod, or without all its claims, which other checks report. The last trial is kept for the next call."""
         if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
             self._last = (subject, namespace, self._try(subject, namespace))
         return self._last[2]
@@ -165,14 +165,14 @@ class Fitting:
 
     @cached_property
     def _direct(self) -> Mapping[str, ResourceClaim]:
-        """Nobody uses them; those that are allocated keep their devices, which can't be chosen again."""
+        """The claims by key, in use by no pod. Those that are allocated keep their devices, which can't be chosen again."""
         return {
             each.key: each.with_(status=ResourceClaimStatus(allocation=each.status.allocation) if each.status.allocation else NO_STATUS)
             for each in self._of_kind(ResourceClaim)
         }
 
     def _claims(self, pod: Pod) -> list[tuple[str, ResourceClaim]] | None:
-        """By entry: those that are named, and those that would be generated; None where one can't be had."""
+        """By entry: those that are named, and those that would be generated; None where one doesn't exist."""
         found: list[tuple[str, ResourceClaim]] = []
         for number, entry in enumerate(pod.spec.resource_claims):
             if entry.resource_claim_template_name is not None:
@@ -198,7 +198,7 @@ def _instance(subject: Subject, namespace: str) -> VirtualMachineInstance:
 
 
 def _without_claims(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
-    """What of a VMI can be judged where nobody knows which devices it would get."""
+    """The part of a VMI that can be judged while its devices from claims are unknown."""
     devices = vmi.spec.domain.devices
     kept = devices.with_(
         gpus=tuple(each for each in devices.gpus if not each.is_dra),

@@ -112,8 +112,8 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
         return
     if life.vmi is not None and life.pod is not None:
         denied = () if verdict.allowed else (f"it runs, but would be refused if it were created now: {verdict.message}",)
-        told = published_status(life.vmi)
-        known = {"deviceStatus": told.to_wire()} if told is not None and life.vmi.status.device_status is None else {}
+        noted = published_status(life.vmi)
+        known = {"deviceStatus": noted.to_wire()} if noted is not None and life.vmi.status.device_status is None else {}
         traveller.vmi = await cluster.patch(VirtualMachineInstance, life.vmi.name, life.vmi.namespace, merge={"status": known})
         traveller.outcome = replace(traveller.outcome, pod=life.pod.name, warnings=(*traveller.outcome.warnings, *denied))
         return
@@ -315,8 +315,8 @@ async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], c
         known = Known(vmi, pod, tuple(claim for claim in named if claim is not None), published)
         found = known.settled(inputs.taint_rules)
         traveller.files = known.network_files(now)
-        befell = tuple(f"{each.subject}: {each.message}" for each in found.unhealthy)
-        warnings = (*traveller.outcome.warnings, *befell)
+        unhealthy = tuple(f"{each.subject}: {each.message}" for each in found.unhealthy)
+        warnings = (*traveller.outcome.warnings, *unhealthy)
         traveller.outcome = replace(traveller.outcome, devices=entries_of(vmi, pod, found), warnings=warnings)
         unresolved = found.unresolved
         if unresolved:

@@ -1,7 +1,7 @@
-"""What the input says of the lives of its VMs so far: which run already, which start anew, which are on their way out.
+"""The state of the input's VMs before the run: running already, to be started, or being deleted.
 
 A VMI that has a current launcher pod in the input is taken over as it is there, with its pod, claims and devices. Any other starts anew:
-what an earlier life of it left (finished pods, claims) stays what it is, somebody else's.
+what an earlier start left (finished pods, claims) stays as it is and isn't the VM's.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Life:
     stopped: bool = False
     notes: tuple[str, ...] = ()
     expansion: Expansion | None = None
-    """Of a VM: what becomes of it by its instancetype and preference."""
+    """A VM with its instancetype and preference applied; None for a VMI."""
 
     @property
     def reviewed(self) -> Subject:
-        """As KubeVirt validates it, and makes its VMI of it."""
+        """The VM or VMI as KubeVirt validates it; a VM as its VMI is created from it."""
         return self.subject.object if self.expansion is None else self.expansion.vm
 
     @property
@@ -63,7 +63,7 @@ class Life:
 
     @property
     def loaded(self) -> tuple[Sourced[TypedObject], ...]:
-        """What of it is in the cluster from the beginning. Its pod is there anyway."""
+        """The objects of it that are in the cluster from the beginning, besides its pod, which is among :attr:`Lives.others`."""
         vm: tuple[Sourced[TypedObject], ...] = (self.subject,) if self.stored or self.blocked is not None else ()
         own = isinstance(self.subject.object, VirtualMachineInstance) or self.vmi is None
         return vm if own or self.vmi is None else (*vm, Sourced(self.vmi, self.subject.source))
@@ -71,7 +71,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Lives:
-    """``lives`` in input order. ``others``: the inputs that are there beside them, the pods that are taken over among them."""
+    """The input, sorted. ``lives``: the VMs, in input order. ``others``: all other objects, among them the pods that are taken over."""
 
     lives: tuple[Life, ...]
     others: tuple[Sourced[TypedObject], ...]

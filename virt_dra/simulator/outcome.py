@@ -85,7 +85,7 @@ class DeviceOutcome:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One VM's way. Ready means: libvirt could start it (the domain is written), and the lint has no denial."""
+    """How far one VM got. Ready means: libvirt could start it (the domain is written), and the lint has no denial."""
 
     kind: str
     namespace: str
@@ -102,7 +102,7 @@ class Outcome:
     taken_over: bool = False
     """Its VMI and launcher pod are those of the input."""
     findings: tuple[Finding, ...] = ()
-    """What the lint says of it."""
+    """The lint's findings on it."""
 
     @property
     def denied(self) -> bool:

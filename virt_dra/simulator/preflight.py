@@ -1,4 +1,4 @@
-"""The lint before a run: what it refuses isn't there for the run, what it finds goes with each VM and decides whether that is ready."""
+"""The lint before a run: objects that it refuses are left out; its findings are added to each VM and decide whether that is ready."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webhooks.lint.registry import INVALID
 
 
 def inputs_of(judgement: Judgement) -> tuple[tuple[Sourced[TypedObject], ...], tuple[Refused, ...]]:
-    """The objects for the embedded cluster, every VM that can be read among them; and what an API server would refuse before it looks at
+    """The objects for the embedded cluster, every VM that can be read among them; and what an API server would refuse before it validates
     values: wrong types, unknown fields, templates that were not rendered."""
     inputs: list[Sourced[TypedObject]] = []
     refused: list[Refused] = []
@@ -49,14 +49,14 @@ def _refused(manifest: Manifest, denials: list[Finding]) -> Refused:
 def with_findings(ran: Ran, judgement: Judgement) -> Ran:
     """The run with each VM's findings, and with the VMs that could not be read, in the order of the input."""
     outcomes = {outcome.source: outcome for outcome in ran.outcomes}
-    told: list[Outcome] = []
+    merged: list[Outcome] = []
     for judged in judgement.subjects:
         outcome = outcomes.pop(str(judged.source), None)
         if outcome is not None:
-            told.append(replace(outcome, findings=judged.findings))
+            merged.append(replace(outcome, findings=judged.findings))
         elif judged.subject is None:
-            told.append(_unreadable(judged))
-    return replace(ran, outcomes=(*told, *outcomes.values()))
+            merged.append(_unreadable(judged))
+    return replace(ran, outcomes=(*merged, *outcomes.values()))
 
 
 def _unreadable(judged: Judged) -> Outcome:

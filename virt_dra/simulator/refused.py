@@ -13,12 +13,12 @@ from virt_dra.api.wire import Json
 from virt_dra.simulator.outcome import Outcome, Step
 
 NAMED = (ResourceClaimTemplate.KIND, ResourceClaim.KIND, DeviceClass.KIND)
-"""Kinds that only those miss who name the object. Others, as slices and nodes, are everybody's."""
+"""Kinds whose absence concerns only VMs that name the object. Slices, nodes and others concern every VM."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """An object of the input that an API server would not have stored. VMs that need it fail later, for want of it."""
+    """An object of the input that an API server would not have stored. VMs that need it fail later, because it is missing."""
 
     source: str
     message: str
