@@ -1,4 +1,4 @@
-"""The claims of a pod as anybody may hand them in: without defaults, some of them allocated already. What the search needs of them."""
+"""Preparing a pod's claims for the search: filling in defaults, and setting aside the claims that are allocated already."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class PodClaims:
-    """``claims``: each once. ``pending``: those to allocate, with defaults. ``kept``: by position, what the others have. ``snapshot``: in
-    which that is in use, whether the given one knew it or not. ``positions``: of each given claim among ``claims``."""
+    """A pod's claims, some of them allocated already.
+
+    ``claims``: each once. ``pending``: those to allocate, with defaults. ``kept``: the allocations of the others, by position.
+    ``snapshot``: the given one, with these allocations in use. ``positions``: of each given claim among ``claims``.
+    """
 
     pending: tuple[ResourceClaim, ...]
     kept: dict[int, AllocationResult]
@@ -41,7 +44,7 @@ class PodClaims:
             if allocation is not None:
                 kept[position] = allocation
         pending = tuple(with_defaults(_writable(claim)) for position, claim in enumerate(claims) if position not in kept)
-        return cls(pending, kept, claims, snapshot.in_which(kept.values()) if kept else snapshot, positions)
+        return cls(pending, kept, claims, snapshot.including(kept.values()) if kept else snapshot, positions)
 
     @property
     def as_given(self) -> bool:

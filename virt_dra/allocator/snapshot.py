@@ -105,8 +105,8 @@ class Snapshot:
         """A snapshot in which these allocations are in use too (A-3.3)."""
         return self.with_uses(uses_of(allocations))
 
-    def in_which(self, allocations: Iterable[AllocationResult]) -> Snapshot:
-        """A snapshot in which these allocations are in use, those of them too that are not yet: nothing is counted twice."""
+    def including(self, allocations: Iterable[AllocationResult]) -> Snapshot:
+        """A snapshot in which these allocations are in use, unlike :meth:`with_allocation` also if some are already: each counts once."""
         return self.with_uses([use for use in uses_of(allocations) if not self._knows(use)])
 
     def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:

@@ -1,4 +1,4 @@
-"""What becomes of a stored object when a manifest is applied to it. Pure."""
+"""The object that is stored after a manifest is applied to another. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _UNLESS_GIVEN = ("namespace", "owner_references", "finalizers")
 
 
 def on_top(new: TypedObject, old: TypedObject) -> TypedObject:
-    """What is stored after ``new`` is applied to ``old``: a manifest on top of an object from a cluster (one with a UID) leaves status and
-    the server's metadata alone. What has a UID itself is taken as it is."""
+    """The object that is stored after ``new`` is applied to ``old``.
+
+    A manifest leaves status and the server's metadata of an object from a cluster (one with a UID) alone. A ``new`` object that has a UID
+    itself replaces the old one.
+    """
     if new.metadata.uid:
         return new
     if not old.metadata.uid:
@@ -34,7 +37,7 @@ def on_top(new: TypedObject, old: TypedObject) -> TypedObject:
 
 
 def _has_status(obj: TypedObject) -> bool:
-    """Whether it says anything: what an API server prints of a new object has ``status: {}``."""
+    """True if the status has any content: API servers print new objects with ``status: {}``."""
     return bool(obj.to_wire().get("status"))
 
 

@@ -143,7 +143,7 @@ def _documents(text: bytes, name: str) -> Iterator[Document]:
 
 
 def _rendered(text: str, name: str) -> Iterator[Parsed]:
-    """The values of a text. One that can't be read because it is a template that nobody rendered is refused in these words."""
+    """The parsed values of a text. If it can't be parsed because it is an unrendered template, the error says that."""
     try:
         yield from _parsed(text, name)
     except DocumentError as error:

@@ -1,4 +1,4 @@
-"""Which of the names that exist somebody meant: for messages about a name that doesn't exist."""
+"""The existing name that was probably meant by one that doesn't exist, for messages."""
 
 from __future__ import annotations
 

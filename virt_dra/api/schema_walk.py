@@ -1,13 +1,13 @@
-"""What an API server makes of an object whose kind has a structural schema (CustomResourceDefinition v1). Pure.
+"""Strict decoding, pruning and validation by a structural schema (CustomResourceDefinition v1), as an API server does them. Pure.
 
     schema = Schema.of(structural)       # once per schema
-    conforms(raw, schema)                # whether there is anything to say at all: the usual case, and fast
+    conforms(raw, schema)                # True if all of the below find nothing: the usual case, and fast
     unknown_fields(raw, schema)          # what strict field validation refuses, with the name that was probably meant
     pruned(raw, schema)                  # what is stored: without unknown fields, and without members that are null
     faults(raw, schema)                  # what is refused: types, required fields, values, duplicate keys of lists
 
-The order of an API server is that of this list (K-2.34): strict validation examines the object as it was sent, everything else what is left
-of it. A member that is null is absent, as no field here is nullable; an item of a list that is null is of the wrong type.
+An API server goes through this list in order (K-2.34): strict validation examines the object as it was sent, everything else the pruned
+one. A member that is null is absent, as no field here is nullable; an item of a list that is null is of the wrong type.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Schema:
     """Whether unknown fields are kept."""
     items: Schema | None
     keys: tuple[str, ...]
-    """Of a list that is a map: the fields that tell its items apart."""
+    """Of a list that is a map: the fields that identify an item."""
     unique: bool
     """Whether a list is a set."""
     most: int | None
@@ -81,7 +81,7 @@ class Schema:
     pattern: re.Pattern[str] | None
     later: Mapping[str, str]
     plain: type | None
-    """The Python type where nothing but the type is asked of a value."""
+    """The Python type of a value of which only the type is checked."""
 
     @classmethod
     def of(cls, structural: Json) -> Schema:
@@ -148,7 +148,7 @@ def conforms(value: object, schema: Schema) -> bool:
 
 
 def _differ(items: list[Any], schema: Schema) -> bool:
-    """Whether the items of a list that is a map or a set, and conform otherwise, differ in what tells them apart."""
+    """True if the items of a list that is a map or a set, and conform otherwise, have different keys."""
     if len(schema.keys) == 1:
         values = [item.get(schema.keys[0]) for item in items]
         if all(type(value) is str for value in values):

@@ -34,7 +34,7 @@ _KINDS: Final[Mapping[str, type[Wire]]] = {
     for kind in (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest)
 }
 FOUND_MAX: Final = 50
-"""Unknown fields of one object that are told; more say nothing new."""
+"""Unknown fields of one object that are reported; more say nothing new."""
 
 SOURCE_ADVICE: Final = "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
 """K-1.10."""
@@ -63,7 +63,7 @@ class UnknownField:
 def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
     """All of them, in the order in which they are written, at most :data:`FOUND_MAX`; none in an object of another kind.
 
-    What doesn't have the type that it must have is left out: reading the object tells that.
+    What doesn't have the type that it must have is left out: reading the object reports that.
     """
     if not isinstance(raw, dict):
         return ()
@@ -81,8 +81,8 @@ def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
     return tuple(each for each, _ in zip(found, range(FOUND_MAX), strict=False))
 
 
-def claim_entries(entries: object, path: Path) -> Iterator[UnknownField]:
-    """Of ``resourceClaims`` of a pod or a VM."""
+def _claim_entries(entries: object, path: Path) -> Iterator[UnknownField]:
+    """The unknown fields in ``resourceClaims`` of a pod."""
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         yield from _walk(entry, PodResourceClaim, (*path, index), _fields)
 
@@ -91,7 +91,7 @@ def _of_pod(raw: Mapping[str, Any]) -> Iterator[UnknownField]:
     spec = raw.get("spec")
     if not isinstance(spec, dict):
         return
-    yield from claim_entries(spec.get("resourceClaims"), ("spec", "resourceClaims"))
+    yield from _claim_entries(spec.get("resourceClaims"), ("spec", "resourceClaims"))
     for kind in ("initContainers", "containers"):
         containers = spec.get(kind)
         for index, container in enumerate(containers if isinstance(containers, list) else ()):

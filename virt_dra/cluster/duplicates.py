@@ -78,7 +78,7 @@ class Latest:
 
 
 def latest(documents: Iterable[Document], namespace: str) -> Latest:
-    """For who judges objects as they are written: of an object given twice both may be wrong, but a VM is judged, and started, once."""
+    """The documents to judge as they are written: each VM once, as it is started once; other objects each time, as each may be wrong."""
     documents = tuple(documents)
     read = [found for each in documents if isinstance(found := read_document(each), Sourced)]
     once = applied(read, namespace)

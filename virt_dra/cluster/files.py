@@ -68,7 +68,7 @@ class Written:
 
 
 def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Written:
-    """As :func:`read_inputs`, but the objects stay as they are written: for who judges that, too."""
+    """As :func:`read_inputs`, but the objects stay as they are written: for callers that judge that, too."""
     documents: list[Document] = []
     problems: list[Problem] = []
     for name, given, text in _texts(paths, stdin):

@@ -27,8 +27,8 @@ Explain = Callable[[Inputs, Condition | None], Condition | None]
 
 @dataclass(frozen=True)
 class Plan:
-    """``first`` is written before ``then``, and ``last`` after both: what a VM waits for comes before what is told about it. ``events`` are
-    told once the first two are done.
+    """``first`` is written before ``then``, and ``last`` after both: what a VM waits for comes before what is reported of it. ``events``
+    are emitted once the first two are done.
 
     ``look_again``: when time alone may change the plan. ``problems`` are for the log: a pod's record that can't be followed.
     """
@@ -89,7 +89,7 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
 
 
 def look_again(inputs: Inputs) -> datetime | None:
-    """When the grace period for the first unpublished device ends (K-5.9), for a claim that we haven't heard of (K-5.4), or for a pod that
+    """When the grace period for the first unpublished device ends (K-5.9), for a claim that the informer lacks (K-5.4), or for a pod that
     could not be created at the first attempt (K-5.34)."""
     moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
     moments += [error_at(inputs.vmi)] if inputs.pod is None else []

@@ -44,7 +44,7 @@ NOT_IN_RECORD: Final = "NotInIntegrationRecord"
 """virt-dra's record on the pod can't be read, or has nothing of this request: nothing is filled in for it."""
 
 REASONS: Final = (REQUEST_NOT_USED, NOT_IN_RECORD, NO_INTEGRATION_PATH, METADATA_CLASH)
-"""In the order in which they are looked for. Then comes what keeps the operator from filling in the pod (``metadata_shim``)."""
+"""In the order in which they are checked. Then comes what keeps the operator from filling in the pod (``metadata_shim``)."""
 
 NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -67,7 +67,7 @@ def with_obstacles(
     running: bool,
     unfilled: Mapping[str, str] = NOTHING_UNFILLED,
 ) -> Resolution:
-    """With an obstacle for each resolved device whose address can't reach the VM.
+    """The resolution, with an obstacle for each resolved device whose address can't reach the VM.
 
     ``record``: what the pod webhook did to the pod, None where it left the pod alone. ``writers``: drivers that write metadata files.
     ``running``: the guest runs with this pod, which proves that nothing is in the way. ``unfilled``: why the operator can't fill in the
@@ -108,7 +108,7 @@ def _obstacle(
         )
     if recorded.path == NONE and not _served_by_kubevirt(vmi, subject.kind, subject.name):
         return obstacle(NO_INTEGRATION_PATH, f"{_no_path(recorded)}, and restart the VM")
-    # Of the older layout's directory no driver knows (K-7.11).
+    # No driver mounts anything at the directory of the older layout (K-7.11).
     shimmed = recorded.path == METADATA_SHIM and recorded.layout == "KEP-5304"
     if shimmed and outcome.result.driver in writers:
         return obstacle(
@@ -124,13 +124,13 @@ def _unfilled(outcome: Resolved, record: Integration | None, unfilled: Mapping[s
     path = record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
     for reason, message in unfilled.items():
         if path in NOT_FILLED_IN.get(reason, ()):
-            told = f"the device's address is not handed to the pod: {message}. Then restart the VM"
-            return Unresolved(subject, reason, "error", told, outcome.claim, outcome.result.device)
+            text = f"the device's address is not handed to the pod: {message}. Then restart the VM"
+            return Unresolved(subject, reason, "error", text, outcome.claim, outcome.result.device)
     return None
 
 
 def _is_left_out(pod: Pod, pair: Pair) -> bool:
-    """A pod without the container (a hand-made one) says nothing."""
+    """True if the container compute doesn't use the request; False for a pod without that container (a hand-made one)."""
     if all(container.name != COMPUTE for container in pod.spec.containers):
         return False
     used = used_pairs(pod)

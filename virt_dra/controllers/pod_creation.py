@@ -18,7 +18,7 @@ FAILED_CREATE: Final = "FailedCreate"
 """KubeVirt's reason: rendering the pod failed, or the API server refused it (a webhook, a quota, an invalid name)."""
 
 POD_NOT_CREATED: Final = "PodNotCreated"
-"""Error: KubeVirt can't create the launcher pod. It tries again; as a rule somebody has to change something."""
+"""Error: KubeVirt can't create the launcher pod. It tries again, as a rule without success until an object is changed."""
 
 _MESSAGE: Final = 2048
 _PASSING: Final = timedelta(seconds=2)
@@ -36,9 +36,9 @@ def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
 
 
 def error_at(vmi: VirtualMachineInstance) -> datetime | None:
-    """From when on a failed creation is an error; None where it is none, or has always been one.
+    """The time from which a failed creation counts as an error; None without a failure, and for one without a time, an error at once.
 
-    A first attempt may fail because somebody hasn't heard of an object yet, and the next succeeds at once.
+    A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
     """
     failure = _of_creation(vmi)
     if failure is None or not failure.reason.startswith(FAILED_CREATE) or not failure.last_transition_time:

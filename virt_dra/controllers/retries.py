@@ -1,4 +1,4 @@
-"""Makes KubeVirt try again what failed for a reason of ours that is over (K-12.8). Pure.
+"""Makes KubeVirt retry at once what failed for a reason of virt-dra's that may be over (K-12.8). Pure.
 
 KubeVirt's controllers wait after each failure, twice as long as before and up to 1,000 s; nothing tells them that a template exists now, or
 a file in a container. They reconcile a VMI at once when it changes, so the operator changes an annotation of it: of VMIs whose pod our
@@ -30,11 +30,11 @@ EACH: Final = timedelta(seconds=0.2)
 """Between two writes in one namespace, on average."""
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PART: Final = 0.1
-"""Of the time that a VMI has waited so far: until it is made to try again."""
+"""Of the time that a VMI has waited so far: the pause until the next retry."""
 
 
 def awaits_retry(vmi: VirtualMachineInstance) -> bool:
-    """Whether KubeVirt failed with this VMI for a reason that may be over without its knowing."""
+    """True if KubeVirt failed with this VMI for a reason that may be over without KubeVirt noticing."""
     return _failure(vmi) is not None
 
 
@@ -52,7 +52,7 @@ def _failure(vmi: VirtualMachineInstance) -> Condition | None:
 
 @dataclass(frozen=True)
 class Retry:
-    """``action``: to write now. ``look_again``: when the next one is due."""
+    """What to do about a failed VMI. ``action``: to write now. ``look_again``: when the next write is due."""
 
     action: PatchAnnotations | None = None
     look_again: datetime | None = None
@@ -62,7 +62,10 @@ NOTHING: Final = Retry()
 
 
 def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime) -> Retry:
-    """``waiting``: VMIs of the namespace for which :func:`awaits_retry` holds, this one included."""
+    """The retry that is due now, and when the next one is.
+
+    ``waiting``: VMIs of the namespace for which :func:`awaits_retry` holds, this one included.
+    """
     failure = _failure(vmi)
     written = vmi.metadata.annotations.get(RETRY_ANNOTATION)
     if failure is None:
@@ -70,7 +73,7 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime) -> Retry:
         return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
     since = min(_time(failure.last_transition_time) or _time(vmi.metadata.creation_timestamp) or _LONG_AGO, now)
     last = _time(written)
-    # A time to come isn't ours: VM authors may write the annotation, too.
+    # A time in the future isn't the operator's: VM authors may write the annotation, too.
     last = since if last is None or last > now else max(last, since)
     pause = max(min(max((now - since) * _PART, SHORTEST), LONGEST), EACH * waiting)
     due = last + pause
