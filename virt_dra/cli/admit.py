@@ -89,7 +89,7 @@ One JSON request per line, from a file or standard input:
   kubevirt         the KubeVirt release that judges, and whose API server drops the fields
                    that it doesn't know. Absent: there is none, 1.9's rules apply, and the
                    design's own form (claim: {name, request}) is read
-  fieldValidation  what becomes of unknown fields: Warn (the default) drops and names them,
+  fieldValidation  how unknown fields are treated: Warn (the default) drops and names them,
                    Ignore drops them, Strict refuses the object, as kubectl does
 
 The answer: id, allowed, causes (type, message, field, and by: api-server or kubevirt, whoever refuses) and warnings. A line

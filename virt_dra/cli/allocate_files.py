@@ -40,7 +40,7 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the input tells about a cluster, checked and with defaults. Claims and templates by ``namespace/name``.
+    """What the input says of a cluster, checked and with defaults. Claims and templates by ``namespace/name``.
 
     ``replaced``: objects that the input has several times with different content, of which the last one counts.
     """

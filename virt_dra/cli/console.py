@@ -11,7 +11,7 @@ _UNWRAPPED: Final = 100_000
 
 
 class _Quiet(Console):
-    """A console that leaves a reader's going away to the main program, as all other output does; rich would end with exit code 1."""
+    """A console that raises BrokenPipeError once its reader has gone, for ``cli.endings``; rich would exit with code 1."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""How a command ends that doesn't come to its own end: interrupted, its reader gone, or an output that takes no more."""
+"""Exits of a command that is interrupted, whose reader has gone, or whose output can't be written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERRUPTED: Final = 130
 READER_GONE: Final = 141
 """As shells report a program that SIGPIPE ended."""
 NOT_WRITTEN: Final = 2
-"""What was found could not be said: no verdict, which 0 and 1 are."""
+"""The result could not be written. 0 and 1 are verdicts, and there is none."""
 
 _NO_OUTPUT: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.ENXIO))
 """How writing to an open file fails, whatever is written."""
@@ -52,9 +52,9 @@ def orderly() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """While in it, an interrupt ends the program at once even where an event loop runs that nothing gives back to.
+    """A context in which an interrupt ends the program at once, even while a task computes without yielding to the event loop.
 
-    asyncio only cancels the task, which learns of it when it waits; what computes for seconds would go on.
+    asyncio only cancels the task, which takes effect at its next ``await``; a computation of seconds would go on.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -78,7 +78,7 @@ def open_closed_files() -> None:
 
 
 def _end(code: int, line: str) -> None:
-    """Leaves nothing that the interpreter could still try to write."""
+    """Exits; standard output goes to the null device, so that the interpreter's own flush can't fail."""
     with suppress(OSError, ValueError):  # no file, or a closed one
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if line:

@@ -32,7 +32,7 @@ class BadLine(ValueError):
 def answer_lines(lines: Iterable[bytes], out: IO[str], answer: Answer, refusal: Json, members: Collection[str] = ()) -> None:
     """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is read.
 
-    ``members``: those that a request may have besides ``id``, () for any. Others count for nothing; the answer's ``warnings`` name them.
+    ``members``: those that a request may have besides ``id``, () for any. Others are ignored; the answer's ``warnings`` name them.
 
     Each answer is written and flushed before the next line is read, so that a program at the other end can wait for it.
     """
@@ -69,12 +69,12 @@ MAX_SHOWN: Final = 100
 
 
 def unknown_members(request: Json, members: Collection[str]) -> list[str]:
-    """A sentence for each member of a request that counts for nothing, with the name that was probably meant."""
+    """A warning for each unknown member of a request, with the name that was probably meant."""
     unknown = [name for name in request if name not in members and name != "id"]
     if not unknown:
         return []
-    told = [f"{_short(name)}: unknown member of the request; {_instead(name, members)}" for name in islice(unknown, MAX_NAMED)]
-    return told + ([f"{len(unknown) - MAX_NAMED} more unknown members of the request"] if len(unknown) > MAX_NAMED else [])
+    warnings = [f"{_short(name)}: unknown member of the request; {_instead(name, members)}" for name in islice(unknown, MAX_NAMED)]
+    return warnings + ([f"{len(unknown) - MAX_NAMED} more unknown members of the request"] if len(unknown) > MAX_NAMED else [])
 
 
 def _instead(name: str, members: Collection[str]) -> str:

@@ -24,7 +24,10 @@ REVISIONS: Final = unknown_kind("apps/v1", instancetypes.REVISION)
 
 @dataclass(frozen=True)
 class Gathered:
-    """``unknown``: kinds that the user may not read. A kind that the cluster doesn't serve has no objects, and is known."""
+    """What was read of a cluster.
+
+    ``unknown``: kinds that the user may not read. A kind that the cluster doesn't serve has no objects, and is known.
+    """
 
     objects: tuple[TypedObject, ...]
     unknown: frozenset[str] = frozenset()

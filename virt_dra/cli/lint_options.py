@@ -1,4 +1,4 @@
-"""What ``virt-dra lint`` and ``virt-dra run`` share: which findings deny, and what becomes of input that nobody can read."""
+"""What ``virt-dra lint`` and ``virt-dra run`` share: the options for severities, and the report on input that can't be read."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 
 def severity_options(command: F) -> F:
     """``--ignore``, ``--deny`` and ``--warn``, each a set of ids."""
-    for name, told in (
-        ("--warn", "Findings that are warnings, unless --deny names them."),
-        ("--deny", "Findings that are denials; all makes every one one."),
-        ("--ignore", "Findings that are not wanted; wins over the others."),
+    for name, text in (
+        ("--warn", "Findings to report as warnings, unless --deny names them."),
+        ("--deny", "Findings to report as denials; all stands for every finding."),
+        ("--ignore", "Findings to leave out; wins over --deny and --warn."),
     ):
-        command = click.option(name, metavar="ID,...", multiple=True, callback=_parse_ids, help=told)(command)
+        command = click.option(name, metavar="ID,...", multiple=True, callback=_parse_ids, help=text)(command)
     return command
 
 

@@ -30,7 +30,7 @@ def entry(judged: Judged) -> Json:
 
 @dataclass(frozen=True)
 class Report:
-    """A judgement, told."""
+    """The report on a judgement, as lines of text or as JSON."""
 
     judgement: Judgement
     replaced: tuple[Replaced, ...] = ()

@@ -22,12 +22,12 @@ def sarif(judged: Iterable[Judged], problems: tuple[Problem, ...] = (), replaced
     """One run. ``problems``: why the input could not be read; the run was not successful then."""
     driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules()}
     invocation: Json = {"executionSuccessful": not problems}
-    told = [("error", problem.message, problem.source) for problem in problems]
-    told += [("warning", str(each), each.used) for each in replaced]
-    if told:
+    notifications = [("error", problem.message, problem.source) for problem in problems]
+    notifications += [("warning", str(each), each.used) for each in replaced]
+    if notifications:
         invocation["toolExecutionNotifications"] = [
             {"level": level, "message": {"text": text}, "locations": [{"physicalLocation": _physical(source)}]}
-            for level, text, source in told
+            for level, text, source in notifications
         ]
     results = [_result(vm, finding) for vm in judged for finding in vm.findings]
     run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints", "results": results}

@@ -63,8 +63,10 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option("--grace", type=click.FloatRange(0), default=120.0, show_default=True,
               help="Seconds after its allocation from which a device that isn't published is an error.")  # fmt: skip
 @click.option("--writes-metadata", metavar="DRIVER", multiple=True,
-              help="Beside KubeVirt: a driver that was told to write KEP-5304 metadata files, as the webhook knows it.")  # fmt: skip
-@click.option("--writes-no-metadata", metavar="DRIVER", multiple=True, help="Beside KubeVirt: one that was told not to.")
+              help="Beside KubeVirt: a driver that is configured to write KEP-5304 metadata files, as for the webhook.")  # fmt: skip
+@click.option(
+    "--writes-no-metadata", metavar="DRIVER", multiple=True, help="Beside KubeVirt: a driver that is configured not to write them."
+)
 @kubevirt_gates_option
 @click.option("--launcher-image", envvar="VIRT_DRA_LAUNCHER_IMAGE", default=f"virt-dra-launcher:{version('virt-dra')}", show_default=True,
               help="Standalone: the image of launcher pods.")  # fmt: skip

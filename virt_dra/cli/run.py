@@ -134,8 +134,8 @@ def _read(job: _Job, output: Format) -> Written:
     with Console(stderr=True).status(f"reading {job.title}"):
         written = read_written(job.paths)
     if written.problems:
-        told = [{"source": str(problem.source), "message": problem.message} for problem in written.problems]
-        refuse([str(problem) for problem in written.problems], output, told)
+        details = [{"source": str(problem.source), "message": problem.message} for problem in written.problems]
+        refuse([str(problem) for problem in written.problems], output, details)
     return written
 
 
