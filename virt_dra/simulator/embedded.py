@@ -100,7 +100,7 @@ async def run_on(
 
 
 def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[Refused]) -> Life:
-    """The life; blocked if the API server refuses an object or the pod of it, which then can't come from a cluster whatever its UID says."""
+    """The life; blocked if the API server refuses an object or the pod of it: that can't come from a cluster, whatever its UID says."""
     missing = next((each.object for each in life.loaded if id(each.object) not in accepted), life.pod)
     if missing is None or id(missing) in accepted:
         return life
