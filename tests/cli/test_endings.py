@@ -106,11 +106,19 @@ WAITING = [
 ]
 
 
+def _interruptible(command: list[str], *, stdin: int | None = None, stdout: int) -> subprocess.Popen[str]:
+    """A process that SIGINT reaches, also where the tests were started in the background of a script and so ignore it."""
+
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a new program ignores what its parent ignores
+    try:
+        return subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, ours)
+
+
 def _interrupted(arguments: tuple[str, ...]) -> tuple[int, str]:
     """Exit code and standard error of a command that gets SIGINT while it waits for input or a cluster."""
-    process = subprocess.Popen(
-        [PROGRAM, *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    process = _interruptible([PROGRAM, *arguments], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         _wait_until_idle(process.pid)
         process.send_signal(signal.SIGINT)
@@ -154,7 +162,7 @@ with orderly(), interruptible():
 
 
 def test_an_interrupt_ends_what_computes_below_an_event_loop() -> None:
-    process = subprocess.Popen([sys.executable, "-c", _BUSY], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = _interruptible([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "computing\n"
