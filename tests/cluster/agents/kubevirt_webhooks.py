@@ -97,7 +97,16 @@ async def served(admission: KubeVirtAdmission) -> AsyncIterator[tuple[Json, Json
         port = runner.addresses[0][1]
         yield configurations(f"https://127.0.0.1:{port}", bundle.ca_bundle)
     finally:
-        await runner.cleanup()
+        await _close(runner)
+
+
+async def _close(runner: web.AppRunner) -> None:
+    """Ends the server and cuts its connections: an API server keeps them open, and a TLS peer that is slow to say goodbye would leave them
+    behind when the event loop ends."""
+    for connection in runner.server.connections if runner.server is not None else ():
+        if connection.transport is not None:
+            connection.transport.abort()
+    await runner.cleanup()
 
 
 def _operation(review: Review) -> Operation:
