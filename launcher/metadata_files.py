@@ -117,7 +117,7 @@ def _read_1_8_0(files: Files, entry: PodResourceClaim, request: str) -> tuple[st
         try:
             found = _whole(path, files[path])
         except MetadataError:
-            continue  # it may be another claim's, and can't be told to be this one's
+            continue  # nothing shows that it is this claim's: it may be another one's
         if found.pod_claim_name == entry.name:
             return path, found
     what = "with matching with pod claim name" if candidates else "for templateclaim"

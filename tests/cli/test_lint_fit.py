@@ -175,7 +175,7 @@ def test_one_device_for_two_requests_is_one_too_few_for_libvirt() -> None:
 
 @pytest.mark.parametrize(("labels", "code"), [({}, 1), ({"resource.kubernetes.io/admin-access": "true"}, 0)])
 def test_admin_access_that_no_device_uses_needs_a_namespace_that_permits_it(labels: dict[str, str], code: int) -> None:
-    """A-22.10."""
+    """The API server refuses the claim itself, whether or not a device uses that request (A-22.10)."""
     template = _template(requests=[REQUESTS[0], {"name": "second", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}])
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}}
     vmi = _changed(TWO, ("spec.domain.devices.gpus", GPUS[:1]))

@@ -144,7 +144,7 @@ def test_gates_and_version_override_the_kubevirt_object() -> None:
 
 
 def test_a_kubevirt_that_is_named_does_not_know_the_designs_form() -> None:
-    """K-1.9."""
+    """Its API server drops the field, and what is left has no source of a device (K-1.9)."""
     result = _run(GPU, "--kubevirt", "1.9", "-o", "json")
     (vm,) = json.loads(result.stdout)["vms"]
     told = [(each["id"], each["field"]) for each in vm["findings"] if each["severity"] == "denial"]

@@ -37,7 +37,7 @@ FOUND_MAX: Final = 50
 """Unknown fields of one object that are reported; more say nothing new."""
 
 SOURCE_ADVICE: Final = "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
-"""K-1.10."""
+"""What to do about the nested source of a claim entry, which pods had before (K-1.10)."""
 
 Path = tuple[str | int, ...]
 Fields = Mapping[str, Any]
