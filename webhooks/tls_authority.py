@@ -3,6 +3,10 @@
 A :class:`Bundle` is everything there is to keep: the authority, the serving certificate, and whom clients must trust meanwhile. Renewal has
 an order that never leaves a client without trust: a new authority is trusted first (:attr:`Bundle.trusted` goes into the webhook
 configuration's ``caBundle``), and signs only from the serving certificate's next renewal on, which is weeks later.
+
+An authority is bound to its names (RFC 5280, 4.2.1.10: name constraints) and to servers (extended key usage): whoever gets its key can
+impersonate the webhook, and nothing else, to whoever trusts it. The files of the two halves are separate, so that the process that serves
+needs no access to the authority's key.
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_LIFETIME: Final = timedelta(days=3650)
 SERVING_LIFETIME: Final = timedelta(days=90)
-BACKDATED: Final = timedelta(minutes=5)
-"""Clocks of a cluster differ; a certificate is valid from a little before it is made."""
+BACKDATED: Final = timedelta(days=1)
+"""Clocks of a cluster differ and jump: a certificate is valid from well before it is made, wherever an hour more or less is measured."""
+LINGER: Final = timedelta(days=1)
+"""How long a replaced authority stays trusted once nothing in service is signed by it; replicas take a new certificate within seconds."""
 
 CA_CERTIFICATES: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
@@ -70,7 +76,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Bundle:
-    """``predecessors``: authorities that were replaced and are still valid, newest first."""
+    """``predecessors``: authorities that were replaced and are still needed, newest first. Their keys are gone."""
 
     authority: Pair
     serving: Pair
@@ -88,12 +94,15 @@ class Bundle:
 
     def to_files(self) -> Mapping[str, bytes]:
         """The bundle as PEM, by file name."""
-        return {
-            CA_CERTIFICATES: self.ca_bundle,
-            CA_KEY: _key_pem(self.authority.key),
-            CERTIFICATE: _pem(self.serving.certificate),
-            KEY: _key_pem(self.serving.key),
-        }
+        return {**self.authority_files(), **self.serving_files()}
+
+    def authority_files(self) -> Mapping[str, bytes]:
+        """What signs: for whoever renews, and nobody else."""
+        return {CA_CERTIFICATES: self.ca_bundle, CA_KEY: _key_pem(self.authority.key)}
+
+    def serving_files(self) -> Mapping[str, bytes]:
+        """What the serving process needs: its certificate and key, and the authorities' certificates, by which others trust it."""
+        return {CA_CERTIFICATES: self.ca_bundle, CERTIFICATE: _pem(self.serving.certificate), KEY: _key_pem(self.serving.key)}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> Bundle:
@@ -109,38 +118,46 @@ class Bundle:
 
 def bootstrap(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
     """A new authority with a serving certificate for the names (or IP addresses). Raises :class:`BundleError` for names that can't be."""
-    authority = _authority(now, keys)
+    authority = _authority(dns_names, now, keys)
     return Bundle(authority, _serving(authority, dns_names, now, keys))
 
 
 def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
     """The bundle as it should be now; the same object where nothing is due.
 
-    * An authority is replaced when two thirds of its life are over; the old one stays trusted until it expires, and signs what is due in
-      the same moment.
-    * The serving certificate is replaced when two thirds of its life are over, when the names differ, or when nobody in
-      :attr:`Bundle.trusted` signed it.
-    * A bundle whose authority has expired is made anew.
+    * An authority is replaced when two thirds of its life are over, or when it isn't constrained to the names. The old one signs what is
+      due in the same moment, unless its constraints forbid that, and its key is forgotten. Its certificate stays trusted until
+      :data:`LINGER` after the serving certificate has been replaced by one of the new authority.
+    * The serving certificate is replaced when two thirds of its life are over, when the names differ, when nobody in
+      :attr:`Bundle.trusted` signed it, or when it isn't valid yet: then it was made by a clock that was ahead by more than
+      :data:`BACKDATED`, and no client accepts it. A jump of less changes nothing.
+    * A bundle whose authority has expired, or isn't valid yet, is made anew.
     """
-    if now >= bundle.authority.certificate.not_valid_after_utc:
+    old = bundle.authority.certificate
+    if not old.not_valid_before_utc <= now < old.not_valid_after_utc:
         return bootstrap(dns_names, now, keys)
-    renewal = replace(bundle, predecessors=tuple(old for old in bundle.predecessors if now < old.not_valid_after_utc))
-    if now >= bundle.authority.renew_at():
-        renewal = replace(renewal, authority=_authority(now, keys), predecessors=renewal.trusted)
+    renewal = replace(bundle, predecessors=tuple(each for each in bundle.predecessors if now < _needed_until(bundle, each)))
+    if now >= bundle.authority.renew_at() or not _is_constrained(old, dns_names):
+        renewal = replace(renewal, authority=_authority(dns_names, now, keys), predecessors=renewal.trusted)
     if _serving_is_due(renewal, dns_names, now):
         # By the authority that was there before: nobody trusts one that is made in this moment.
-        renewal = replace(renewal, serving=_serving(bundle.authority, dns_names, now, keys))
+        signer = bundle.authority if permits(old, dns_names) else renewal.authority
+        renewal = replace(renewal, serving=_serving(signer, dns_names, now, keys))
     return bundle if renewal == bundle else renewal
 
 
 def next_renewal(bundle: Bundle) -> datetime:
     """When :func:`renewed` will have something to do, if the names stay."""
-    return min(bundle.authority.renew_at(), bundle.serving.renew_at(), *(old.not_valid_after_utc for old in bundle.predecessors))
+    forgetting = (_needed_until(bundle, old) for old in bundle.predecessors)
+    return min(bundle.authority.renew_at(), bundle.serving.renew_at(), *forgetting)
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """The names under which an API server calls a Service; the first is the one that it verifies."""
-    return f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", f"{service}.{namespace}", service
+    """The names of a Service's certificate; the first is the one that an API server verifies.
+
+    Not the short ones: an authority that may sign for ``virt-dra-webhook`` may sign for everything below it too.
+    """
+    return f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local"
 
 
 def names_of(certificate: x509.Certificate) -> frozenset[str]:
@@ -153,40 +170,83 @@ def names_of(certificate: x509.Certificate) -> frozenset[str]:
     return frozenset((*names.get_values_for_type(x509.DNSName), *map(str, addresses)))
 
 
-def _serving_is_due(bundle: Bundle, dns_names: Sequence[str], now: datetime) -> bool:
-    serving = bundle.serving
-    return now >= serving.renew_at() or names_of(serving.certificate) != frozenset(dns_names) or not _is_trusted(bundle)
-
-
-def _is_trusted(bundle: Bundle) -> bool:
-    for authority in bundle.trusted:
-        try:
-            bundle.serving.certificate.verify_directly_issued_by(authority)
-        except (InvalidSignature, ValueError, TypeError):
-            continue
+def permits(authority: x509.Certificate, dns_names: Sequence[str]) -> bool:
+    """True if the authority's name constraints let it sign for all the names (or IP addresses); without constraints it may for any."""
+    constraints = _constraints_of(authority)
+    if constraints is None:
         return True
+    permitted = constraints.permitted_subtrees or ()
+    return all(any(_within(_general_name(name), each) for each in permitted) for name in dns_names)
+
+
+def _within(name: x509.GeneralName, subtree: x509.GeneralName) -> bool:
+    if isinstance(name, x509.DNSName) and isinstance(subtree, x509.DNSName):
+        return f".{name.value}".lower().endswith(f".{subtree.value}".lower())
+    if isinstance(name, x509.IPAddress) and isinstance(subtree, x509.IPAddress):
+        address, network = ipaddress.ip_network(name.value), ipaddress.ip_network(subtree.value)
+        return address.version == network.version and network.supernet_of(address)  # type: ignore[arg-type] # of one version
     return False
 
 
-def _authority(now: datetime, keys: KeySource) -> Pair:
+def _serving_is_due(bundle: Bundle, dns_names: Sequence[str], now: datetime) -> bool:
+    serving = bundle.serving.certificate
+    if not serving.not_valid_before_utc <= now < bundle.serving.renew_at():
+        return True
+    return names_of(serving) != frozenset(dns_names) or not any(_issued(authority, serving) for authority in bundle.trusted)
+
+
+def _needed_until(bundle: Bundle, predecessor: x509.Certificate) -> datetime:
+    """Until when a replaced authority must be trusted."""
+    serving, end = bundle.serving.certificate, predecessor.not_valid_after_utc
+    return end if _issued(predecessor, serving) else min(end, serving.not_valid_before_utc + BACKDATED + LINGER)
+
+
+def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def _is_constrained(authority: x509.Certificate, dns_names: Sequence[str]) -> bool:
+    return _constraints_of(authority) == _constraints(dns_names)
+
+
+def _constraints_of(authority: x509.Certificate) -> x509.NameConstraints | None:
+    try:
+        return authority.extensions.get_extension_for_class(x509.NameConstraints).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _constraints(dns_names: Sequence[str]) -> x509.NameConstraints:
+    """The names, and no others. A kind of name of which none is permitted would be unrestricted, so it is excluded as a whole."""
+    names = [_general_name(name) for name in sorted(set(dns_names))]
+    permitted: list[x509.GeneralName] = []
+    excluded: list[x509.GeneralName] = []
+    for name in names:
+        permitted.append(x509.IPAddress(ipaddress.ip_network(name.value)) if isinstance(name, x509.IPAddress) else name)
+    if not any(isinstance(name, x509.DNSName) for name in names):
+        excluded.append(x509.DNSName(""))
+    if not any(isinstance(name, x509.IPAddress) for name in names):
+        excluded += [x509.IPAddress(ipaddress.ip_network(everything)) for everything in ("0.0.0.0/0", "::/0")]
+    return x509.NameConstraints(permitted or None, excluded or None)
+
+
+def _authority(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Pair:
+    if not dns_names:
+        raise BundleError("a serving certificate needs at least one DNS name")
+    constraints = _constraints(dns_names)
     key, serial = keys.private_key(), keys.serial_number()
     # The serial number tells authorities of one name apart, for clients that look an issuer up by its name.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"virt-dra webhook authority {serial:x}"[:64])])
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        crl_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
     builder = (
         _builder(name, name, key, serial, now, now + AUTHORITY_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(_SERVERS_ONLY, critical=False)
+        .add_extension(constraints, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     return Pair(builder.sign(key, hashes.SHA256()), key)
@@ -194,21 +254,40 @@ def _authority(now: datetime, keys: KeySource) -> Pair:
 
 def _serving(authority: Pair, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Pair:
     names = [_general_name(name) for name in dns_names]
-    if not names:
-        raise BundleError("a serving certificate needs at least one DNS name")
     key, serial = keys.private_key(), keys.serial_number()
     issuer = authority.certificate
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, dns_names[0][:64])])
+    # OpenSSL takes a common name for a DNS name where there is no other; an IP address would then be refused as one.
+    common = dns_names[0][:64] if isinstance(names[0], x509.DNSName) else "virt-dra webhook"
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
     end = min(now + SERVING_LIFETIME, issuer.not_valid_after_utc)
     builder = (
         _builder(subject, issuer.subject, key, serial, now, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(_SERVERS_ONLY, critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     return Pair(builder.sign(authority.key, hashes.SHA256()), key)
+
+
+_SERVERS_ONLY: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    """Of a key that signs certificates and lists of revoked ones, or of one that signs handshakes."""
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _builder(

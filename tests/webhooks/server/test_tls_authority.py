@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from webhooks.tls_authority import Bundle, BundleError, SystemKeys, bootstrap, names_of, next_renewal, renewed, service_names
+from webhooks.tls_authority import (
+    Bundle,
+    BundleError,
+    Pair,
+    SystemKeys,
+    bootstrap,
+    names_of,
+    next_renewal,
+    permits,
+    renewed,
+    service_names,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = service_names("hook", "virt-dra")
@@ -36,7 +50,7 @@ def _after(days: float) -> datetime:
 
 
 def test_names_of_a_service() -> None:
-    assert NAMES == ("hook.virt-dra.svc", "hook.virt-dra.svc.cluster.local", "hook.virt-dra", "hook")
+    assert NAMES == ("hook.virt-dra.svc", "hook.virt-dra.svc.cluster.local")
 
 
 def test_a_bundle_has_an_authority_and_a_certificate_for_the_names() -> None:
@@ -45,7 +59,7 @@ def test_a_bundle_has_an_authority_and_a_certificate_for_the_names() -> None:
     serving.verify_directly_issued_by(authority)
     assert names_of(serving) == {*NAMES, "10.0.0.1", "::1"}
     assert (serving.serial_number, authority.serial_number) == (1002, 1001)
-    assert (serving.not_valid_before_utc, serving.not_valid_after_utc) == (NOW - timedelta(minutes=5), _after(90))
+    assert (serving.not_valid_before_utc, serving.not_valid_after_utc) == (_after(-1), _after(90))
     assert authority.not_valid_after_utc == _after(3650)
     assert authority.subject.rfc4514_string() == "CN=virt-dra webhook authority 3e9"
     assert bundle.trusted == (authority,)
@@ -84,10 +98,87 @@ def test_a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() -> None
     assert _after(59) < bundle.serving.renew_at() < _after(60)
 
 
-def test_other_names_are_served_at_once() -> None:
+def test_names_that_the_authority_may_not_sign_for_are_served_at_once_by_a_new_one() -> None:
     keys = Counted()
     bundle = bootstrap(NAMES, NOW, keys)
-    assert names_of(renewed(bundle, ("other.example",), NOW, keys).serving.certificate) == {"other.example"}
+    other = renewed(bundle, ("other.example",), NOW, keys)
+    assert names_of(other.serving.certificate) == {"other.example"}
+    assert not permits(bundle.authority.certificate, ("other.example",))
+    assert permits(other.authority.certificate, ("other.example",))
+    other.serving.certificate.verify_directly_issued_by(other.authority.certificate)
+    assert other.predecessors == (bundle.authority.certificate,), "replicas serve by it until they have taken the new one"
+    assert renewed(other, ("other.example",), _after(0.9), keys) is other
+    assert renewed(other, ("other.example",), _after(1), keys).predecessors == ()
+    fewer = renewed(bundle, NAMES[:1], NOW, keys)
+    fewer.serving.certificate.verify_directly_issued_by(bundle.authority.certificate)
+    assert not permits(fewer.authority.certificate, NAMES[1:]), "what is no longer needed is no longer permitted"
+
+
+def test_an_authority_of_an_earlier_release_is_replaced_and_its_key_forgotten() -> None:
+    keys = Counted()
+    old = _without_constraints(bootstrap(NAMES, NOW, keys))
+    first = renewed(old, NAMES, NOW, keys)
+    assert first.authority is not old.authority
+    assert first.serving is old.serving, "clients must learn the new one before it signs"
+    assert first.trusted == (first.authority.certificate, old.authority.certificate)
+    then = renewed(first, NAMES, first.serving.renew_at(), keys)
+    then.serving.certificate.verify_directly_issued_by(first.authority.certificate)
+    assert next_renewal(then) == first.serving.renew_at() + timedelta(days=1)
+    assert renewed(then, NAMES, next_renewal(then), keys).trusted == (first.authority.certificate,), "not for its ten years"
+
+
+def _without_constraints(bundle: Bundle) -> Bundle:
+    authority = bundle.authority
+    builder = x509.CertificateBuilder().subject_name(authority.certificate.subject).issuer_name(authority.certificate.subject)
+    builder = builder.public_key(authority.key.public_key()).serial_number(7).not_valid_before(NOW).not_valid_after(_after(3650))
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    return replace(bundle, authority=Pair(builder.sign(authority.key, hashes.SHA256()), authority.key))
+
+
+def test_an_authority_signs_for_servers_of_its_names_only_and_a_certificate_signs_nothing() -> None:
+    bundle = bootstrap((NAMES[0], "10.0.0.1"), NOW, Counted())
+    authority, serving = bundle.authority.certificate.extensions, bundle.serving.certificate.extensions
+    constraints = authority.get_extension_for_class(x509.NameConstraints)
+    assert constraints.critical
+    assert constraints.value.permitted_subtrees == [x509.IPAddress(ip_network("10.0.0.1/32")), x509.DNSName(NAMES[0])]
+    basic = authority.get_extension_for_class(x509.BasicConstraints)
+    assert (basic.critical, basic.value.ca, basic.value.path_length) == (True, True, 0)
+    for extensions, uses in ((authority, {"key_cert_sign", "crl_sign"}), (serving, {"digital_signature"})):
+        usage = extensions.get_extension_for_class(x509.KeyUsage)
+        assert usage.critical
+        # What its class says of encipher_only and decipher_only can be asked only where key_agreement is set.
+        names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "key_cert_sign")
+        assert {name for name in (*names, "crl_sign") if getattr(usage.value, name)} == uses
+        assert list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [ExtendedKeyUsageOID.SERVER_AUTH]
+
+
+@pytest.mark.parametrize("hours", [-2, -1, 1, 2])
+@pytest.mark.parametrize("days", [0, 30, 59.7, 60, 2433, 2434])
+def test_a_clock_that_jumps_by_an_hour_replaces_nothing_that_others_accept(days: float, hours: float) -> None:
+    """``days``: beside others, in the hours about the renewals of the certificate and of the authority."""
+    keys = Counted()
+    bundle = renewed(bootstrap(NAMES, NOW, keys), NAMES, _after(days), keys)
+    jumped = renewed(bundle, NAMES, _after(days) + timedelta(hours=hours), keys)
+    assert _accepted(jumped, bundle)
+    for client in (-2, -1, 0, 1, 2):
+        now = _after(days) + timedelta(hours=client)
+        for each in (jumped.serving.certificate, *jumped.trusted):
+            assert each.not_valid_before_utc <= now < each.not_valid_after_utc
+    back = renewed(jumped, NAMES, _after(days), keys)
+    assert back is jumped, "two clocks don't renew by turns"
+
+
+@pytest.mark.parametrize("days", [2, 365, 4000])
+def test_what_a_clock_made_that_was_days_ahead_is_made_anew_when_it_is_right_again(days: float) -> None:
+    keys = Counted()
+    ahead = bootstrap(NAMES, _after(days), keys)
+    healed = renewed(ahead, NAMES, NOW, keys)
+    for each in (healed.serving.certificate, *healed.trusted):
+        assert each.not_valid_before_utc <= NOW < each.not_valid_after_utc
+    serving_ahead = replace(bootstrap(NAMES, NOW, keys), serving=bootstrap(NAMES, _after(days), keys).serving)
+    healed = renewed(serving_ahead, NAMES, NOW, keys)
+    assert healed.authority is serving_ahead.authority
+    assert healed.serving.certificate.not_valid_before_utc <= NOW
 
 
 def test_a_new_authority_is_trusted_before_it_signs() -> None:
@@ -143,6 +234,9 @@ def test_files_hold_the_whole_bundle() -> None:
     assert len(bundle.predecessors) == 1
     assert Bundle.from_files(bundle.to_files()).to_files() == bundle.to_files()
     assert bundle.ca_bundle.count(b"BEGIN CERTIFICATE") == 2
+    assert set(bundle.serving_files()) == {"ca.crt", "tls.crt", "tls.key"}, "who serves gets no key that signs"
+    assert set(bundle.authority_files()) == {"ca.crt", "ca.key"}
+    assert {**bundle.authority_files(), **bundle.serving_files()} == bundle.to_files()
 
 
 RSA = rsa.generate_private_key(65537, 2048).private_bytes(
