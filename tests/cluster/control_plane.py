@@ -161,7 +161,7 @@ class ControlPlane(AdminRequests):
             *("--bind-address", "127.0.0.1", "--secure-port", str(self._ports[API_SERVER].number), "--permit-port-sharing"),
             *("--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.0.0.0/24"),
             *("--tls-cert-file", str(credentials.certificate), "--tls-private-key-file", str(credentials.key)),
-            *("--client-ca-file", str(credentials.authority), "--authorization-mode", "RBAC"),
+            *("--client-ca-file", str(credentials.client_authority), "--authorization-mode", "RBAC"),
             *("--service-account-key-file", str(credentials.service_account_key)),
             *("--service-account-signing-key-file", str(credentials.service_account_key)),
             *("--service-account-issuer", "https://kubernetes.default.svc"),

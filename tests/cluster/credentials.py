@@ -1,4 +1,7 @@
-"""Certificates and kubeconfigs of a control plane for tests: one authority, a serving certificate for loopback, and any user."""
+"""Certificates and kubeconfigs of a control plane for tests: a serving certificate for loopback, and any user.
+
+Servers and users have an authority each: that of servers is ours, which signs for nobody else.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from webhooks.tls_authority import BACKDATED, SERVING_LIFETIME, Bundle, Pair, SystemKeys, bootstrap
 
@@ -40,28 +43,16 @@ class Credentials:
         for name, content in self.bundle.to_files().items():
             (folder / name).write_bytes(content)
         self.authority, self.certificate, self.key = folder / "ca.crt", folder / "tls.crt", folder / "tls.key"
+        self._signer = client_authority(self._keys)
+        self.client_authority = folder / "client-ca.crt"
+        self.client_authority.write_bytes(self._signer.certificate.public_bytes(serialization.Encoding.PEM))
         self.service_account_key = folder / "sa.key"
         self.service_account_key.write_bytes(_pem(self._keys.private_key()))
 
     def user(self, name: str, groups: Sequence[str] = ()) -> User:
         """A user by a certificate: Kubernetes takes its name from CN, its groups from O."""
-        signer: Pair = self.bundle.authority
-        key, now = self._keys.private_key(), datetime.now(UTC)
-        attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
-        attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name(attributes))
-            .issuer_name(signer.certificate.subject)
-            .public_key(key.public_key())
-            .serial_number(self._keys.serial_number())
-            .not_valid_before(now - BACKDATED)
-            .not_valid_after(now + SERVING_LIFETIME)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-            .sign(signer.key, hashes.SHA256())
-        )
-        return User(name, certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+        pair = client_certificate(self._signer, name, groups, self._keys)
+        return User(name, pair.certificate.public_bytes(serialization.Encoding.PEM), _pem(pair.key))
 
     def kubeconfig(self, server: str, user: User, namespace: str = "default") -> str:
         """A kubeconfig (JSON, which is YAML) that holds all it needs."""
@@ -81,6 +72,46 @@ class Credentials:
             "contexts": [{"name": "virt-dra", "context": {"cluster": "virt-dra", "user": user.name, "namespace": namespace}}],
             "current-context": "virt-dra",
         }, indent=1)  # fmt: skip
+
+
+def client_authority(keys: SystemKeys, name: str = "clients") -> Pair:
+    """What signs for clients."""
+    key = keys.private_key()
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = _builder(subject, subject, key, keys).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    return Pair(builder.sign(key, hashes.SHA256()), key)
+
+
+def client_certificate(
+    signer: Pair,
+    name: str,
+    groups: Sequence[str] = (),
+    keys: SystemKeys | None = None,
+    *,
+    dns_names: Sequence[str] = (),
+    usage: ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH,
+    until: datetime | None = None,
+) -> Pair:
+    """A certificate with CN, O and perhaps DNS names."""
+    keys = keys or SystemKeys()
+    key = keys.private_key()
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    builder = _builder(x509.Name(attributes), signer.certificate.subject, key, keys, until)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    if dns_names:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in dns_names]), critical=False)
+    return Pair(builder.sign(signer.key, hashes.SHA256()), key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, keys: SystemKeys, until: datetime | None = None
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+    return builder.serial_number(keys.serial_number()).not_valid_before(now - BACKDATED).not_valid_after(until or now + SERVING_LIFETIME)
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
