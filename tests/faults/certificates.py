@@ -20,14 +20,13 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import Component
 from tests.faults.site import Site
 from tests.webhooks.server.serving import JSON, body, launcher_pod, vmi
-from webhooks.tls_authority import Bundle, SystemKeys, bootstrap, renewed
+from webhooks.tls_authority import Bundle, SystemKeys, bootstrap, names_of, renewed
 from webhooks.tls_secret import data_of, files_of, filled
 
 Json = dict[str, Any]
 
 _SECRET: Final = "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"
 _CONFIGURATION: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"
-_NAMES: Final = ("localhost", "127.0.0.1")
 _POD: Final = launcher_pod(annotations={"virt-dra.io/integration-path": "metadata-shim"})
 """Which needs no template."""
 _REVIEWS: Final = (("/validate-vmi", body(vmi())), ("/mutate-launcher-pod", body(_POD)))
@@ -124,14 +123,17 @@ def _change(
 
 
 def _renew(plane: ControlPlane, running: list[Component], number: int) -> None:
-    """Another certificate of the present authority; returns when all serve it."""
-    _store(plane, renewed(_stored(plane), (*_NAMES, f"renewed-{number}"), datetime.now(UTC), SystemKeys()))
+    """Another certificate of the present authority, as for one that nobody would trust; returns when all serve it."""
+    old, now, keys = _stored(plane), datetime.now(UTC), SystemKeys()
+    names = _names(old)
+    _store(plane, renewed(replace(old, serving=bootstrap(names, now, keys).serving), names, now, keys))
     _until(lambda: all(each.metrics().get(_LOADED, 0) >= number for each in running), "the renewed certificate isn't served")
 
 
 def _add_authority(plane: ControlPlane, trust: _Trust) -> None:
     """The next certificate's. No certificate is signed by it before everybody trusts it: a replica tells the webhook configurations."""
-    old, new = _stored(plane), bootstrap(_NAMES, datetime.now(UTC), SystemKeys())
+    old = _stored(plane)
+    new = bootstrap(_names(old), datetime.now(UTC), SystemKeys())
     _store(plane, replace(old, authority=new.authority, predecessors=old.trusted))
     _until(lambda: new.ca_bundle in _refreshed(trust), "the new authority isn't trusted")
     time.sleep(1)
@@ -140,6 +142,10 @@ def _add_authority(plane: ControlPlane, trust: _Trust) -> None:
 def _refreshed(trust: _Trust) -> bytes:
     trust.refresh()
     return trust.bundle
+
+
+def _names(bundle: Bundle) -> tuple[str, ...]:
+    return tuple(names_of(bundle.serving.certificate))
 
 
 def _stored(plane: ControlPlane) -> Bundle:
