@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from virt_dra.allocator import Interrupt
 from virt_dra.allocator.features.selectors import SelectorError
 from virt_dra.allocator.model import AttributeName, Device
 
@@ -26,7 +27,7 @@ class Toy:
     def reads(self) -> None:
         """On anything: these selectors are never taken to be alike."""
 
-    def matches(self, device: Device) -> bool:
+    def matches(self, device: Device, interrupt: Interrupt | None = None) -> bool:
         Toy.evaluations += 1
         return all(self._term(term, device) for term in self._terms)
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from virt_dra.allocator.attempt import Allocated, Allocator, Unsatisfiable
-from virt_dra.allocator.errors import AllocationError, DeadlineExceeded, FatalError, NodeError, StepLimitExceeded
+from virt_dra.allocator.errors import AllocationError, DeadlineExceeded, FatalError, Interrupt, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Explanation
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.pod_claims import PodClaims
-from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Interrupt
+from virt_dra.allocator.search import DEFAULT_STEP_LIMIT
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.allocator.usage import Use
 from virt_dra.allocator.walk import Placed, Walk, wanted_nodes
@@ -66,8 +66,9 @@ def allocate(
     one result. Uses the node's name, labels and declared features.
 
     Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded) when no node can be decided, :class:`NodeError` when this one
-    can't, TypeError for what is no claim. ``interrupt`` is asked now and then whether to stop. ``explain=False`` saves the second,
-    watched run after a failure. (:class:`Allocator` takes claims as they are stored, A-1.2.)
+    can't, TypeError for what is no claim. ``interrupt`` is asked now and then whether to stop, also while an
+    expression is evaluated. ``explain=False`` saves the second, watched run after a failure.
+    (:class:`Allocator` takes claims as they are stored, A-1.2.)
     """
     given = PodClaims.of(claims, snapshot)
     elsewhere = given.elsewhere(node) if given.kept else ()
@@ -80,11 +81,17 @@ def allocate(
 
 
 def explain(
-    snapshot: Snapshot, claims: Iterable[ResourceClaim], node: Node, features: Features = DEFAULT, *, step_limit: int = DEFAULT_STEP_LIMIT
+    snapshot: Snapshot,
+    claims: Iterable[ResourceClaim],
+    node: Node,
+    features: Features = DEFAULT,
+    *,
+    step_limit: int = DEFAULT_STEP_LIMIT,
+    interrupt: Interrupt | None = None,
 ) -> Explanation:
     """The refusals on one node, also where `allocate` raises :class:`NodeError` during the search. Raises FatalError as allocate does."""
     given = PodClaims.of(claims, snapshot)
     elsewhere = given.elsewhere(node)
     if elsewhere:
         return Explanation(node.name, (), (), 0, elsewhere)
-    return Allocator(given.snapshot, given.pending, features, step_limit=step_limit).explain(node)
+    return Allocator(given.snapshot, given.pending, features, step_limit=step_limit, interrupt=interrupt).explain(node)

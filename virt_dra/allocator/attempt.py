@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from virt_dra.allocator.demand import Demand, Solution, solution_of
-from virt_dra.allocator.errors import Aborted, AllocationError, DeadlineExceeded, NodeError, StepLimitExceeded
+from virt_dra.allocator.errors import Aborted, AllocationError, DeadlineExceeded, Interrupt, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
@@ -18,7 +18,7 @@ from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pools import INVALID, Reachable
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import Results
-from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Interrupt, Search
+from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Search
 from virt_dra.allocator.shapes import state
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.api.core_v1 import Node

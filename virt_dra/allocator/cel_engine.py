@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from virt_dra.allocator.errors import Interrupt
 from virt_dra.allocator.features.derived_attributes import Derived, DerivedError
 from virt_dra.allocator.features.selectors import Selector, SelectorError
 from virt_dra.allocator.model import Device
@@ -31,9 +32,9 @@ class _Selector:
         self._selector = compile_cel(expression)
         self.reads = self._selector.reads
 
-    def matches(self, device: Device) -> bool:
+    def matches(self, device: Device, interrupt: Interrupt | None = None) -> bool:
         try:
-            return self._selector.matches(device_input(device.id.driver, device.published))
+            return self._selector.matches(device_input(device.id.driver, device.published), interrupt)
         except EvaluationError as error:
             raise SelectorError(str(error), compile=False) from None
 
@@ -42,8 +43,8 @@ class _Derived:
     def __init__(self, expression: str) -> None:
         self._attribute = compile_derived_attribute(expression)
 
-    def evaluate(self, device: Device) -> DeviceAttribute:
+    def evaluate(self, device: Device, interrupt: Interrupt | None = None) -> DeviceAttribute:
         try:
-            return self._attribute.evaluate(device_input(device.id.driver, device.published))
+            return self._attribute.evaluate(device_input(device.id.driver, device.published), interrupt)
         except EvaluationError as error:
             raise DerivedError(str(error)) from None

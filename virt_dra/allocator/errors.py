@@ -5,6 +5,11 @@ The split of A-1.3: a :class:`FatalError` ends the attempt for the pod on every 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+Interrupt = Callable[[], bool]
+"""Whether to stop: a deadline has passed, or whoever asked is gone. There is no clock in here."""
+
 
 class AllocationError(Exception):
     """Base of both kinds. ``str(error)`` is the text of A-20."""
@@ -40,11 +45,30 @@ class StepLimitExceeded(Aborted):
 
 
 class DeadlineExceeded(Aborted):
-    """Whoever asked doesn't want to wait any longer."""
+    """Whoever asked doesn't want to wait any longer. ``subject``: the expression that was evaluated then, if one was."""
 
-    def __init__(self, progress: str = "") -> None:
+    def __init__(self, progress: str = "", subject: str = "") -> None:
+        self.subject = subject
         super().__init__("context deadline exceeded", progress)
 
     def after(self, progress: str) -> DeadlineExceeded:
         """The same with how far it came."""
-        return DeadlineExceeded(progress)
+        return DeadlineExceeded(progress, self.subject)
+
+    def at(self, subject: str) -> DeadlineExceeded:
+        """The same with the expression that was evaluated."""
+        return DeadlineExceeded(self.progress, self.subject or subject)
+
+
+def ending(interrupt: Interrupt | None) -> Interrupt | None:
+    """An interrupt that raises :class:`DeadlineExceeded` instead of answering yes: for expressions, in which ``||`` makes up for the error
+    that an answer would cause, so that they would go on."""
+    if interrupt is None:
+        return None
+
+    def ask() -> bool:
+        if interrupt():
+            raise DeadlineExceeded
+        return False
+
+    return ask

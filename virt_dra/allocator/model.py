@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from virt_dra.allocator.errors import Interrupt
 from virt_dra.api import resource_v1
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, DeviceToleration, ResourceClaim, ResourceSliceSpec
@@ -192,8 +193,8 @@ class Check(Refuses, Protocol):
         in equal use the search does the same. Never raises. Values of which only equality among a node's devices matters (attributes
         under a constraint) are given as :class:`Label`, so that nodes which differ in nothing but such values have equal facts."""
 
-    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
-        """`fact` of each device."""
+    def facts(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
+        """`fact` of each device. ``interrupt``: of this attempt, for expressions; the check may be another attempt's. It raises to end."""
         return [self.fact(request, device) for device in devices]
 
     def add(self, request: Request, device: Device) -> bool: ...

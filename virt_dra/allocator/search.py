@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
-from virt_dra.allocator.errors import DeadlineExceeded, StepLimitExceeded
+from virt_dra.allocator.errors import DeadlineExceeded, Interrupt, StepLimitExceeded
 from virt_dra.allocator.kinds import Entry
 from virt_dra.allocator.model import RESULT_LIMIT, Availability, Bound, Check, Choice, ClaimPlan, Device, Filter, Request, Slots
 from virt_dra.allocator.observer import Observer
@@ -24,9 +24,6 @@ from virt_dra.allocator.steps import Enter, Outcome, Step
 
 DEFAULT_STEP_LIMIT = 1_000_000
 """Steps (one device looked at, or one slot entered) before an attempt on one node is cut off: a few seconds."""
-
-Interrupt = Callable[[], bool]
-"""Whether to stop: a deadline has passed, or whoever asked is gone. There is no clock in here."""
 
 _LOOK_EVERY = 500
 """Steps between two looks at the interrupt: a few milliseconds."""

@@ -106,7 +106,7 @@ class _View:
             if rest is _BROKEN:
                 return None
             rests.append(rest)
-        constrained = [labels.numbered(each.facts(self._request, selected)) for each in self._constraints]
+        constrained = [labels.numbered(each.facts(self._request, selected, selectors.interrupt)) for each in self._constraints]
         return tuple(matching), tuple(rests), *constrained
 
     def _rest(self, device: Device, looks: Looks) -> Hashable:

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.api.semver import SemVer
+from virt_dra.cel.budget import Interrupt
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
@@ -33,12 +34,13 @@ class DerivedAttribute:
     expression: str
     program: Program = field(repr=False)
 
-    def evaluate(self, device: DeviceInput) -> DeviceAttribute:
+    def evaluate(self, device: DeviceInput, interrupt: Interrupt | None = None) -> DeviceAttribute:
         """The attribute's value on a device: one of its fields is set (A-16.3).
 
         Raises EvaluationError; its text gains no advice on missing keys, as in the allocator of the reference (A-16.4).
+        ``interrupt``: as of :meth:`~virt_dra.cel.selector.Selector.matches`.
         """
-        return _as_attribute(self.program.evaluate({"device": device}))
+        return _as_attribute(self.program.evaluate({"device": device}, interrupt))
 
     @property
     def cost_estimate(self) -> int:

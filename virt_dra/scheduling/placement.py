@@ -13,9 +13,11 @@ from virt_dra.allocator import (
     DEFAULT_STEP_LIMIT,
     Allocated,
     Allocator,
+    DeadlineExceeded,
     Explanation,
     FatalError,
     Features,
+    Interrupt,
     NodeError,
     Snapshot,
 )
@@ -121,8 +123,12 @@ def place(
     *,
     only_node: str | None = None,
     step_limit: int = DEFAULT_STEP_LIMIT,
+    interrupt: Interrupt | None = None,
 ) -> Placement | Unplaced:
-    """Decide for one pod. ``only_node`` restricts the choice. Never raises for what is in the cluster: errors are Unplaced values."""
+    """Decide for one pod. ``only_node`` restricts the choice. Never raises for what is in the cluster: errors are Unplaced values.
+
+    ``interrupt`` is asked now and then whether to stop, which raises DeadlineExceeded.
+    """
     claims = pod_claims(pod, view.claims)
     if isinstance(claims, Blocked):
         return Unplaced(claims.reason, claims.message, claims.subject)
@@ -133,7 +139,7 @@ def place(
     if not nodes:
         message = "no nodes available to schedule pods" if only_node is None else f'node "{only_node}" not found'
         return Unplaced(UNSCHEDULABLE, message, pod.key)
-    return _NodeByNode(pod, _once(claims), view.snapshot, features, step_limit).choose(nodes)
+    return _NodeByNode(pod, _once(claims), view.snapshot, features, step_limit, interrupt).choose(nodes)
 
 
 def _once(claims: Sequence[ResourceClaim]) -> tuple[ResourceClaim, ...]:
@@ -142,11 +148,19 @@ def _once(claims: Sequence[ResourceClaim]) -> tuple[ResourceClaim, ...]:
 
 
 class _NodeByNode:
-    def __init__(self, pod: Pod, claims: tuple[ResourceClaim, ...], snapshot: Snapshot, features: Features, step_limit: int) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        claims: tuple[ResourceClaim, ...],
+        snapshot: Snapshot,
+        features: Features,
+        step_limit: int,
+        interrupt: Interrupt | None,
+    ) -> None:
         self._pod = pod
         self._claims = claims
         self._pending = tuple(claim for claim in claims if claim.status.allocation is None)
-        self._allocator = Allocator(snapshot, self._pending, features, step_limit=step_limit)
+        self._allocator = Allocator(snapshot, self._pending, features, step_limit=step_limit, interrupt=interrupt)
         self._fit = PodFit(pod)
         self._elsewhere: dict[str, ResourceClaim] = {}
         """Allocated claims that kept the pod off some node."""
@@ -165,6 +179,8 @@ class _NodeByNode:
                     best = outcome
                     if best.score >= perfect:
                         break  # no other node can score higher (C-5.8)
+        except DeadlineExceeded:
+            raise
         except FatalError as error:
             return Unplaced(SCHEDULER_ERROR, str(error), self._pod.key)
         if best is not None:
@@ -173,6 +189,8 @@ class _NodeByNode:
         try:
             by_name = {node.name: node for node in nodes}
             why = tuple(self._explained(outcome, by_name[outcome.node]) for outcome in refused)
+        except DeadlineExceeded:
+            raise
         except FatalError as error:
             return Unplaced(SCHEDULER_ERROR, str(error), self._pod.key)
         message = histogram(len(nodes), (outcome.summary for outcome in why))

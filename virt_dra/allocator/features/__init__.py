@@ -70,10 +70,11 @@ class FeatureTable:
         if self._capacity is not None and _derives(claim):
             checks.append(RoomFirst(self._capacity))
         for constraint in claim.spec.devices.constraints:
+            common = (constraint.requests, self._features, self._attributes, self.selectors.interrupt)
             if constraint.match_attribute is not None:
-                checks.append(MatchAttribute(constraint.match_attribute, constraint.requests, self._features, self._attributes))
+                checks.append(MatchAttribute(constraint.match_attribute, *common))
             if constraint.distinct_attribute is not None:
-                checks.append(DistinctAttribute(constraint.distinct_attribute, constraint.requests, self._features, self._attributes))
+                checks.append(DistinctAttribute(constraint.distinct_attribute, *common))
         if self._capacity is not None:
             checks.append(self._capacity)
         return tuple(checks)

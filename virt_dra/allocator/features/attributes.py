@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.features import derived_attributes
 from virt_dra.allocator.features.derived_attributes import CompileDerived
 from virt_dra.allocator.model import AttributeName, Check, Device, Kind, Label, Rejection, Request, Upcoming
@@ -40,20 +41,33 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
         values = self[device] = self._values(device)
         return values
 
-    def _values(self, device: Device) -> Values | FatalError | None:
+    @property
+    def derived(self) -> bool:
+        return self._expression is not None
+
+    def within(self, device: Device, interrupt: Interrupt | None) -> Values | FatalError | None:
+        """The values of a device. ``interrupt``: asked while they are derived; raises DeadlineExceeded to end, and nothing is kept."""
+        values = self.get(device, _UNKNOWN_VALUES)
+        if values is _UNKNOWN_VALUES:
+            values = self[device] = self._values(device, interrupt)
+        return values
+
+    def _values(self, device: Device, interrupt: Interrupt | None = None) -> Values | FatalError | None:
         if self._expression is None:
             attribute = self._published.find(device)
         else:
             try:
-                attribute = derived_attributes.evaluate(self._compile, self._name, self._expression, device)
+                attribute = derived_attributes.evaluate(self._compile, self._name, self._expression, device, interrupt)
+            except Aborted:
+                raise
             except FatalError as error:
                 return error
         return None if attribute is None else values_of(attribute, lists=self._lists)
 
-    def facts(self, devices: Sequence[Device]) -> list[Hashable]:
+    def facts(self, devices: Sequence[Device], interrupt: Interrupt | None = None) -> list[Hashable]:
         """What a constraint's answers depend on (model.Check): labels, None for a device without a value, an error's text."""
         if self._expression is not None:
-            return [self._fact(device) for device in devices]
+            return [self._fact(device, interrupt) for device in devices]
         found: list[Hashable] = []
         for number in self._published.numbers(devices):
             fact = self._facts.get(number, _UNKNOWN)
@@ -64,8 +78,8 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
             found.append(fact)
         return found
 
-    def _fact(self, device: Device) -> Hashable:
-        values = self[device]
+    def _fact(self, device: Device, interrupt: Interrupt | None) -> Hashable:
+        values = self.within(device, interrupt)
         if isinstance(values, Values):
             return self._label((values.type, self._numbers.numbered(values)))
         return None if values is None else str(values)  # whatever else is the same, an error names this device
@@ -76,6 +90,7 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
 
 
 _UNKNOWN = object()
+_UNKNOWN_VALUES: Final = FatalError("not derived yet")
 _REMEMBERED_VALUES = 16384
 """Of one attribute; values that occur once gain nothing by more."""
 _REMEMBERED_ATTRIBUTES = 4096
@@ -109,6 +124,8 @@ class Constrained:
     requests: tuple[str, ...]
     lists: bool
     attributes: Attributes
+    interrupt: Interrupt | None = None
+    """Of the attempt; asked while attributes are derived; raises DeadlineExceeded to end."""
     _of: dict[Request, ValuesOf | None] = field(default_factory=dict)
     """None for a request that isn't covered."""
 
@@ -131,25 +148,41 @@ class Constrained:
     def values(self, request: Request, device: Device) -> Values | None:
         """The device's values for a request that is covered. Raises :class:`FatalError` (E19, E20)."""
         of = self.of(request)
-        values = None if of is None else of[device]
+        if of is None:
+            return None
+        values = self._derived(request, of, device) if of.derived else of[device]
         if isinstance(values, FatalError):
             raise FatalError(str(values))
         return values
+
+    def _derived(self, request: Request, of: ValuesOf, device: Device) -> Values | FatalError | None:
+        try:
+            return of.within(device, self.interrupt)
+        except DeadlineExceeded as error:
+            raise _of_request(request, error) from None
 
     def kind(self, request: Request, device: Device) -> Kind:
         """Devices with equal values are alike to the constraint, and all devices of a request that it doesn't cover."""
         return self.values(request, device) if self.covers(request) else NOT_CONSTRAINED
 
-    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
+    def facts(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None) -> Sequence[Hashable]:
         of = self.of(request)
         if of is None:
             return [NOT_CONSTRAINED] * len(devices)
-        return of.facts(devices)
+        try:
+            return of.facts(devices, interrupt)
+        except DeadlineExceeded as error:
+            raise _of_request(request, error) from None
 
     def missing(self, constraint: str, request: Request, device: Device) -> Rejection:
         """The refusal of a device without a value. ``constraint``: which kind."""
         what = "derived value is not comparable" if self.name in request.derived else "no comparable value"
         return Rejection(MISSING, f"attribute {self.name} missing", device.id, f"{constraint} {self.name}: {what}")
+
+
+def _of_request(request: Request, error: DeadlineExceeded) -> DeadlineExceeded:
+    """With whose attribute it was that was derived."""
+    return DeadlineExceeded(error.progress, f"claim {request.claim.key}, request {request.full_name}, {error.subject}")
 
 
 class AttributeConstraint(Check):
@@ -165,10 +198,10 @@ class AttributeConstraint(Check):
         return self._attribute.kind(request, device)
 
     def fact(self, request: Request, device: Device) -> Hashable:
-        return self._attribute.facts(request, (device,))[0]
+        return self.facts(request, (device,), self._attribute.interrupt)[0]
 
-    def facts(self, request: Request, devices: Sequence[Device]) -> Sequence[Hashable]:
-        return self._attribute.facts(request, devices)
+    def facts(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
+        return self._attribute.facts(request, devices, interrupt)
 
 
 NOT_CONSTRAINED = True

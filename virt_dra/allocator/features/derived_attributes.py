@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from virt_dra.allocator.errors import FatalError
+from virt_dra.allocator.errors import DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device
 from virt_dra.api.resource_v1 import DeviceAttribute, DeviceSubRequest, ExactDeviceRequest
@@ -22,8 +22,8 @@ class DerivedError(Exception):
 
 
 class Derived(Protocol):
-    def evaluate(self, device: Device) -> DeviceAttribute:
-        """Raises :class:`DerivedError`."""
+    def evaluate(self, device: Device, interrupt: Interrupt | None = None) -> DeviceAttribute:
+        """Raises :class:`DerivedError`, and what ``interrupt`` raises, which is asked now and then."""
 
 
 CompileDerived = Callable[[str], Derived]
@@ -37,13 +37,22 @@ def expressions(subject: str, wanted: ExactDeviceRequest | DeviceSubRequest, fea
     return {attribute.name: attribute.expression for attribute in wanted.derived_attributes}
 
 
-def evaluate(compile_derived: CompileDerived, name: str, expression: str, device: Device) -> DeviceAttribute:
-    """The value of attribute ``name`` on a device. Raises :class:`FatalError` (E19, E20)."""
+def evaluate(
+    compile_derived: CompileDerived, name: str, expression: str, device: Device, interrupt: Interrupt | None = None
+) -> DeviceAttribute:
+    """The value of attribute ``name`` on a device. Raises :class:`FatalError` (E19, E20).
+
+    ``interrupt`` raises DeadlineExceeded where it is to end (:func:`~virt_dra.allocator.errors.ending`).
+    """
     try:
         derived = compile_derived(expression)
     except DerivedError as error:
         raise FatalError(f"compile derived attribute {name} failed: {error}") from None
     try:
-        return derived.evaluate(device)
+        if interrupt is not None:
+            interrupt()
+        return derived.evaluate(device, interrupt)
     except DerivedError as error:
         raise FatalError(f"evaluate derived attribute {name} on device {device.id} failed: {error}") from None
+    except DeadlineExceeded as error:
+        raise error.at(f"derived attribute {name}") from None

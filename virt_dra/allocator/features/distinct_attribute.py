@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from virt_dra.allocator.errors import Interrupt
 from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, Rejection, Request, Take, Upcoming
@@ -14,8 +15,15 @@ REPEATED = "AttributeNotDistinct"
 
 
 class DistinctAttribute(AttributeConstraint):
-    def __init__(self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes) -> None:
-        super().__init__(Constrained(name, requests, features.list_type_attributes, attributes))
+    def __init__(
+        self,
+        name: str,
+        requests: tuple[str, ...],
+        features: Features,
+        attributes: Attributes,
+        interrupt: Interrupt | None = None,
+    ) -> None:
+        super().__init__(Constrained(name, requests, features.list_type_attributes, attributes, interrupt))
         self._seen: list[tuple[Device, Values]] = []
 
     def add(self, request: Request, device: Device) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
+from virt_dra.allocator.errors import Interrupt
 from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
@@ -17,8 +18,15 @@ DIFFERS = "AttributeDiffers"
 
 
 class MatchAttribute(AttributeConstraint):
-    def __init__(self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes) -> None:
-        super().__init__(Constrained(name, requests, features.list_type_attributes, attributes))
+    def __init__(
+        self,
+        name: str,
+        requests: tuple[str, ...],
+        features: Features,
+        attributes: Attributes,
+        interrupt: Interrupt | None = None,
+    ) -> None:
+        super().__init__(Constrained(name, requests, features.list_type_attributes, attributes, interrupt))
         self._common: list[Values] = []
 
     def add(self, request: Request, device: Device) -> bool:

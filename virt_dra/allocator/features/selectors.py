@@ -12,12 +12,10 @@ from enum import Enum
 from itertools import repeat
 from typing import Final, Protocol
 
-from virt_dra.allocator.errors import DeadlineExceeded, FatalError
+from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt, ending
 from virt_dra.allocator.model import AttributeName, Device, Rejection, Request
 from virt_dra.allocator.pools import Reachable
 from virt_dra.cel.reads import Reads, together
-
-Interrupt = Callable[[], bool]
 
 MISMATCH = "SelectorMismatch"
 """A selector of the class or of the request is false for the device."""
@@ -42,8 +40,8 @@ class Selector(Protocol):
     def reads(self) -> Reads | None:
         """What of a device the answer depends on, besides that all its attributes can be converted; None: on anything."""
 
-    def matches(self, device: Device) -> bool:
-        """Raises :class:`SelectorError`."""
+    def matches(self, device: Device, interrupt: Interrupt | None = None) -> bool:
+        """Raises :class:`SelectorError`, and what ``interrupt`` raises, which is asked now and then; without one nothing is asked."""
 
 
 CompileSelector = Callable[[str], Selector]
@@ -58,6 +56,15 @@ class Refused:
     index: int
     expression: str
     error: SelectorError | None = None
+
+
+class _Stopped(DeadlineExceeded):
+    """In the middle of the selector of that number, the class's or the request's."""
+
+    def __init__(self, of_class: bool, index: int) -> None:
+        self.of_class = of_class
+        self.index = index
+        super().__init__()
 
 
 Outcome = Refused | None
@@ -93,20 +100,23 @@ class Reading:
 class Outcomes:
     """What one list of class selectors and one of request selectors say of devices; found out when a device is first asked for."""
 
-    def __init__(self, selectors: CompiledSelectors, of_class: tuple[str, ...], of_request: tuple[str, ...]) -> None:
+    def __init__(
+        self, selectors: CompiledSelectors, of_class: tuple[str, ...], of_request: tuple[str, ...], interrupt: Interrupt | None = None
+    ) -> None:
+        """``interrupt``: of compiling them; it raises DeadlineExceeded."""
         self._selectors = selectors
         self._of_class = of_class
         self._of_request = of_request
         self._known: dict[Device, Outcome] = {}
         self._alike: dict[Hashable, Outcome] = {}
         """By what the selectors look at (:class:`Reading`)."""
-        self._reading = selectors.reading((*of_class, *of_request))
+        self._reading = selectors.reading((*of_class, *of_request), interrupt)
         """None where the selectors don't tell what they look at."""
         self.candidates: dict[Reachable, tuple[Device, ...]] = {}
         """Per node, the devices to which no selector says no."""
 
     def of(self, device: Device, interrupt: Interrupt | None) -> Outcome:
-        """``interrupt``: asked before each evaluation whether to stop. Raises DeadlineExceeded then."""
+        """``interrupt``: asked before and during each evaluation; raises DeadlineExceeded to end it, and nothing of it is kept."""
         try:
             return self._known[device]
         except KeyError:
@@ -138,15 +148,19 @@ class Outcomes:
 
     def _evaluate(self, device: Device, interrupt: Interrupt | None) -> Outcome:
         """The selectors in order, the class's first."""
-        if interrupt is not None and interrupt():
-            raise DeadlineExceeded
+        if interrupt is not None:
+            interrupt()
         for from_class, expressions in ((True, self._of_class), (False, self._of_request)):
             for i, expression in enumerate(expressions):
                 try:
-                    if not self._selectors.of(expression).matches(device):
+                    if interrupt is not None and i:
+                        interrupt()
+                    if not self._selectors.of(expression).matches(device, interrupt):
                         return Refused(from_class, i, expression)
                 except SelectorError as error:
                     return Refused(from_class, i, expression, error)
+                except DeadlineExceeded:
+                    raise _Stopped(from_class, i) from None
         return None
 
 
@@ -157,10 +171,12 @@ class CompiledSelectors:
         self._compile = compile_selector
         self._compiled: dict[str, Selector | SelectorError] = {}
 
-    def of(self, expression: str) -> Selector:
-        """Raises :class:`SelectorError`."""
+    def of(self, expression: str, interrupt: Interrupt | None = None) -> Selector:
+        """Raises :class:`SelectorError`. ``interrupt``: asked before it is compiled; raises DeadlineExceeded to end."""
         known = self._compiled.get(expression)
         if known is None:
+            if interrupt is not None:
+                interrupt()
             if len(self._compiled) >= _REMEMBERED_PAIRS:
                 del self._compiled[next(iter(self._compiled))]
             try:
@@ -172,10 +188,10 @@ class CompiledSelectors:
             raise known
         return known
 
-    def reading(self, expressions: tuple[str, ...]) -> Reading | None:
+    def reading(self, expressions: tuple[str, ...], interrupt: Interrupt | None = None) -> Reading | None:
         """None where they don't tell what they look at, or can't be compiled."""
         try:
-            reads = together([self.of(expression).reads for expression in expressions])
+            reads = together([self.of(expression, interrupt).reads for expression in expressions])
         except SelectorError:
             return None
         return None if reads is None else Reading(reads)
@@ -188,13 +204,14 @@ class SelectorOutcomes:
         self._compiled = CompiledSelectors(compile_selector)
         self._outcomes: dict[tuple[tuple[str, ...], tuple[str, ...]], Outcomes] = {}
 
-    def of(self, of_class: tuple[str, ...], of_request: tuple[str, ...]) -> Outcomes:
+    def of(self, of_class: tuple[str, ...], of_request: tuple[str, ...], interrupt: Interrupt | None = None) -> Outcomes:
+        """``interrupt``: asked before each expression that is compiled; raises DeadlineExceeded to end, and nothing is kept."""
         key = (of_class, of_request)
         known = self._outcomes.get(key)
         if known is None:
             if len(self._outcomes) >= _REMEMBERED_PAIRS:
                 del self._outcomes[next(iter(self._outcomes))]
-            known = self._outcomes[key] = Outcomes(self._compiled, of_class, of_request)
+            known = self._outcomes[key] = Outcomes(self._compiled, of_class, of_request, interrupt)
         return known
 
 
@@ -202,10 +219,15 @@ class SelectorFilter:
     """The selectors of the requests of one pod."""
 
     def __init__(self, outcomes: SelectorOutcomes, interrupt: Interrupt | None = None) -> None:
-        """``interrupt``: asked before each evaluation whether to stop."""
+        """``interrupt``: asked before and during each evaluation whether to stop, with DeadlineExceeded."""
         self._outcomes = outcomes
         self._known: dict[Request, Outcomes] = {}
-        self._interrupt = interrupt
+        self._interrupt = ending(interrupt)
+
+    @property
+    def interrupt(self) -> Interrupt | None:
+        """What is asked during evaluations; it raises DeadlineExceeded to end them."""
+        return self._interrupt
 
     def admits(self, request: Request, device: Device) -> bool:
         """Raises :class:`FatalError` if a selector can't be compiled or evaluated."""
@@ -227,9 +249,14 @@ class SelectorFilter:
         """`matches` of each device; None where one of them is an error: what comes behind it isn't asked."""
         try:
             known = self._outcomes_of(request)
+        except Aborted:
+            raise
         except FatalError:
             return None
-        outcomes = known.of_all(devices, self._interrupt)
+        try:
+            outcomes = known.of_all(devices, self._interrupt)
+        except _Stopped as stopped:
+            raise self._of_request(request, stopped) from None
         if outcomes and (last := outcomes[-1]) is not None and last.error is not None:
             return None
         return [outcome is None for outcome in outcomes]
@@ -238,6 +265,8 @@ class SelectorFilter:
         """The devices that the selectors don't refuse: they are true, or an error that must surface when it is their turn."""
         try:
             known = self._outcomes_of(request)
+        except Aborted:
+            raise
         except FatalError:  # raised again by the first device that is looked at
             return reachable.devices
         found = known.candidates.get(reachable)
@@ -266,11 +295,25 @@ class SelectorFilter:
     def _outcomes_of(self, request: Request) -> Outcomes:
         known = self._known.get(request)
         if known is None:
-            known = self._known[request] = self._outcomes.of(self._class_selectors(request), request.selectors)
+            of_class = self._class_selectors(request)
+            try:
+                known = self._known[request] = self._outcomes.of(of_class, request.selectors, self._interrupt)
+            except DeadlineExceeded:
+                raise DeadlineExceeded(subject=f"claim {request.claim.key}, request {request.full_name}, all selectors together") from None
         return known
 
     def _outcome(self, request: Request, device: Device) -> Outcome:
-        return self._outcomes_of(request).of(device, self._interrupt)
+        known = self._outcomes_of(request)
+        try:
+            return known.of(device, self._interrupt)
+        except _Stopped as stopped:
+            raise self._of_request(request, stopped) from None
+
+    @staticmethod
+    def _of_request(request: Request, stopped: _Stopped) -> DeadlineExceeded:
+        """With whose selector it was that was evaluated; not on which device, which may be nobody's business."""
+        owner = f"class {request.device_class.name}" if stopped.of_class else f"claim {request.claim.key}, request {request.full_name}"
+        return DeadlineExceeded(subject=f"{owner}, selector #{stopped.index}")
 
     @staticmethod
     def _class_selectors(request: Request) -> tuple[str, ...]:
