@@ -6,6 +6,7 @@ slices, claims or clusters, does no I/O, and sees no clock and no randomness.
 
 from __future__ import annotations
 
+from virt_dra.cel.budget import Interrupt, Work
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded
 from virt_dra.cel.declarations import LANGUAGE, STORED_EXPRESSIONS, new_expressions
@@ -29,9 +30,11 @@ __all__ = [
     "Environment",
     "EvaluationError",
     "Examined",
+    "Interrupt",
     "Interrupted",
     "Program",
     "Selector",
+    "Work",
     "compile_derived_attribute",
     "compile_expression",
     "compile_selector",

@@ -1,66 +1,217 @@
-"""What one evaluation may do. Counts steps of comprehensions and the size of what is built or compared.
+"""What one evaluation may do, and whom it tells: its work in calibrated microseconds, as it is done.
 
-This guards what Kubernetes' cost (``virt_dra.cel.cost``) doesn't bound: lists that double in size for a cost of 1, texts that grow.
+Kubernetes' cost (``virt_dra.cel.cost``) says nothing of the time that an evaluation takes here: a list doubles in size for a cost of 1.
+So every loop, function and operator whose time isn't bounded by a few microseconds says what it is going to take, by rates that were
+measured (``tests/cel/calibration.py``); the rest is counted by the nodes of the expression. What is spent ends the evaluation, asks
+whoever may interrupt it, and is taken from the caller's :class:`Work`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from virt_dra.cel.errors import BudgetExceeded, Interrupted
+from virt_dra.cel.errors import BudgetExceeded, Interrupted, Stopped
 
 V = TypeVar("V")
 
 CHECK_EVERY: Final = 100
 """Steps of comprehensions between two looks at the deadline (L-4.4)."""
 
+STRETCH: Final = 500.0
+"""Microseconds of work, in or outside of comprehensions, between two looks at the deadline and two reports."""
+
 Interrupt = Callable[[], bool]
 """Whether the evaluation shall end: a deadline has passed, or whoever asked is gone."""
 
 STEP_LIMIT: Final = 5_000_000
-"""Steps of one evaluation: more than a cost of 1,000,000 (L-4.1) allows, save for what that takes for cheap, as joining lists."""
+"""Steps (microseconds of work) of one evaluation: more than a cost of 1,000,000 (L-4.1) takes, save for what that has for cheap."""
 
+AFTERWARDS: Final = 5_000.0
+"""Microseconds of work that an interrupted evaluation may still do to see whether its interruption matters (L-4.4)."""
 
 TEXT_LIMIT: Final = 100_000
 """Characters (or bytes) of a text that an expression may build; attributes have at most 64, an expression 10,240."""
 
+MEMORY_LIMIT: Final = 40_000_000
+"""Bytes of texts and lists that one evaluation may build."""
+
+PATTERN_LIMIT: Final = 100_000
+"""Instructions of all regular expressions together that one evaluation makes."""
+_SMALLEST_PATTERN: Final = 100
+"""Instructions that a pattern counts for at least: so there are no more than 1,000."""
+
+_POINTER: Final = 8
+"""Bytes of an element of a list."""
+_PER_BYTE: Final = 0.0006
+"""Microseconds of building a byte of a text or list."""
+_BLOCK: Final = 512
+"""Elements that are gone through at once."""
+
+
+class Work:
+    """What may still be done on expressions, in calibrated microseconds: no end where ``left`` is None.
+
+    Several evaluations may share it; each takes away what it does while it does it. ``interrupt`` may end them all before.
+    """
+
+    __slots__ = ("interrupt", "left")
+
+    def __init__(self, left: float | None = None, interrupt: Interrupt | None = None) -> None:
+        self.left = left
+        self.interrupt = interrupt
+
+    def spent(self, microseconds: float) -> bool:
+        """Take an amount away; whether there was less."""
+        if self.left is None:
+            return False
+        self.left -= microseconds
+        return self.left < 0
+
 
 class Budget:
-    """The steps that are left to one evaluation, and what may interrupt it."""
+    """What is left to one evaluation; without a caller who wants to know it is not more than a counter."""
 
-    __slots__ = ("_interrupt", "left", "steps")
+    # no __slots__: these are the values of an evaluation that nobody watches, so that making a budget costs nothing
+    left: float = float(STEP_LIMIT)
+    """Microseconds of work."""
+    due: float = 0.0
+    """At this rest the work is reported."""
+    room: int = MEMORY_LIMIT
+    steps: int = 0
+    """Steps of loops that were done, if they are counted for an interrupt."""
+    _reported: float = float(STEP_LIMIT)
+    _work: Work | None = None
+    _interrupt: Interrupt | None = None
+    patterns: frozenset[str] = frozenset()
+    """The constant patterns of the expression."""
+    _found: set[str] | None = None
+    _instructions: int = 0
 
-    def __init__(self, limit: int = STEP_LIMIT, interrupt: Interrupt | None = None) -> None:
-        self.left = limit
-        self.steps = 0
-        """Steps of loops that were done, if they are counted for an interrupt."""
-        self._interrupt = interrupt
+    def watch(self, watcher: Work | Interrupt) -> None:
+        """Report to a :class:`Work`, or ask a deadline, from now on."""
+        stretch = STRETCH
+        if isinstance(watcher, Work):
+            self._work = watcher
+            self._interrupt = watcher.interrupt
+            if watcher.left is not None and watcher.left < STRETCH:
+                stretch = max(watcher.left, 0.0)
+        else:
+            self._interrupt = watcher
+        self.due = self.left - stretch
 
-    def loop(self, values: Iterable[V]) -> Iterable[V]:
-        """What a loop goes through. Raises Interrupted in the middle of it."""
-        self.spend(len(values) if isinstance(values, Sized) else 0)
-        return values if self._interrupt is None else self._watched(values, self._interrupt)
+    def spend(self, microseconds: float) -> None:
+        """Take work away. Raises BudgetExceeded when there is none left, Interrupted, and Stopped where the caller's is used up."""
+        self.left -= microseconds
+        if self.left < self.due:
+            self._settle()
 
-    def _watched(self, values: Iterable[V], interrupt: Interrupt) -> Iterator[V]:
+    def _reach(self) -> None:
+        """Set the next time of a report: soon, and not after the caller's work is used up."""
+        stretch = STRETCH
+        if self._work is not None and self._work.left is not None:
+            stretch = min(stretch, max(self._work.left, 0.0))
+        self.due = max(0.0, self.left - stretch)
+
+    def _settle(self) -> None:
+        self.report()
+        if self._work is not None and self._work.left is not None and self._work.left < 0:
+            raise Stopped
+        if self.left < 0:
+            self._exhausted()
+        if self._interrupt is not None or self._work is not None:
+            self._reach()
+            if self._interrupt is not None and self._interrupt():
+                self._interrupted()
+
+    def _exhausted(self) -> None:
+        raise BudgetExceeded(f"operation cancelled: the expression takes more than {STEP_LIMIT} steps on this device")
+
+    def _interrupted(self) -> None:
+        raise Interrupted
+
+    def report(self) -> None:
+        """Tell the caller of the work since the last report."""
+        if self._work is not None:
+            self._work.spent(self._reported - self.left)
+            self._reported = self.left
+
+    def repeat(self, microseconds: float) -> None:
+        """Take away work that an earlier evaluation has done for this one, which the caller isn't told of. Raises as :meth:`spend`."""
+        self._reported -= microseconds
+        self.spend(microseconds)
+
+    def extra(self, microseconds: float) -> None:
+        """Report work that isn't the evaluation's own, such as making again what a cache has dropped: it changes no result of its own."""
+        if self._work is not None and self._work.spent(microseconds):
+            raise Stopped
+
+    # --- loops ---
+
+    def loop(self, values: Sequence[V], weight: float) -> Sequence[V] | Iterator[V]:
+        """What a comprehension goes through; ``weight``: microseconds of a step. Raises as :meth:`spend` in the middle of it."""
+        whole = len(values) * weight
+        if self._interrupt is None and whole < STRETCH:
+            self.spend(whole)
+            return values
+        return self._watched(values, weight)
+
+    def _watched(self, values: Sequence[V], weight: float) -> Iterator[V]:
+        interrupt = self._interrupt
         for value in values:
+            self.spend(weight)
             yield value
-            self.steps += 1
-            if self.steps % CHECK_EVERY == 0 and interrupt():
-                raise Interrupted
+            if interrupt is not None:
+                self.steps += 1
+                if self.steps % CHECK_EVERY == 0:
+                    self.report()
+                    self._reach()
+                    if interrupt():
+                        self._interrupted()
 
-    def read(self, text: str | bytes) -> None:
-        """Use up the steps of going through a text. Raises BudgetExceeded."""
-        self.spend(len(text) // 10 + 1)
+    def each(self, values: Sequence[V], weight: float, start: int = 0) -> Iterator[V]:
+        """What a function goes through; ``weight``: microseconds of an element. Raises as :meth:`spend` in the middle of it."""
+        for begin in range(start, len(values), _BLOCK):
+            block = values[begin : begin + _BLOCK]
+            self.spend(len(block) * weight)
+            yield from block
 
-    def build(self, length: int) -> None:
-        """Use up the steps of building a text of this length. Raises BudgetExceeded, also for one that is too long."""
+    # --- texts and lists ---
+
+    def build(self, length: int, each: int = 1) -> None:
+        """Take away what building a text takes; ``each``: bytes of a character. Raises BudgetExceeded, also for one that is too long."""
         if length > TEXT_LIMIT:
             raise BudgetExceeded(f"operation cancelled: the expression builds a text of more than {TEXT_LIMIT} characters")
-        self.spend(length // 10 + 1)
+        self.allocate(length * each)
 
-    def spend(self, steps: int) -> None:
-        """Use up steps. Raises BudgetExceeded when there are none left."""
-        self.left -= steps
-        if self.left < 0:
-            raise BudgetExceeded(f"operation cancelled: the expression takes more than {STEP_LIMIT} steps on this device")
+    def grow(self, length: int, each: int = _POINTER) -> None:
+        """Take away what building a list takes; ``each``: bytes of an element. Raises BudgetExceeded."""
+        self.allocate(length * each + 64)
+
+    def allocate(self, size: int) -> None:
+        """Take away bytes, and the time of filling them. Raises BudgetExceeded."""
+        self.room -= size
+        if self.room < 0:
+            raise BudgetExceeded(f"operation cancelled: the expression builds more than {MEMORY_LIMIT // 1_000_000} MB on this device")
+        self.spend(size * _PER_BYTE)
+
+    def read(self, text: str | bytes, each: float = 0.005) -> None:
+        """Take away what going through a text takes; ``each``: microseconds of a character. Raises BudgetExceeded."""
+        self.spend(len(text) * each)
+
+    # --- patterns ---
+
+    def compiled(self, size: int) -> None:
+        """Count the instructions of a pattern made while evaluating. Raises BudgetExceeded."""
+        self._instructions += max(size, _SMALLEST_PATTERN)
+        if self._instructions > PATTERN_LIMIT:
+            raise BudgetExceeded(f"operation cancelled: the patterns of the expression need more than {PATTERN_LIMIT} instructions")
+
+    def is_new(self, pattern: str) -> bool:
+        """Whether a pattern made while evaluating is the first of its text in this evaluation."""
+        if self._found is None:
+            self._found = set()
+        elif pattern in self._found:
+            return False
+        self._found.add(pattern)
+        return True

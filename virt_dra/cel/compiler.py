@@ -14,25 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from virt_dra.cel import runtime
-from virt_dra.cel.budget import Budget, Interrupt
+from virt_dra.cel.budget import Budget, Interrupt, Work
 from virt_dra.cel.cost.attributes import Run
 from virt_dra.cel.cost.ceiling import ceiling
 from virt_dra.cel.cost.constants import keys_by_identity
 from virt_dra.cel.cost.counted import count, literal_value, literals, settled
 from virt_dra.cel.cost.declared import VARIABLES, Declared
 from virt_dra.cel.cost.estimate import estimate_cost
-from virt_dra.cel.cost.meter import COST_LIMIT, Failed, Meter
+from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Meter
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, Interrupted
+from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, Interrupted, Stopped
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
 from virt_dra.cel.reads import Reads, Wanted, reads, wanted
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
 from virt_dra.cel.values import TypeValue, Value, constant_keys
+from virt_dra.cel.weights import COUNTED, Weights, weights
 
 MAX_NESTING = 30
 
@@ -42,8 +43,9 @@ Compiled = Callable[[Mapping[str, Value], Budget], Value]
 _FAILURES = (EvaluationError, KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
 """What generated code and library functions may raise; anything but an EvaluationError means that a value's type did not fit."""
 
-_UNUSED = Budget(0)
-"""For programs that take no steps worth counting; spending any of it is a defect that shows at once."""
+_UNUSED = Budget()
+"""For programs that do no work worth counting; spending any of it is a defect that shows at once."""
+_UNUSED.left = 0.0
 
 _NATIVE = frozenset((BOOL, INT, UINT, DOUBLE, STRING, BYTES))
 _ORDERED = (_NATIVE | {TIMESTAMP, DURATION}) - {DOUBLE}  # not-a-number has no order, which Python doesn't mind
@@ -63,6 +65,7 @@ class Program:
 
     expression: str
     type: Type
+    weights: Weights
     _root: Node
     _environment: Environment
     _plain: Compiled
@@ -80,40 +83,83 @@ class Program:
         """See :func:`virt_dra.cel.reads.wanted`."""
         return wanted(self._root)
 
-    def evaluate(self, variables: Mapping[str, Value], interrupt: Interrupt | None = None) -> Value:
+    def evaluate(self, variables: Mapping[str, Value], watcher: Work | Interrupt | None = None) -> Value:
         """The value for these variables (missing ones fail where they are used).
 
-        ``interrupt`` is asked every 100 steps of comprehensions whether to stop (L-4.4). Raises EvaluationError: CostExceeded beyond the
-        limit (L-4.1), Interrupted.
+        ``watcher``: a deadline, asked every 100 steps of comprehensions (L-4.4) and now and then besides; or the caller's work, from which
+        is taken what the evaluation does. Raises EvaluationError: CostExceeded beyond the limit (L-4.1), Interrupted.
         """
+        if watcher is not None:
+            return self._watched(variables, watcher)
         if self._bounded or self._is_bounded():
             try:
-                return self._plain(variables, Budget(interrupt=interrupt) if self._budgeted else _UNUSED)
+                if not self._budgeted:
+                    return self._plain(variables, _UNUSED)
+                budget = Budget()
+                budget.patterns = self.weights.patterns
+                return self._plain(variables, budget)
             except BudgetExceeded:
                 raise
-            except Interrupted:
-                interrupt = _interrupted
             except _FAILURES:
                 pass
             except RecursionError:
                 raise EvaluationError(_TOO_DEEP) from None
-        value, _ = self.evaluate_with_cost(variables, interrupt)
+        value, _ = self.evaluate_with_cost(variables)
         if isinstance(value, EvaluationError):
             raise value
         return value
 
-    def evaluate_with_cost(self, variables: Mapping[str, Value], interrupt: Interrupt | None = None) -> tuple[Value | EvaluationError, int]:
-        """The value or the failure, and what that cost (L-4.1, L-4.3); of an aborted evaluation the cost so far."""
-        if self._counted is None:
-            self._counted = count(self._root, self._environment)
-        run, slots = self._counted
-        meter = Meter(variables, slots, interrupt)
+    def _watched(self, variables: Mapping[str, Value], watcher: Work | Interrupt) -> Value:
+        budget = Budget()
+        budget.patterns = self.weights.patterns
+        budget.watch(watcher)
+        interrupted = False
         try:
-            value = run(meter)
+            budget.spend(self.weights.whole)
+            if self._bounded is None:
+                budget.spend(_ESTIMATE * self.weights.nodes)
+            if self._bounded or self._is_bounded():
+                return self._plain(variables, budget)
+        except (BudgetExceeded, Stopped):
+            raise
+        except Interrupted:
+            interrupted = True
+        except _FAILURES:
+            pass
+        except RecursionError:
+            raise EvaluationError(_TOO_DEEP) from None
+        finally:
+            budget.report()
+        value, _ = self.evaluate_with_cost(variables, watcher, interrupted=interrupted)
+        if isinstance(value, EvaluationError):
+            raise value
+        return value
+
+    def evaluate_with_cost(
+        self, variables: Mapping[str, Value], watcher: Work | Interrupt | None = None, *, interrupted: bool = False
+    ) -> tuple[Value | EvaluationError, int]:
+        """The value or the failure, and what that cost (L-4.1, L-4.3); of an aborted evaluation the cost so far.
+
+        ``interrupted``: it was before, and only what doesn't take long is still to be done.
+        """
+        built = self._counted
+        meter = Meter(variables, built[1] if built is not None else 0, watcher)
+        meter.patterns = self.weights.patterns
+        if interrupted:
+            meter.interrupted_before()
+        try:
+            if built is None:
+                meter.spend(_COUNT * self.weights.nodes)
+                built = self._counted = count(self._root, self._environment, self.weights)
+                meter.slots = [UNSET] * built[1]
+            meter.spend(COUNTED * self.weights.whole)
+            value = built[0](meter)
         except EvaluationError as error:
             return error, meter.cost
         except RecursionError:
             return EvaluationError(_TOO_DEEP), meter.cost
+        finally:
+            meter.report()
         return (value.error if isinstance(value, Failed) else value), meter.cost
 
     def estimate_cost(self, declared: Mapping[str, Declared] = VARIABLES) -> int:
@@ -136,24 +182,24 @@ class Program:
         return self._bounded
 
 
-def _interrupted() -> bool:
-    """For an evaluation that starts again to see whether its interruption matters."""
-    return True
-
-
+_ESTIMATE: Final = 10.0
+_COUNT: Final = 6.0
+"""Microseconds for each node: of the worst case, and of making the counted form. Both are done once, when they are first needed."""
 _TOO_DEEP = "the expression nests too deeply to be evaluated here"
 
 
 def compile_tree(expression: str, root: Node, environment: Environment) -> Program:
     """Compile a tree that was checked without issues."""
-    emitter = _Emitter(environment)
+    weighed = weights(root)
+    emitter = _Emitter(environment, weighed)
     plain = emitter.function(root)
-    return Program(expression, root.type, root, environment, plain, emitter.budgeted)
+    return Program(expression, root.type, weighed, root, environment, plain, emitter.budgeted)
 
 
 class _Emitter:
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, weighed: Weights) -> None:
         self._environment = environment
+        self._weights = weighed
         self._constants: dict[str, Value] = {name: getattr(runtime, name) for name in runtime.__all__}
         self._implementations: dict[int, str] = {}
         self._functions: list[str] = []
@@ -385,7 +431,7 @@ class _Emitter:
         name = node.macro + ("_pairs" if node.second is not None else "")
         tail = f", {condition.text}" if node.macro in ("map", "transformList", "transformMap", "transformMapEntry") else ""
         depth = max(over.depth, body.depth, condition.depth) + 1
-        return Code(f"macro_{name}(b, {over.text}, {body.text}{tail})", depth)
+        return Code(f"macro_{name}(b, {self._weights.loops[id(node)]:.3g}, {over.text}, {body.text}{tail})", depth)
 
     def _bind(self, node: Bind) -> Step[Code]:
         value: Code = yield self._emit(node.value)

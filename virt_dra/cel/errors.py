@@ -54,6 +54,10 @@ class Interrupted(EvaluationError):
         super().__init__("operation interrupted")
 
 
+class Stopped(Interrupted, Aborted):
+    """The caller's work is used up, or an interrupted evaluation still takes long. No ``||`` makes that good."""
+
+
 class InternalFault(Aborted):
     """What upstream's evaluator cannot do and reports as an internal error; a selector that does it selects nothing there either."""
 

@@ -158,72 +158,71 @@ def in_constants(value: Value, constants: frozenset[Value]) -> bool:
 # --- macros ---
 
 
-def elements(budget: Budget, over: Value) -> Iterable[Value]:
-    """A list's elements, or a map's keys."""
+def elements(budget: Budget, over: Value, weight: float) -> Iterable[Value]:
+    """A list's elements, or a map's keys; ``weight``: microseconds of a step."""
     if isinstance(over, list):
-        return budget.loop(over)
+        return budget.loop(over, weight)
     if isinstance(over, dict):
-        return budget.loop([key_value(key) for key in over])
+        return budget.loop([key_value(key) for key in over], weight)
     raise EvaluationError(f"got '{go_type(over)}', expected iterable type")
 
 
-def pairs(budget: Budget, over: Value) -> Iterable[tuple[Value, Value]]:
+def pairs(budget: Budget, over: Value, weight: float) -> Iterable[tuple[Value, Value]]:
     """A list's positions and elements, or a map's entries."""
     if isinstance(over, list):
-        budget.spend(len(over))
-        return budget.loop(enumerate(over))
+        return enumerate(budget.loop(over, weight))
     if isinstance(over, dict):
-        return budget.loop([(key_value(key), value) for key, value in over.items()])
+        return budget.loop([(key_value(key), value) for key, value in over.items()], weight)
     raise EvaluationError(f"unsupported comprehension range type: {go_type(over)}")
 
 
-def macro_all(budget: Budget, over: Value, body: Test) -> bool:
-    return all(map(body, elements(budget, over)))
+def macro_all(budget: Budget, weight: float, over: Value, body: Test) -> bool:
+    return all(map(body, elements(budget, over, weight)))
 
 
-def macro_all_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return all(body(key, value) for key, value in pairs(budget, over))
+def macro_all_pairs(budget: Budget, weight: float, over: Value, body: Test) -> bool:
+    return all(body(key, value) for key, value in pairs(budget, over, weight))
 
 
-def macro_exists(budget: Budget, over: Value, body: Test) -> bool:
-    return any(map(body, elements(budget, over)))
+def macro_exists(budget: Budget, weight: float, over: Value, body: Test) -> bool:
+    return any(map(body, elements(budget, over, weight)))
 
 
-def macro_exists_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return any(body(key, value) for key, value in pairs(budget, over))
+def macro_exists_pairs(budget: Budget, weight: float, over: Value, body: Test) -> bool:
+    return any(body(key, value) for key, value in pairs(budget, over, weight))
 
 
-def macro_exists_one(budget: Budget, over: Value, body: Test) -> bool:
-    return sum(map(body, elements(budget, over))) == 1
+def macro_exists_one(budget: Budget, weight: float, over: Value, body: Test) -> bool:
+    return sum(map(body, elements(budget, over, weight))) == 1
 
 
-def macro_exists_one_pairs(budget: Budget, over: Value, body: Test) -> bool:
-    return sum(body(key, value) for key, value in pairs(budget, over)) == 1
+def macro_exists_one_pairs(budget: Budget, weight: float, over: Value, body: Test) -> bool:
+    return sum(body(key, value) for key, value in pairs(budget, over, weight)) == 1
 
 
-def macro_filter(budget: Budget, over: Value, body: Test) -> list[Value]:
-    return [element for element in elements(budget, over) if body(element)]
+def macro_filter(budget: Budget, weight: float, over: Value, body: Test) -> list[Value]:
+    return [element for element in elements(budget, over, weight) if body(element)]
 
 
-def macro_map(budget: Budget, over: Value, body: Body, condition: Test | None) -> list[Value]:
-    return [body(element) for element in elements(budget, over) if condition is None or condition(element)]
+def macro_map(budget: Budget, weight: float, over: Value, body: Body, condition: Test | None) -> list[Value]:
+    return [body(element) for element in elements(budget, over, weight) if condition is None or condition(element)]
 
 
-def macro_transformList_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> list[Value]:
-    return [body(key, value) for key, value in pairs(budget, over) if condition is None or condition(key, value)]
+def macro_transformList_pairs(budget: Budget, weight: float, over: Value, body: Body, condition: Test | None) -> list[Value]:
+    return [body(key, value) for key, value in pairs(budget, over, weight) if condition is None or condition(key, value)]
 
 
-def macro_transformMap_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
+def macro_transformMap_pairs(budget: Budget, weight: float, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
     made: dict[Value, Value] = {}
-    for key, value in pairs(budget, over):
+    for key, value in pairs(budget, over, weight):
         if condition is None or condition(key, value):
             insert(made, key, body(key, value))
     return made
 
 
-def macro_transformMapEntry_pairs(budget: Budget, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
+def macro_transformMapEntry_pairs(budget: Budget, weight: float, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
     made: dict[Value, Value] = {}
-    for key, value in pairs(budget, over):
+    for key, value in pairs(budget, over, weight):
         if condition is not None and not condition(key, value):
             continue
         entries = body(key, value)
@@ -241,8 +240,8 @@ def insert(made: dict[Value, Value], key: Value, value: Value) -> None:
     made[map_key(key)] = value
 
 
-def macro_sortBy(budget: Budget, over: Value, body: Body) -> list[Value]:
-    keyed = [(value, body(value)) for value in elements(budget, over)]
+def macro_sortBy(budget: Budget, weight: float, over: Value, body: Body) -> list[Value]:
+    keyed = [(value, body(value)) for value in elements(budget, over, weight)]
     if not isinstance(over, list):
         raise EvaluationError(f"no such overload: {SORT_BY}")
     return sorted_by(budget, [value for value, _ in keyed], [key for _, key in keyed])

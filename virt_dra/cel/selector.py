@@ -7,7 +7,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from virt_dra.cel.budget import Interrupt
+from virt_dra.cel.budget import Interrupt, Work
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
@@ -40,10 +40,12 @@ class Selector:
         """The values that a device must have to be selected, as far as the text tells."""
         return self.program.wanted
 
-    def matches(self, device: DeviceInput, interrupt: Interrupt | None = None) -> bool:
+    def matches(self, device: DeviceInput, interrupt: Work | Interrupt | None = None) -> bool:
         """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7).
 
-        ``interrupt`` is asked every 100 steps of macros whether to stop, with the error `operation interrupted` (L-4.4).
+        ``interrupt``: a deadline, asked at least every half millisecond of work whether to stop, with the error `operation interrupted`
+        (L-4.4); or the :class:`~virt_dra.cel.budget.Work` that may be done, from which all that is done is taken: Interrupted, for good,
+        where it isn't enough.
         """
         try:
             value = self.program.evaluate({"device": device}, interrupt)

@@ -7,13 +7,13 @@ keys go through :func:`map_key`, because Python takes 1, 1.0 and True for the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias, TypeVar
 
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.semver import SemVer
-from virt_dra.cel.errors import InternalFault
+from virt_dra.cel.errors import BudgetExceeded, InternalFault
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -390,45 +390,72 @@ def incomparable(left: Value, right: Value, *, null_too: bool = False) -> bool:
     return (right is not None or null_too) and go_type(left) in _SAME_TYPE_ONLY
 
 
-def equals(left: Value, right: Value) -> tuple[bool, int]:
-    """Deep equality and how many pairs were compared. Does not recurse.
+def equals(left: Value, right: Value, spend: Callable[[float], None]) -> bool:
+    """Deep equality, without recursion. ``spend`` is told of the work, in microseconds. Raises BudgetExceeded.
 
     As upstream, elements of lists and maps that can't be compared don't make the containers differ.
     """
-    stack: list[tuple[Value, Value]] = [(left, right)]
-    compared = 0
-    while stack:
-        one, two = stack.pop()
-        within = compared > 0
-        compared += 1
-        null_too = isinstance(one, Optional)
-        while isinstance(one, Optional) and one.present and isinstance(two, Optional) and two.present:
-            one, two = one.value, two.value
+    waiting: list[Iterator[tuple[Value, Value]]] = [iter(((left, right),))]
+    compared = spent = 0
+    while waiting:
+        for one, two in waiting[-1]:
+            within = compared > 0
             compared += 1
-        if isinstance(one, list):
-            if not isinstance(two, list) or len(one) != len(two):
-                return False, compared
-            stack.extend(zip(reversed(one), reversed(two), strict=True))
-        elif isinstance(one, dict):
-            if not isinstance(two, dict) or len(one) != len(two):
-                return False, compared
-            for key, value in one.items():
-                found = key if isinstance(key, str) else lookup_key(two, key_value(key))
-                if found not in two:
-                    return False, compared
-                stack.append((value, two[found]))
-        elif isinstance(one, Optional):
-            if not isinstance(two, Optional) or one.present is not two.present:
-                return False, compared
-        elif not equal_scalars(one, two) and not (within and incomparable(one, two, null_too=null_too)):
-            return False, compared
-        if compared > COMPARISON_LIMIT:
-            return False, compared
-    return True, compared
+            null_too = isinstance(one, Optional)
+            while isinstance(one, Optional) and one.present and isinstance(two, Optional) and two.present:
+                one, two = one.value, two.value
+                compared += 1
+            if compared - spent >= _REPORTED_PAIRS:
+                spend((compared - spent) * _PER_PAIR)
+                spent = compared
+                if compared > COMPARISON_LIMIT:
+                    raise BudgetExceeded("operation cancelled: values are too large to compare")
+            if isinstance(one, list):
+                if not isinstance(two, list) or len(one) != len(two):
+                    spend((compared - spent) * _PER_PAIR)
+                    return False
+                waiting.append(zip(one, two, strict=True))
+                break
+            if isinstance(one, dict):
+                pairs = _paired(one, two)
+                if pairs is None:
+                    spend((compared - spent) * _PER_PAIR)
+                    return False
+                spend(len(pairs) * _PER_PAIR)
+                # the last entry first
+                waiting.append(reversed(pairs))
+                break
+            if isinstance(one, Optional):
+                differ = not isinstance(two, Optional) or one.present is not two.present
+            else:
+                differ = not equal_scalars(one, two) and not (within and incomparable(one, two, null_too=null_too))
+            if differ:
+                spend((compared - spent) * _PER_PAIR)
+                return False
+        else:
+            waiting.pop()
+    spend((compared - spent) * _PER_PAIR)
+    return True
+
+
+def _paired(one: dict[Value, Value], two: Value) -> list[tuple[Value, Value]] | None:
+    """The values under the same keys of two maps; None if one has a key that the other hasn't."""
+    if not isinstance(two, dict) or len(one) != len(two):
+        return None
+    pairs: list[tuple[Value, Value]] = []
+    for key, value in one.items():
+        found = key if isinstance(key, str) else lookup_key(two, key_value(key))
+        if found not in two:
+            return None
+        pairs.append((value, two[found]))
+    return pairs
 
 
 COMPARISON_LIMIT: Final = 100_000
-"""Pairs one comparison may look at; the caller refuses a result that took more."""
+"""Pairs that one comparison may compare."""
+_REPORTED_PAIRS: Final = 500
+_PER_PAIR: Final = 0.4
+"""Microseconds."""
 
 
 def is_zero(value: Value) -> bool:

@@ -9,38 +9,19 @@ from typing import Final
 
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cel import EvaluationError, Interrupted, Selector
+from virt_dra.cel import EvaluationError, Interrupted, Selector, Work
 from webhooks.lint.published import Name, Published
+
+__all__ = ["Answer", "Fault", "Part", "Pool", "Work", "ask"]
 
 KEPT_LISTS: Final = 64
 """Lists of selectors whose answers a slice keeps: texts come from users, so their number must have an end."""
 
-_PER_EVALUATION: Final = 5
-_CHARACTERS: Final = 8
-_PER_INTERRUPT: Final = 350
-"""Microseconds (measured): of an evaluation, besides one for so many characters; of 100 steps of a loop."""
+_PER_DEVICE: Final = 1.0
+"""Microseconds (measured) of a device, besides what its selectors report of themselves."""
 
 Pool = tuple[str, str]
 """Driver and pool."""
-
-
-class Work:
-    """What may still be done on selectors, counted down (:class:`~webhooks.lint.finding.Settings`). Its only state is the rest."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, left: int | None = None) -> None:
-        self.left = left
-
-    def spent(self, amount: int) -> bool:
-        """Take an amount away; whether there was less."""
-        if self.left is None:
-            return False
-        self.left -= amount
-        return self.left < 0
-
-    def interrupt(self) -> bool:
-        return self.spent(_PER_INTERRUPT)
 
 
 @dataclass(frozen=True)
@@ -99,12 +80,12 @@ def ask(published: Published, selectors: Sequence[Selector], work: Work) -> Answ
     given = published.input
     if isinstance(given, str):
         return Fault(0, given, published)
-    interrupt = None if work.left is None else work.interrupt
+    if work.spent(_PER_DEVICE):
+        raise Interrupted
+    watcher = None if work.left is None and work.interrupt is None else work
     for position, selector in enumerate(selectors):
-        if work.spent(_PER_EVALUATION + len(selector.expression) // _CHARACTERS):
-            raise Interrupted
         try:
-            if not selector.matches(given, interrupt):
+            if not selector.matches(given, watcher):
                 return position
         except Interrupted:
             raise

@@ -21,22 +21,24 @@ from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, add_element, add_entry
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import UINT, Kind, Type, is_dyn
 from virt_dra.cel.values import TypeValue, UInt, Value, constant_keys
+from virt_dra.cel.weights import COUNTED, Weights, weights
 
 _UNFIT = Failed(EvaluationError(NO_SUCH_OVERLOAD))
 _SINGLETONS = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches"))
 """Functions that evaluate both operands in any case; others of several overloads stop at the first that fails, as those of three do."""
 
 
-def count(root: Node, environment: Environment) -> tuple[Run, int]:
+def count(root: Node, environment: Environment, weighed: Weights) -> tuple[Run, int]:
     """The counted form of a checked tree, and how many slots for variables it needs."""
-    builder = _Builder(root, environment)
+    builder = _Builder(root, environment, weighed)
     built: Run = run(builder.build(root))
     return built, builder.slots
 
 
 class _Builder:
-    def __init__(self, root: Node, environment: Environment) -> None:
+    def __init__(self, root: Node, environment: Environment, weighed: Weights) -> None:
         nodes = walk(root)
+        self._weights = weighed
         self._environment = environment
         self._constants = constants(nodes)
         self._bound: dict[int, Run] = {}
@@ -158,7 +160,7 @@ class _Builder:
         # two slots: the value, and what computing the target once more costs, due when the variable is first used
         spare = self.slots
         self.slots += 1
-        self._bound[slot] = macros.repeated(slot, spare, target)
+        self._bound[slot] = macros.repeated(slot, spare, target, COUNTED * weights(node.target).whole)
         body: Run = yield self.build(node.body)
         return macros.optional_map(target, body, slot, spare, within, flat=node.flat)
 
@@ -368,7 +370,8 @@ class _Builder:
             condition = yield self.build(node.condition)
         body: Run = yield self.build(node.body)
         element_cost = 0 if id(node.body) in self._constants else LIST_BASE
-        each = macros.Loop(over, node.variable.slot, node.second.slot if node.second is not None else None)
+        weight = COUNTED * self._weights.loops[id(node)]
+        each = macros.Loop(over, node.variable.slot, weight, node.second.slot if node.second is not None else None)
         match node.macro:
             case "all" | "exists":
                 return macros.quantifier(each, body, decisive=node.macro == "exists")

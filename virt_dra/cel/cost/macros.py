@@ -75,8 +75,8 @@ def lazy(slot: int, value: Run) -> Run:
     return run
 
 
-def repeated(slot: int, due: int, target: Run) -> Run:
-    """A variable of optMap: on its first use the target is computed once more, and its value() called."""
+def repeated(slot: int, due: int, target: Run, weight: float) -> Run:
+    """A variable of optMap: on its first use the target is computed once more, and its value() called; ``weight``: the work of that."""
 
     def run(meter: Meter) -> Value:
         cost = meter.slots[due]
@@ -86,6 +86,7 @@ def repeated(slot: int, due: int, target: Run) -> Run:
             if isinstance(cost, int) and meter.cost + cost <= COST_LIMIT:
                 meter.charge(cost)
             else:
+                meter.spend(weight)
                 target(meter)
             meter.charge(1)
         return meter.slots[slot]
@@ -147,6 +148,8 @@ class Loop:
 
     over: Run
     slot: int
+    weight: float
+    """Microseconds of a step."""
     second: int | None = None
 
     def entries(self, meter: Meter) -> Iterable[None] | Failed:
@@ -155,7 +158,11 @@ class Loop:
         if isinstance(value, Failed):
             return value
         try:
-            return self._singles(meter, elements(meter, value)) if self.second is None else self._pairs(meter, pairs(meter, value))
+            return (
+                self._singles(meter, elements(meter, value, self.weight))
+                if self.second is None
+                else self._pairs(meter, pairs(meter, value, self.weight))
+            )
         except Aborted:
             raise
         except EvaluationError as error:
@@ -324,7 +331,7 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
         values = loop.over(meter)
         # the list is bound to a variable, read as the call's target and as the range of the keys
         meter.charge_each(2)
-        entries = Loop(lambda _: values, loop.slot).entries(meter)
+        entries = Loop(lambda _: values, loop.slot, loop.weight).entries(meter)
         keys: list[Value] = []
         failure = entries if isinstance(entries, Failed) else None
         if not isinstance(entries, Failed):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from virt_dra.cel.budget import CHECK_EVERY, Budget, Interrupt
-from virt_dra.cel.errors import Aborted, EvaluationError
+from virt_dra.cel.budget import AFTERWARDS, CHECK_EVERY, STRETCH, Budget, Interrupt, Work
+from virt_dra.cel.errors import Aborted, EvaluationError, Stopped
 from virt_dra.cel.values import Value
+
+V = TypeVar("V")
 
 COST_LIMIT: Final = 1_000_000
 """What one evaluation may cost, and the worst case that admission accepts (L-4.1)."""
@@ -35,18 +37,17 @@ UNSET: Final = object()
 class Meter(Budget):
     """The state of one counted evaluation."""
 
-    __slots__ = ("_due", "_stopped", "cost", "slots", "started", "variables")
-
-    def __init__(self, variables: Mapping[str, Value], slots: int, interrupt: Interrupt | None = None) -> None:
-        super().__init__()
+    def __init__(self, variables: Mapping[str, Value], slots: int, watcher: Work | Interrupt | None = None) -> None:
         self.cost = 0
         self.variables = variables
         self.slots: list[Value] = [UNSET] * slots
         """Values of the variables that macros bind, by :attr:`Variable.slot`."""
         self.started: list[int] = []
         """Slots of variables whose values were computed for their first use, in order."""
-        self._due = interrupt
         self._stopped = False
+        self._limited = False
+        if watcher is not None:
+            self.watch(watcher)
 
     def charge(self, cost: int) -> None:
         """Add to the cost. Raises CostExceeded."""
@@ -61,11 +62,53 @@ class Meter(Budget):
             self.cost = COST_LIMIT + 1
             raise CostExceeded
 
+    def loop(self, values: Sequence[V], weight: float) -> Sequence[V] | Iterator[V]:
+        """What a comprehension goes through; its steps are counted by :meth:`stopped`."""
+        whole = len(values) * weight
+        if whole < STRETCH:
+            self.spend(whole)
+            return values
+        return self._weighed(values, weight)
+
+    def _weighed(self, values: Sequence[V], weight: float) -> Iterator[V]:
+        for value in values:
+            self.spend(weight)
+            yield value
+
     def stopped(self) -> bool:
         """Count one step of a comprehension; whether the evaluation has been interrupted."""
-        if self._stopped or self._due is None:
+        if self._stopped or self._interrupt is None:
             return self._stopped
         self.steps += 1
         if self.steps % CHECK_EVERY == 0:
-            self._stopped = self._due()
+            self.report()
+            self._reach()
+            if self._interrupt():
+                self._interrupted()
         return self._stopped
+
+    def interrupted_before(self) -> None:
+        """For an evaluation that starts again to see whether its interruption matters: it ends loops at the next look at the deadline."""
+        self._interrupt = _always
+        self._limit()
+
+    def _interrupted(self) -> None:
+        """An interruption is a failure like others to what is around it, and comes with the next step of a loop."""
+        self._stopped = True
+        self._limit()
+
+    def _limit(self) -> None:
+        if not self._limited:
+            self._limited = True
+            self.report()
+            self.left = self._reported = min(self.left, AFTERWARDS)
+            self._reach()
+
+    def _exhausted(self) -> None:
+        if self._limited:
+            raise Stopped
+        super()._exhausted()
+
+
+def _always() -> bool:
+    return True

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_dra.cel.budget import Budget
+from virt_dra.cel.budget import TEXT_LIMIT, Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.conversions import to_string
 from virt_dra.cel.functions.quoting import quoted
@@ -24,6 +24,9 @@ library = Library()
 _DIGITS = re.compile(r"[0-9]*")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PRECISION = 6
+_PIECE = 1.5
+_PER_CHARACTER = 0.01
+"""Microseconds: of a clause or a value within a list or map, and of a character."""
 _MOST_PRECISE = 200
 """Beyond it the reference's digits depend on its library's buffers; refused here."""
 _SPECIAL_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -122,10 +125,13 @@ def format_text(budget: Budget, text: str, arguments: list[Value]) -> str:
         for piece in parse_format(text, len(arguments)):
             part = piece if isinstance(piece, str) else _formatted(budget, piece, next(remaining))
             length += len(part)
-            budget.build(length)
+            budget.spend(_PIECE)
+            if length > TEXT_LIMIT:
+                budget.build(length)
             parts.append(part)
     except FormatFault as fault:
         raise EvaluationError(str(fault)) from None
+    budget.build(length, 4)
     return "".join(parts)
 
 
@@ -169,12 +175,12 @@ def _string(budget: Budget, value: Value) -> str:
 
 def _nested(budget: Budget, value: Value) -> str:
     """A value inside a list or map, as a CEL literal."""
-    budget.spend(1)
+    budget.spend(_PIECE)
     if isinstance(value, list):
-        return "[" + ", ".join(_nested(budget, element) for element in value) + "]"
+        return "[" + ", ".join(_measured(budget, (_nested(budget, element) for element in value))) + "]"
     if isinstance(value, dict):
         entries = sorted((_map_key(key_value(key)), _nested(budget, element)) for key, element in value.items())
-        return "{" + ", ".join(f"{key}:{element}" for key, element in entries) + "}"
+        return "{" + ", ".join(_measured(budget, (f"{key}:{element}" for key, element in entries))) + "}"
     if isinstance(value, float):
         return f"{value:.6f}" if math.isfinite(value) else f'"{"NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}"'
     if isinstance(value, str):
@@ -188,6 +194,17 @@ def _nested(budget: Budget, value: Value) -> str:
     if type_name(value) not in _ACCEPTED["s"]:
         raise _NoFormat(f"no formatting function for {type_name(value)}")
     return _string(budget, value)
+
+
+def _measured(budget: Budget, parts: Iterator[str]) -> Iterator[str]:
+    """The parts of a text. Raises BudgetExceeded once they are together too long."""
+    length = 0
+    for part in parts:
+        length += len(part) + 2
+        if length > TEXT_LIMIT:
+            budget.build(length)
+        budget.read(part, _PER_CHARACTER)
+        yield part
 
 
 def _map_key(key: Value) -> str:

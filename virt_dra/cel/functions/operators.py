@@ -6,11 +6,10 @@ import math
 from typing import TypeVar
 
 from virt_dra.cel.budget import Budget
-from virt_dra.cel.errors import BudgetExceeded, EvaluationError
+from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.values import (
-    COMPARISON_LIMIT,
     INT_MAX,
     INT_MIN,
     NONE,
@@ -33,6 +32,8 @@ from virt_dra.cel.values import equals as deep_equals
 
 library = Library()
 
+_COMPARED = 0.15
+"""Microseconds of comparing two scalars."""
 _FIRST_INSTANT = -62135596800 * 10**9
 _LAST_INSTANT = 253402300800 * 10**9 - 1
 Text = TypeVar("Text", str, bytes)
@@ -65,9 +66,14 @@ def timestamp(nanoseconds: int, zone: Zone | None = None) -> Timestamp:
 # --- arithmetic ---
 
 
+def _width(*texts: str | bytes) -> int:
+    """Bytes that a character of a text built of these may take."""
+    return 1 if all(isinstance(text, bytes) or text.isascii() for text in texts) else 4
+
+
 @library.function("_+_(bytes, bytes) -> bytes", "_+_(string, string) -> string", budget=True)
 def concatenate(budget: Budget, left: Text, right: Text) -> Text:
-    budget.build(len(left) + len(right))
+    budget.build(len(left) + len(right), _width(left, right))
     return left + right
 
 
@@ -172,7 +178,7 @@ def modulo_uint(left: int, right: int) -> UInt:
 
 @library.function("_+_(list(<A>), list(<A>)) -> list(<A>)", budget=True)
 def append(budget: Budget, left: list[Value], right: list[Value]) -> list[Value]:
-    budget.spend(len(left) + len(right) + 1)
+    budget.grow(len(left) + len(right))
     return left + right
 
 
@@ -302,11 +308,7 @@ def differs_native(left: Value, right: Value) -> bool:
 
 def equals(budget: Budget, left: Value, right: Value) -> bool:
     """Whether two values are equal, of whatever types."""
-    same, compared = deep_equals(left, right)
-    budget.spend(compared)
-    if compared > COMPARISON_LIMIT:
-        raise BudgetExceeded("operation cancelled: values are too large to compare")
-    return same
+    return deep_equals(left, right, budget.spend)
 
 
 @library.function("_!=_(<A>, <A>) -> bool", budget=True)
@@ -326,8 +328,7 @@ def negation(value: bool) -> bool:
 def in_list(budget: Budget, value: Value, values: list[Value]) -> bool:
     if isinstance(value, (list, dict, Optional)):
         return any(equals(budget, value, other) for other in values)
-    budget.spend(len(values) // 10 + 1)
-    return any(equal_scalars(value, other) for other in values)
+    return any(equal_scalars(value, other) for other in budget.each(values, _COMPARED))
 
 
 @library.function("@in(<A>, map(<A>, <B>)) -> bool")

@@ -59,11 +59,10 @@ def unwrap_member(budget: Budget, values: list[Value]) -> list[Value]:
 
 
 def _unwrapped(budget: Budget, name: str, values: list[Value]) -> list[Value]:
-    budget.spend(len(values))
     if values and not isinstance(values[0], Optional):  # by which the overload is chosen
         raise EvaluationError(no_such_overload(name, values))
     unwrapped: list[Value] = []
-    for value in values:
+    for value in budget.each(values, 0.2):
         if not isinstance(value, Optional):
             raise EvaluationError(f"value {printed(value)} is not optional")
         if value.present:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
 import re2
 
 from virt_dra.cel.budget import Budget
-from virt_dra.cel.errors import CelError, EvaluationError
+from virt_dra.cel.errors import BudgetExceeded, CelError, EvaluationError
 from virt_dra.cel.functions.patterns import InvalidPattern, every_character, in_go_words, translated
 from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.sized_cache import SizedCache
 
 library = Library()
 
-_CACHE_SIZE = 1024
 _MATCHES: Final = 4096
-"""Answers that are kept, of texts of a few hundred characters."""
-_SHORT: Final = 256
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.max_mem = 2 << 20  # 40 ms of compiling at most
-_OPTIONS.never_capture = True  # only where a match lies is of interest, and keeping track of thousands of groups takes seconds
+_REMEMBERED: Final = 512
+"""Answers that are kept, of texts and patterns of so many characters together."""
+_TIERS: Final = (1 << 16, 1 << 18, 2 << 20)
+"""Bytes that RE2 may use for a pattern: the first of these that are enough. A pattern that needs more is too large."""
+_CACHE_BYTES: Final = 48 << 20
+"""Of all compiled patterns that are kept, each counted with all that RE2 may use for it: some 700 that are meant seriously."""
+_FAILURE_BYTES: Final = 1_000
+_LONGEST: Final = 10_240
+"""Characters of a pattern, as an expression has: RE2 takes 8 ms to read some of this length, and four times as long for twice as much."""
 
 _UNICODE_CLASS: Final = re.compile(r"\\[pP]")
 _MOST_CLASSES: Final = 300
@@ -31,9 +36,24 @@ _DEEPEST: Final = 1000
 """Go refuses a pattern whose tree is higher."""
 _PARENTHESIS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.?|[^\]\\])*(?:\]|\Z)|\(\?P?<|\(\?|[()]", re.DOTALL)
 """Parentheses that open and close groups, and what may hold others. Brackets that nothing closes go to the end: linear time."""
-_LARGE: Final = 5_000
 _MOST_INSTRUCTIONS: Final = 100_000
 """Of all constant patterns of an expression together; a thousand take 0.3 ms to compile."""
+
+# Microseconds, measured. What RE2 takes to compile isn't known before, so each try is charged with the most that it may take.
+_READING: Final = 20.0
+_PER_CHARACTER: Final = 2.7
+_PER_CLASS: Final = 90.0
+_TRIES: Final = (400.0, 4_000.0, 48_000.0)
+_PER_INSTRUCTION: Final = 0.45
+_SEARCH: Final = 1.5
+_PER_BYTE: Final = 0.003
+_PER_STEP: Final = 0.0055
+"""Of an instruction on a byte where RE2 goes through its program one by one; then no more than a thousand or so are alive at once."""
+_PER_ENCODED: Final = 0.02
+_FOUND: Final = 4.0
+_MOST_ALIVE: Final = 1_200
+_LONGEST_SEARCH: Final = 80_000.0
+"""Microseconds that one search may take."""
 
 
 class _Match(Protocol):
@@ -44,11 +64,16 @@ class _Match(Protocol):
 class _Pattern(Protocol):
     @property
     def programsize(self) -> int: ...
-    def search(self, text: str, pos: int = 0) -> _Match | None: ...
+    def search(self, text: str) -> _Match | None: ...
+    def finditer(self, text: str) -> Iterator[_Match]: ...
 
 
 class PatternsTooLarge(CelError):
-    """The constant patterns of an expression are together larger than any that are meant seriously."""
+    """The constant patterns of an expression are larger than any that are meant seriously; or, as PatternTooLarge, one of them is."""
+
+
+class PatternTooLarge(PatternsTooLarge):
+    """A pattern that Go compiles and we don't: what it matches is not known here."""
 
 
 class Patterns:
@@ -56,37 +81,112 @@ class Patterns:
 
     def __init__(self) -> None:
         self._left = _MOST_INSTRUCTIONS
+        self._classes = _MOST_CLASSES
         self._seen: set[str] = set()
 
     def add(self, pattern: str) -> None:
         """Raises InvalidPattern, PatternsTooLarge."""
         if pattern in self._seen:
             return
-        self._left -= compile_pattern(pattern).programsize
+        self._classes -= len(_UNICODE_CLASS.findall(pattern))
+        if self._classes < 0:
+            raise PatternsTooLarge(f"its patterns have more than {_MOST_CLASSES} Unicode classes")
         self._seen.add(pattern)
+        self._left -= compile_pattern(pattern).programsize
         if self._left < 0:
-            raise PatternsTooLarge("its patterns need more than 100000 instructions")
+            raise PatternsTooLarge(f"its patterns need more than {_MOST_INSTRUCTIONS} instructions")
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A pattern that was compiled, or why it wasn't; ``work``: the microseconds to charge for that."""
+
+    work: float
+    pattern: _Pattern | None = None
+    error: str = ""
+    size: int = 0
+    """Instructions."""
+    too_large: bool = False
+
+    def usable(self) -> _Pattern:
+        """Raises InvalidPattern, PatternTooLarge."""
+        if self.pattern is not None:
+            return self.pattern
+        raise PatternTooLarge(self.error) if self.too_large else InvalidPattern(self.error)
+
+
 def compile_pattern(pattern: str) -> _Pattern:
-    """The compiled pattern. Raises InvalidPattern."""
-    if len(_UNICODE_CLASS.findall(pattern)) > _MOST_CLASSES:
-        raise InvalidPattern("error parsing regexp: pattern too large")
-    if pattern.count("(") >= _DEEPEST and _depth(pattern) >= _DEEPEST:
-        raise InvalidPattern("error parsing regexp: expression nests too deeply")
+    """The compiled pattern. Raises InvalidPattern, and PatternTooLarge for one that is none to us only."""
+    return _known(pattern, _uncounted).usable()
+
+
+def _uncounted(microseconds: float) -> None:
+    """For patterns of the text of an expression: how long these take, all together, is bounded, and charged with the text."""
+
+
+_cache: SizedCache[str, _Compiled] = SizedCache(_CACHE_BYTES)
+
+
+def _known(pattern: str, spend: Callable[[float], None]) -> _Compiled:
+    """The pattern, compiled or not, from the cache or made; ``spend`` is told of the work of making it before each part of it."""
+    found = _cache.get(pattern)
+    if found is None:
+        found, size = _made(pattern, spend)
+        _cache.put(pattern, found, size + 4 * len(pattern))
+    return found
+
+
+def _made(pattern: str, spend: Callable[[float], None]) -> tuple[_Compiled, int]:
+    """And the bytes it may use."""
+    if len(pattern) > _LONGEST:
+        return _Compiled(_READING, error=f"a pattern of more than {_LONGEST} characters", too_large=True), _FAILURE_BYTES
+    classes = len(_UNICODE_CLASS.findall(pattern))
+    if classes > _MOST_CLASSES:
+        return _Compiled(_READING, error=f"a pattern with more than {_MOST_CLASSES} Unicode classes", too_large=True), _FAILURE_BYTES
+    work = _READING + _PER_CHARACTER * len(pattern) + _PER_CLASS * classes
+    spend(work)
     try:
-        compiled: _Pattern = re2.compile(translated(pattern, _is_taken, _members), options=_OPTIONS)
-    except (re2.error, UnicodeError) as error:
-        reason = error.args[0] if error.args else ""
-        raise in_go_words(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason), pattern) from None
-    return compiled
+        if pattern.count("(") >= _DEEPEST and _depth(pattern) >= _DEEPEST:
+            raise InvalidPattern("error parsing regexp: expression nests too deeply")
+        translation = translated(pattern, _is_taken, _members)
+    except InvalidPattern as error:
+        return _Compiled(work, error=str(error)), _FAILURE_BYTES + len(str(error))
+    for limit, most in zip(_TIERS, _TRIES, strict=True):
+        spend(most)
+        work += most
+        try:
+            compiled: _Pattern = re2.compile(translation, options=_OPTIONS[limit])
+        except (re2.error, UnicodeError) as error:
+            reason = error.args[0] if error.args else ""
+            text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+            if not text.startswith(_TOO_LARGE):
+                invalid = str(in_go_words(text, pattern))
+                return _Compiled(work, error=invalid), _FAILURE_BYTES + len(invalid)
+        else:
+            if limit > _TIERS[0]:
+                re2.purge()  # its own cache counts patterns, not bytes
+            taken = min(most, _PER_INSTRUCTION * compiled.programsize)
+            spend(taken - most)
+            return _Compiled(work + taken - most, compiled, size=compiled.programsize), limit
+    return _Compiled(work, error="a pattern that needs more than 2 MiB", too_large=True), _FAILURE_BYTES
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+def _options(limit: int) -> re2.Options:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = limit
+    options.never_capture = True  # only where a match lies is of interest, and keeping track of thousands of groups takes seconds
+    return options
+
+
+_TOO_LARGE: Final = "pattern too large"
+_OPTIONS: Final = {limit: _options(limit) for limit in _TIERS}
+
+
+@lru_cache(maxsize=256)
 def _is_taken(pattern: str) -> bool:
     try:
-        re2.compile(pattern, options=_OPTIONS)
+        re2.compile(pattern, options=_OPTIONS[_TIERS[-1]])
     except re2.error:
         return False
     return True
@@ -95,7 +195,7 @@ def _is_taken(pattern: str) -> bool:
 @lru_cache(maxsize=16)
 def _members(pattern: str) -> list[tuple[int, int]]:
     """The code points that a class matches, as ranges; the first call takes a quarter of a second."""
-    runs = re2.compile(f"{pattern}+", options=_OPTIONS).finditer(every_character())
+    runs = re2.compile(f"{pattern}+", options=_OPTIONS[_TIERS[-1]]).finditer(every_character())
     return [(ord(run.group()[0]), ord(run.group()[-1])) for run in runs]
 
 
@@ -114,22 +214,43 @@ def _depth(pattern: str) -> int:
     return deepest
 
 
-def _compiled(budget: Budget, text: str, pattern: str, prefix: str = "Illegal regex: ") -> _Pattern:
+def _compiled(budget: Budget, text: str, pattern: str, prefix: str = "Illegal regex: ") -> _Compiled:
     """``prefix``: of an error; Kubernetes' functions have one, CEL's own has none."""
-    budget.spend(((len(text) + 1) // 10 + 1) * (len(pattern) // 4 + 1))
-    try:
-        compiled = compile_pattern(pattern)
-    except InvalidPattern as error:
-        raise EvaluationError(f"{prefix}{error}") from None
-    if len(pattern) > 3 and compiled.programsize > _LARGE:  # made at run time it may have taken long to compile
-        budget.spend(10 * compiled.programsize)
-    return compiled
+    found = _cache.get(pattern)
+    if pattern in budget.patterns:  # a constant, compiled with the expression
+        if found is None:
+            found = _known(pattern, budget.extra)
+    elif budget.is_new(pattern):
+        if found is None:
+            found = _known(pattern, budget.spend)
+        else:  # the same as if it weren't known, so that no result depends on what was evaluated before
+            budget.repeat(found.work)
+        budget.compiled(found.size)
+    elif found is None:
+        found = _known(pattern, budget.extra)
+    if found.too_large:
+        raise BudgetExceeded(f"operation cancelled: {found.error} is too large")
+    if found.pattern is None:
+        raise EvaluationError(f"{prefix}{found.error}")
+    return found
+
+
+def _charge_search(budget: Budget, compiled: _Compiled, text: str, start: int = 0) -> None:
+    """Take away the most that a search may take. Raises BudgetExceeded."""
+    length = (len(text) - start) * (1 if text.isascii() else 3)
+    work = _SEARCH + length * (_PER_BYTE + min(compiled.size, _MOST_ALIVE) * _PER_STEP)
+    if work > _LONGEST_SEARCH:
+        raise BudgetExceeded("operation cancelled: a search for a large pattern in a long text")
+    budget.spend(work)
 
 
 @library.function("string::matches(string) -> bool", "matches(string, string) -> bool", budget=True)
 def matches(budget: Budget, text: str, pattern: str) -> bool:
     compiled = _compiled(budget, text, pattern, prefix="")
-    return _matches_short(pattern, text) if len(text) <= _SHORT else compiled.search(text) is not None
+    _charge_search(budget, compiled, text)
+    if len(text) + len(pattern) <= _REMEMBERED:
+        return _matches_short(pattern, text)
+    return compiled.usable().search(text) is not None
 
 
 @lru_cache(maxsize=_MATCHES)
@@ -140,7 +261,9 @@ def _matches_short(pattern: str, text: str) -> bool:
 
 @library.function("string::find(string) -> string", budget=True)
 def find(budget: Budget, text: str, pattern: str) -> str:
-    found = _compiled(budget, text, pattern).search(text)
+    compiled = _compiled(budget, text, pattern)
+    _charge_search(budget, compiled, text)
+    found = compiled.usable().search(text)
     return "" if found is None else found.group()
 
 
@@ -150,18 +273,19 @@ def find_all(budget: Budget, text: str, pattern: str, limit: int = -1) -> list[s
     if limit == 0:
         return []
     results: list[str] = []
-    position, previous_end = 0, -1
-    # Go's rule: an empty match right behind another match doesn't count
-    while position <= len(text):
-        found = compiled.search(text, position)
-        if found is None:
-            break
+    budget.read(text, _PER_ENCODED)
+    _charge_search(budget, compiled, text)
+    previous_end = -1
+    for found in compiled.usable().finditer(text):
         start, end = found.span()
+        # Go's rule: an empty match right behind another match doesn't count
         if not (start == end and start == previous_end):
-            results.append(found.group())
+            results.append(text[start:end])
             if 0 <= limit <= len(results):
                 break
         previous_end = end
-        position = end if end > start else end + 1
-        budget.spend(1)
+        budget.grow(end - start, 4)
+        budget.spend(_FOUND)
+        if end < len(text):
+            _charge_search(budget, compiled, text, end)
     return results

@@ -10,6 +10,9 @@ from virt_dra.cel.values import Value
 
 library = Library()
 
+_FOUND = 0.03
+"""Microseconds of a character, where what is looked for is found again and again."""
+
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -69,13 +72,15 @@ def last_index_of(budget: Budget, text: str, part: str, last: int | None = None)
 
 @library.function("list(string)::join() -> string", "list(string)::join(string) -> string", budget=True)
 def join(budget: Budget, parts: list[Value], *separators: str) -> str:
-    texts = [part for part in parts if isinstance(part, str)]
-    if len(texts) != len(parts):
-        wrong = next(part for part in parts if not isinstance(part, str))
-        raise EvaluationError(f"join: invalid input: {printed(wrong)}")
     separator = "".join(separators)
-    budget.spend(len(texts))
-    budget.build(sum(map(len, texts)) + len(texts) * len(separator))
+    texts: list[str] = []
+    length = 0
+    for part in budget.each(parts, 0.15):
+        if not isinstance(part, str):
+            raise EvaluationError(f"join: invalid input: {printed(part)}")
+        texts.append(part)
+        length += len(part) + len(separator)
+    budget.build(length)
     return separator.join(texts)
 
 
@@ -93,9 +98,11 @@ def upper_ascii(budget: Budget, text: str) -> str:
 
 @library.function("string::replace(string, string) -> string", "string::replace(string, string, int) -> string", budget=True)
 def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
+    budget.read(text, _FOUND)
     found = text.count(old)
     times = min(found, limit) if limit >= 0 else found
     budget.build(len(text) + times * len(new))
+    budget.read(text, _FOUND)
     return text.replace(old, new, times)
 
 
