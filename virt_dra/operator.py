@@ -24,6 +24,7 @@ from virt_dra.cluster.kube import KubeCluster, connect
 from virt_dra.cluster.kube_leader import LeaseTiming, lead
 from virt_dra.cluster.kube_limits import Limits
 from virt_dra.controllers.instance_loop import InstanceLoop, Settings
+from virt_dra.operator_examiner import ProcessExaminer
 from virt_dra.operator_metrics import CONTENT_TYPE, OperatorMetrics
 
 log = logging.getLogger("virt_dra.operator")
@@ -71,7 +72,7 @@ async def operate(process: Process, settings: Settings) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     metrics = OperatorMetrics()
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
-        loop = InstanceLoop(cluster, settings, lambda: datetime.now(UTC), metrics)
+        loop = InstanceLoop(cluster, settings, lambda: datetime.now(UTC), metrics, ProcessExaminer())
         metrics.count(loop)
         async with _plain_server(process, loop, metrics):
             background = _Background(process, cluster, loop, metrics)

@@ -22,7 +22,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.event_recorder import EVENT
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Forbidden
-from virt_dra.controllers import explaining, instance_loop, pending, standalone
+from virt_dra.controllers import examining, instance_loop, pending, standalone
 from virt_dra.controllers.instance_loop import InstanceLoop, Settings
 from virt_dra.controllers.pending import View
 from virt_dra.controllers.standalone_pod import StandaloneOptions
@@ -268,7 +268,7 @@ def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(monkeypa
         views.append(pending.view_of(*everything, **limits))
         return views[-1]
 
-    monkeypatch.setattr(explaining, "view_of", view_of)
+    monkeypatch.setattr(examining, "view_of", view_of)
 
     async def scenario() -> None:
         cluster = counting()

@@ -52,9 +52,10 @@ def explained(
     mine = (
         [ResourceClaim.from_wire(apply_defaults(ResourceClaim.from_wire(claim), format_time(NOW)).to_wire())] if claim is not None else []
     )
-    view = pending.view_of(
+    sample = pending.sample_of(
         nodes, others, slices, map(DeviceClass.from_wire, classes), map(DeviceTaintRule.from_wire, rules), NOW, limits=limits
     )
+    view = pending.view_of(sample)
     return pending.explain(Pod.from_wire(pod), {each.key: each for each in mine}, view, told, NOW, limits=limits)
 
 
@@ -167,7 +168,7 @@ def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_node()
             asked.append(told)
             assert pending.waits_for_node(inputs.pod)
             assert inputs.pod is not None
-            view = pending.view_of([node("a")], (), (), [DeviceClass.from_wire(CLASS)], (), NOW)
+            view = pending.view_of(pending.sample_of([node("a")], (), (), [DeviceClass.from_wire(CLASS)], (), NOW))
             return pending.explain(inputs.pod, inputs.claims, view, told, inputs.now)
 
         async def reconcile() -> list[tuple[str, str]]:

@@ -1,13 +1,14 @@
-"""Finds out why pods wait for a node, beside the loop: in a thread, on a view of the cluster that many VMIs share (``pending``).
+"""Finds out why pods wait for a node, beside the loop, on a view of the cluster that many VMIs share (``pending``).
 
-The loop asks with every look at a VMI; what it gets is what was found out since, or nothing yet. Which question is due, and what the
-answer is, ``pending`` decides.
+The loop asks with every reconcile of a VMI; what it gets is what was found out since, or nothing yet. Which question is due, and what the
+answer is, ``pending`` decides; whose turn it is, ``explaining_turns``; ``examining`` answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +18,9 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.controllers.device_publication import Inputs
-from virt_dra.controllers.pending import LIMITS, Limits, View, due, explain, view_of, waits_for_node
+from virt_dra.controllers.examining import Examiner, ExaminerFailed, Question
+from virt_dra.controllers.explaining_turns import SHARES, Shares, Turns
+from virt_dra.controllers.pending import LIMITS, Limits, due, sampling, waits_for_node
 from virt_dra.controllers.watched import Store
 
 log = logging.getLogger(__name__)
@@ -36,11 +39,11 @@ class Stores:
 
 class Again(Protocol):
     def __call__(self, key: str, seconds: float) -> None:
-        """Look at the VMI again after so long."""
+        """Reconcile the VMI again after so long."""
 
 
 @dataclass(frozen=True)
-class _Question:
+class _Asked:
     pod: Pod
     claims: Mapping[str, ResourceClaim]
     told: Condition | None
@@ -49,13 +52,28 @@ class _Question:
 class Explainer:
     """:meth:`told` is asked by the loop and never waits; :meth:`run` finds out, one question at a time."""
 
-    def __init__(self, stores: Stores, now: Callable[[], datetime], again: Again, limits: Limits = LIMITS) -> None:
-        self._stores, self._now, self._again, self._limits = stores, now, again, limits
-        self._questions: dict[str, _Question] = {}
+    def __init__(
+        self,
+        stores: Stores,
+        now: Callable[[], datetime],
+        again: Again,
+        examiner: Examiner,
+        limits: Limits = LIMITS,
+        shares: Shares = SHARES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock``: seconds, for what explaining may take; ``now``: for what stands in objects."""
+        self._stores, self._now, self._again, self._limits, self._clock = stores, now, again, limits, clock
+        self._examiner = examiner
+        self._turns = Turns(clock(), shares)
+        self._questions: dict[str, _Asked] = {}
         self._answers: dict[str, Condition] = {}
         self._looked: dict[str, datetime] = {}
+        self._too_slow: dict[str, int] = {}
+        """How often in a row explaining a pod took too long."""
         self._asked = asyncio.Event()
-        self._view: View | None = None
+        self._seen: float | None = None
+        """When the examiner was last given a view."""
 
     def told(self, inputs: Inputs, so_far: Condition | None) -> Condition | None:
         """The condition Allocatable of a VMI, if it was found out since the last time. Else None, and it will be when it is due."""
@@ -66,51 +84,106 @@ class Explainer:
         answer = self._answers.pop(key, None)
         if answer is not None:
             return answer
-        moment = due(pod, so_far, self._looked.get(key), inputs.now, self._limits)
+        moment = due(pod, so_far, self._looked.get(key), inputs.now, self._limits, self._too_slow.get(key, 0))
         if moment > inputs.now:
             self._again(key, (moment - inputs.now).total_seconds())
-        else:
-            self._questions[key] = _Question(pod, inputs.claims, so_far)
+            return None
+        refused = self._turns.add(key)
+        if refused is not None:
+            self._questions.pop(refused, None)
+            self._again(refused, self._limits.every.total_seconds() * _LATER)
+        if refused != key:
+            self._questions[key] = _Asked(pod, inputs.claims, so_far)
             self._asked.set()
         return None
 
     def forget(self, key: str) -> None:
         """The VMI is gone, or waits no longer."""
-        for known in (self._questions, self._answers, self._looked):
+        self._turns.discard(key)
+        self._questions.pop(key, None)
+        for known in (self._answers, self._looked, self._too_slow):
             known.pop(key, None)
 
     async def run(self) -> None:
         """For ever."""
-        while True:
-            self._asked.clear()
-            while self._questions:
-                key = next(iter(self._questions))
-                question = self._questions.pop(key)
-                try:
-                    await self._answer(key, question)
-                except Exception:
-                    # The program's fault over one pod must not end the explaining of all others.
-                    log.exception("why %s waits could not be found out", key, extra={"fields": {"vmi": key}})
-                    self._again(key, self._limits.every.total_seconds())
-            try:
-                async with asyncio.timeout(self._limits.age.total_seconds()):
-                    await self._asked.wait()
-            except TimeoutError:
-                self._view = None  # too old for the next question; it holds as much as the stores
-                await self._asked.wait()
+        try:
+            while True:
+                await self._next()
+        finally:
+            await self._examiner.close()
 
-    async def _answer(self, key: str, question: _Question) -> None:
+    async def _next(self) -> None:
+        self._asked.clear()
+        turn = self._turns.take(self._clock())
+        if isinstance(turn, str):
+            await self._explain(turn, self._questions.pop(turn))
+            return
+        if turn is None and not self._examiner.sees:
+            await self._asked.wait()
+            return
+        # Another namespace may be able to go first; and a view holds as much as what it was made of.
+        idle = self._limits.age.total_seconds()
+        try:
+            async with asyncio.timeout(idle if turn is None else min(turn, idle)):
+                await self._asked.wait()
+        except TimeoutError:
+            if turn is None:
+                await self._examiner.close()
+
+    async def _explain(self, key: str, asked: _Asked) -> None:
+        try:
+            await self._answer(key, asked)
+        except ExaminerFailed as error:
+            log.warning("why %s waits was not found out: %s", key, error, extra={"fields": {"vmi": key}})
+            self._again(key, self._limits.every.total_seconds())
+        except Exception:
+            # The program's fault over one pod must not end the explaining of all others.
+            log.exception("why %s waits could not be found out", key, extra={"fields": {"vmi": key}})
+            self._again(key, self._limits.every.total_seconds())
+
+    async def _answer(self, key: str, asked: _Asked) -> None:
         now = self._looked[key] = self._now()
-        if self._view is None or now - self._view.at > self._limits.age:
-            everything = (
-                self._stores.nodes.values(), self._stores.claims.values(), self._stores.slices.values(), self._stores.classes.values(),
-                self._stores.rules.values(), now,
-            )  # fmt: skip
-            self._view = await asyncio.to_thread(view_of, *everything, limits=self._limits)
-        view = self._view
-        found = await asyncio.to_thread(explain, question.pod, question.claims, view, question.told, now, limits=self._limits)
-        if found is question.told or key not in self._looked:
+        await self._see(now)
+        began = self._clock()
+        try:
+            answer = await self._examiner.answer(Question(asked.pod, asked.claims, asked.told, now))
+        finally:
+            self._turns.spend(key, self._clock() - began, self._clock())
+        if key not in self._looked:
+            return  # forgotten meanwhile
+        if answer.too_slow:
+            self._too_slow[key] = self._too_slow.get(key, 0) + 1
+        else:
+            self._too_slow.pop(key, None)
+        if answer.condition is asked.told:
             self._again(key, self._limits.every.total_seconds())
         else:
-            self._answers[key] = found
+            self._answers[key] = answer.condition
             self._again(key, 0.0)
+
+    async def _see(self, now: datetime) -> None:
+        """Gives the examiner a view that isn't too old."""
+        began = self._clock()
+        if self._examiner.sees and self._seen is not None and began - self._seen <= self._limits.age.total_seconds():
+            return
+        stores = self._stores
+        steps = sampling(
+            stores.nodes.values(), stores.claims.values(), stores.slices.values(), stores.classes.values(), stores.rules.values(), now,
+            limits=self._limits,
+        )  # fmt: skip
+        try:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    sample = end.value
+                    break
+                await asyncio.sleep(0)
+            await self._examiner.see(sample)
+        finally:
+            self._turns.spend(None, self._clock() - began, self._clock())
+        self._seen = self._clock()
+
+
+_LATER = 5
+"""Times the usual pause, until a pod that there was no room for asks again."""

@@ -32,6 +32,7 @@ from virt_dra.controllers import beside_kubevirt, standalone, vm_lifecycle
 from virt_dra.controllers.beside_kubevirt import Reconciled
 from virt_dra.controllers.device_resolution import DEFAULTS, Options
 from virt_dra.controllers.events import Event
+from virt_dra.controllers.examining import Examiner, ThreadExaminer
 from virt_dra.controllers.explaining import Explainer, Stores
 from virt_dra.controllers.trimming import trimmed
 from virt_dra.controllers.watched import INDEXES, WatchedSources, concerned_vms
@@ -80,7 +81,15 @@ class Settings:
 class InstanceLoop:
     """:meth:`follow` and :meth:`work` run side by side; ``work`` may be cancelled and begun again (a lease that comes and goes)."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, now: Callable[[], datetime], observer: LoopObserver) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        now: Callable[[], datetime],
+        observer: LoopObserver,
+        examiner: Examiner | None = None,
+    ) -> None:
+        """``examiner``: of pods that wait; without one a thread does it, for whoever explains what is his own."""
         self._cluster, self._settings, self._now, self._observer = cluster, settings, now, observer
         self._vmis = self._informer(VirtualMachineInstance, optional=True)
         self._pods = self._informer(Pod, labels=LAUNCHERS)
@@ -99,7 +108,7 @@ class InstanceLoop:
         self._nodes = self._informer(Node, everywhere=True)
         self._classes = self._informer(DeviceClass, everywhere=True)
         stores = Stores(self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store)
-        self._explainer = Explainer(stores, now, self._again)
+        self._explainer = Explainer(stores, now, self._again, examiner or ThreadExaminer())
         self._queue: WorkQueue[str] | None = None
         self._in_work: dict[str, float] = {}
         self._vain: dict[str, int] = {}

@@ -1,22 +1,25 @@
 """Why the pod of a VMI gets no node, as far as devices go: by claim and request, with counts of nodes (K-12.4). Pure.
 
 kube-scheduler says in the pod's condition how many nodes refused; this says which claim, which request, and what is in the way. It asks
-the allocator about a sample of nodes, within limits, on a view of the cluster that is made once for many VMIs.
+the allocator about a sample of nodes, within limits, on a view of the cluster that is made once for many VMIs: of the sample's nodes and of
+the devices that can be used from them, so that its cost doesn't grow with the cluster. When and in which order pods are explained:
+``explaining_turns``; where: ``examining``.
 """
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from heapq import nsmallest
+from typing import Any, Final
 
-from virt_dra.allocator import DEFAULT, Features, Snapshot
+from virt_dra.allocator import DEFAULT, Features, Interrupt, Snapshot
 from virt_dra.allocator.explain import RequestExplanation
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time, parse_time
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
@@ -35,13 +38,21 @@ NOT_DECIDED: Final = "NotDecided"
 @dataclass(frozen=True)
 class Limits:
     """``nodes``: as many are looked at; ``steps``: of the search, on one node; ``after``: a pod is not explained before it has waited so
-    long; ``every``: nor again before that has passed; ``age``: of a view, at most."""
+    long; ``every``: nor again before that has passed, nor, where it took too long, before twice that, four times …, at most ``seldom``;
+    ``age``: of a view, at most; ``seconds``: for one pod.
+
+    ``devices``: of a view, at most; ``looks``: fewer nodes are looked at where each of them sees so many devices that it would be more.
+    """
 
     nodes: int = 64
     steps: int = 2_000
     after: timedelta = timedelta(seconds=10)
     every: timedelta = timedelta(minutes=1)
+    seldom: timedelta = timedelta(hours=1)
     age: timedelta = timedelta(seconds=15)
+    seconds: float = 1.0
+    devices: int = 10_000
+    looks: int = 100_000
 
 
 LIMITS: Final = Limits()
@@ -52,32 +63,117 @@ _REASONS = 8
 
 
 @dataclass(frozen=True)
+class Sample:
+    """What a view is made of. ``total``: nodes of the cluster; ``left_out``: devices that nodes of the sample could use, but that are
+    too many to be looked at. ``allocations``: those of pools in the sample."""
+
+    nodes: tuple[Node, ...]
+    total: int
+    slices: tuple[ResourceSlice, ...]
+    classes: tuple[DeviceClass, ...]
+    rules: tuple[DeviceTaintRule, ...]
+    allocations: tuple[AllocationResult, ...]
+    at: datetime
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
 class View:
-    """A look at the cluster at ``at``. ``nodes``: how many there are; the view has those that are looked at."""
+    """A look at the cluster at ``at``. ``nodes``: how many there are; the view has those that are looked at. ``left_out``: as in
+    :class:`Sample`."""
 
     cluster: ClusterView
     nodes: int
     at: datetime
+    left_out: int = 0
 
 
-def view_of(
+_TURN: Final = 1000
+"""Objects that are gone through in one turn: less than a millisecond."""
+_FEWEST: Final = 4
+"""Nodes that are looked at however many devices they see."""
+
+
+def sampling(
     nodes: Iterable[Node],
     claims: Iterable[ResourceClaim],
     slices: Iterable[ResourceSlice],
     classes: Iterable[DeviceClass],
     rules: Iterable[DeviceTaintRule],
     now: datetime,
-    features: Features = DEFAULT,
     limits: Limits = LIMITS,
-) -> View:
-    """Everything of the cluster. Takes seconds for tens of thousands of devices: make it in a thread, and share it between VMIs."""
-    claims, slices, listed = tuple(claims), tuple(slices), tuple(nodes)
-    snapshot = Snapshot.build(slices, classes, claims, rules if features.device_taints else ())
-    # Nodes with devices of their own first: a claim that fits nowhere there can only be served by devices for all nodes.
-    with_devices = {s.spec.node_name for s in slices if s.spec.node_name}
-    ordered = sorted(listed, key=lambda node: (node.name not in with_devices, node.name))
-    cluster = ClusterView(tuple(ordered[: limits.nodes]), {claim.key: claim for claim in claims}, snapshot)
-    return View(cluster, len(listed), now)
+) -> Generator[None, None, Sample]:
+    """Yields between turns of a millisecond, so that it may be done on an event loop; returns the sample.
+
+    Nodes with devices of their own first: a claim that fits nowhere there can only be served by devices for all nodes. Of the pools that
+    several nodes see, those with the fewest devices first; a pool is in the sample as a whole, or not at all (A-5).
+    """
+    known, listed = tuple(slices), tuple(nodes)
+    with_devices: set[str] = set()
+    sizes: Counter[tuple[str, str]] = Counter()
+    shared: set[tuple[str, str]] = set()
+    for number, each in enumerate(known):
+        if number % _TURN == 0:
+            yield
+        pool = (each.spec.driver, each.spec.pool.name)
+        sizes[pool] += len(each.spec.devices)
+        if each.spec.node_name:
+            with_devices.add(each.spec.node_name)
+        else:
+            shared.add(pool)
+    yield
+    everywhere = min(sum(sizes[pool] for pool in shared), limits.devices)
+    most = min(limits.nodes, max(_FEWEST, limits.looks // max(everywhere, 1)))
+    chosen = tuple(nsmallest(most, listed, key=lambda node: (node.name not in with_devices, node.name)))
+    names = {node.name for node in chosen}
+    yield
+    local: set[tuple[str, str]] = set()
+    for number, each in enumerate(known):
+        if number % _TURN == 0:
+            yield
+        if each.spec.node_name in names:
+            local.add((each.spec.driver, each.spec.pool.name))
+    pools: set[tuple[str, str]] = set()
+    room, left_out = limits.devices, 0
+    for pool in (*sorted(local - shared, key=lambda pool: (sizes[pool], pool)), *sorted(shared, key=lambda pool: (sizes[pool], pool))):
+        if sizes[pool] <= room:
+            room -= sizes[pool]
+            pools.add(pool)
+        else:
+            left_out += sizes[pool]
+    kept: list[ResourceSlice] = []
+    for number, each in enumerate(known):
+        if number % _TURN == 0:
+            yield
+        if (each.spec.driver, each.spec.pool.name) in pools:
+            kept.append(each)
+    allocations: list[AllocationResult] = []
+    for number, claim in enumerate(claims):
+        if number % _TURN == 0:
+            yield
+        allocation = claim.status.allocation
+        if allocation is not None and any((result.driver, result.pool) in pools for result in allocation.devices.results):
+            allocations.append(allocation)
+    return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), tuple(allocations), now, left_out)
+
+
+def sample_of(*arguments: Any, **options: Any) -> Sample:
+    """As :func:`sampling`, at once."""
+    steps = sampling(*arguments, **options)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Sample = end.value
+            return found
+
+
+def view_of(sample: Sample, features: Features = DEFAULT) -> View:
+    """Takes a second for as many devices as there may be: not on an event loop; and share it between VMIs."""
+    snapshot = Snapshot.build(sample.slices, sample.classes, (), sample.rules if features.device_taints else ())
+    snapshot = snapshot.with_allocation(*sample.allocations)
+    snapshot.inventory.demands(features)  # pools are put together here, not on the first pod's time
+    return View(ClusterView(sample.nodes, {}, snapshot), sample.total, sample.at, sample.left_out)
 
 
 def waits_for_node(pod: Pod | None) -> bool:
@@ -91,12 +187,14 @@ def waits_for_node(pod: Pod | None) -> bool:
     )
 
 
-def due(pod: Pod, told: Condition | None, looked: datetime | None, now: datetime, limits: Limits = LIMITS) -> datetime:
-    """When the pod may be explained next. ``told``: the condition as it stands; ``looked``: when this process last looked, if it did."""
+def due(pod: Pod, told: Condition | None, looked: datetime | None, now: datetime, limits: Limits = LIMITS, too_slow: int = 0) -> datetime:
+    """When the pod may be explained next. ``told``: the condition as it stands; ``looked``: when this process last looked, if it did;
+    ``too_slow``: how often in a row that took too long."""
     earliest = (_time(pod.metadata.creation_timestamp) or now) + limits.after
+    pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.seldom, limits.every))
     for last in (_time(told.last_transition_time) if told is not None else None, looked):
-        if last is not None:
-            earliest = max(earliest, last + limits.every)
+        if last is not None and last <= now:  # a clock that was set back leaves times in the future behind
+            earliest = max(earliest, last + pause)
     return earliest
 
 
@@ -115,14 +213,38 @@ def explain(
     now: datetime,
     features: Features = DEFAULT,
     limits: Limits = LIMITS,
+    interrupt: Interrupt | None = None,
 ) -> Condition:
     """The condition Allocatable. ``claims``: the pod's, as they are now. ``told`` itself, if it says the same already.
 
-    Its time is when this was told first, so that :func:`due` keeps from telling too often.
+    Its time is when this was told first, so that :func:`due` keeps from telling too often. Raises DeadlineExceeded where ``interrupt``
+    says yes; then :func:`took_too_long` is the condition.
     """
-    cluster = replace(view.cluster, claims=ChainMap(dict(claims), dict(view.cluster.claims)))
-    outcome = place(pod, cluster, features, step_limit=limits.steps)
-    status, reason, message = _told(outcome, view)
+    cluster = replace(view.cluster, claims=claims)
+    return _condition(_told(place(pod, cluster, features, step_limit=limits.steps, interrupt=interrupt), view), told, now)
+
+
+def took_too_long(pod: Pod, subject: str, told: Condition | None, now: datetime, limits: Limits = LIMITS) -> Condition:
+    """The condition Allocatable of a pod that couldn't be explained in time. ``subject``: the expression, if it was one."""
+    if subject:
+        what = f"{subject}: evaluating it took too long"
+        advice = "make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most"
+    else:
+        what = f"{pod.key}: its claims take too long to search devices for"
+        advice = "fewer requests, or selectors that leave fewer devices, help"
+    text = f"{what}, so that why the pod waits isn't decided (limit: {limits.seconds:g} s). {advice}. It is tried again ever more seldom"
+    return _condition(("Unknown", NOT_DECIDED, text), told, now)
+
+
+def too_large(pod: Pod, limit: int, told: Condition | None, now: datetime) -> Condition:
+    """The condition Allocatable of a pod that is too large to be explained, with its claims."""
+    text = f"{pod.key}: the pod and its claims have more than {limit:,} bytes together, so that why it waits isn't looked into; use fewer"
+    return _condition(("Unknown", NOT_DECIDED, f"{text} or smaller claims"), told, now)
+
+
+def _condition(says: tuple[str, str, str], told: Condition | None, now: datetime) -> Condition:
+    """``told`` itself, if it says the same."""
+    status, reason, message = says
     message = shortened(message, MESSAGE_LIMIT)
     if told is not None and (told.status, told.reason, told.message) == (status, reason, message):
         return told
@@ -137,7 +259,10 @@ def _told(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
         return "Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}"
     if not outcome.nodes:
         return "False", CLAIMS_NOT_READY, f"{outcome.subject}: {outcome.message}"
-    return "False", NO_NODE_FITS, _nodes_text(outcome.nodes, view.nodes)
+    text = _nodes_text(outcome.nodes, view.nodes)
+    if view.left_out:
+        return "Unknown", NOT_DECIDED, f"{view.left_out} devices were not looked at, since their pools are too large; of the others: {text}"
+    return "False", NO_NODE_FITS, text
 
 
 def _nodes_text(nodes: Sequence[NodeOutcome], total: int) -> str:

@@ -1,0 +1,200 @@
+"""The process that explains: the same answers as in a thread, limits that hold whatever is evaluated, and an event loop that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controllers.hostile_selectors import HOSTILE
+from tests.controllers.test_pending import CLAIM, CLASS, POD, in_use, node, slice_of
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.meta import Condition
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
+from virt_dra.controllers import pending
+from virt_dra.controllers.examining import ExaminerFailed, Question, ThreadExaminer
+from virt_dra.controllers.pending import LIMITS, Limits, Sample
+from virt_dra.operator_examiner import ProcessExaminer, Seen, _lines_about, serve
+
+NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
+SHORT = replace(LIMITS, seconds=0.3)
+
+
+def _sample() -> Sample:
+    rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"pool": "b"}, "taint": {"key": "k", "effect": "NoSchedule"}}}
+    nodes = [node("a"), node("b"), node("c"), node("d", unschedulable=True)]
+    slices, others = [slice_of("a", 2), slice_of("b", 1)], (in_use("x", "a", "d0"), in_use("y", "a", "d1"))
+    return pending.sample_of(nodes, others, slices, [DeviceClass.from_wire(CLASS)], [DeviceTaintRule.from_wire(rule)], NOW)
+
+
+def _question(*selectors: str, told: Condition | None = None, size: int = 0) -> Question:
+    exactly: dict[str, Any] = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}
+    exactly["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+    claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
+    pod = Pod.from_wire(POD)
+    if size:
+        claim = ResourceClaim.from_wire(
+            claim.to_wire() | {"spec": {"devices": {"requests": [], "config": [{"opaque": {"p": "x" * size}}]}}}
+        )
+    return Question(pod, {claim.key: claim}, told, NOW)
+
+
+def _run(scenario: Any, limits: Limits = SHORT) -> None:
+    async def whole() -> None:
+        examiner = ProcessExaminer(limits)
+        try:
+            await scenario(examiner)
+        finally:
+            await examiner.close()
+
+    asyncio.run(whole())
+
+
+def test_it_answers_as_a_thread_does() -> None:
+    async def scenario(examiner: ProcessExaminer) -> None:
+        thread = ThreadExaminer(LIMITS)
+        for each in (examiner, thread):
+            assert not each.sees
+            await each.see(_sample())
+            assert each.sees
+        told: Condition | None = None
+        for selectors in ((), ("true",), ("false",), ("device.nosuch",), ('device.attributes["x"].y',)):
+            expected = await thread.answer(_question(*selectors))
+            assert await examiner.answer(_question(*selectors)) == expected
+            told = expected.condition
+            again = await examiner.answer(_question(*selectors, told=told))
+            assert again.condition is told
+        assert told is not None
+        await examiner.see(_sample())
+        assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
+
+    _run(scenario, LIMITS)
+
+
+@pytest.mark.parametrize("selector", HOSTILE.values(), ids=HOSTILE)
+def test_whatever_is_evaluated_there_is_an_answer_within_the_limit_and_the_event_loop_goes_on(selector: str) -> None:
+    stalls: list[float] = []
+
+    async def beat() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.002)
+            stalls.append(time.perf_counter() - before)
+
+    async def scenario(examiner: ProcessExaminer) -> None:
+        await examiner.see(_sample())
+        heart = asyncio.create_task(beat())
+        began = time.monotonic()
+        answer = await examiner.answer(_question("true", selector))
+        assert time.monotonic() - began < SHORT.seconds + 2 + 5
+        heart.cancel()
+        if answer.too_slow:
+            assert answer.condition.reason == "NotDecided"
+            assert "claim lab/fedora-gpus-abcde, request gpu, selector #1" in answer.condition.message or not examiner.sees
+        if not examiner.sees:
+            await examiner.see(_sample())
+        assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
+        assert len(stalls) > 1 or not answer.too_slow
+        assert sorted(stalls)[len(stalls) // 2] < 0.05 if stalls else True
+
+    _run(scenario)
+
+
+def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None:
+    async def scenario(examiner: ProcessExaminer) -> None:
+        await examiner.see(_sample())
+        first = examiner.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        answer = await examiner.answer(_question("true"))
+        assert answer.too_slow
+        assert answer.condition.message.startswith("lab/virt-launcher-fedora-x7k2p: its claims take too long to search devices for")
+        assert (examiner.sees, examiner.pid) == (False, None)
+        assert not Path(f"/proc/{first}").exists()
+        with pytest.raises(ExaminerFailed):
+            await examiner.answer(_question("true"))
+        await examiner.see(_sample())
+        assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
+
+    _run(scenario)
+
+
+def test_one_that_dies_over_a_pod_lets_that_pod_wait() -> None:
+    async def scenario(examiner: ProcessExaminer) -> None:
+        await examiner.see(_sample())
+        assert examiner.pid is not None
+        os.kill(examiner.pid, signal.SIGKILL)
+        assert (await examiner.answer(_question("true"))).too_slow
+        assert not examiner.sees
+
+    _run(scenario)
+
+
+def test_cancelling_ends_it_at_once() -> None:
+    async def scenario(examiner: ProcessExaminer) -> None:
+        await examiner.see(_sample())
+        pid = examiner.pid
+        task = asyncio.create_task(examiner.answer(_question(HOSTILE["loops in loops"])))
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        task.cancel()
+        await asyncio.wait({task})
+        assert time.monotonic() - began < 2
+        assert not Path(f"/proc/{pid}").exists()
+
+    _run(scenario, replace(LIMITS, seconds=60))
+
+
+def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/somewhere/secret")
+    monkeypatch.setenv("TOKEN", "s3cret")
+
+    async def scenario(examiner: ProcessExaminer) -> None:
+        with (tmp_path / "token").open("w") as held:
+            os.set_inheritable(held.fileno(), True)
+            await examiner.see(_sample())
+            own = Path(f"/proc/{examiner.pid}")
+            environment = (own / "environ").read_bytes()
+            assert b"s3cret" not in environment
+            assert b"KUBECONFIG" not in environment
+            opened = {str(each.readlink()) for each in (own / "fd").iterdir()}
+            assert all(each == "/dev/null" or each.startswith(("pipe:", "socket:")) for each in opened), opened
+            limits = (own / "limits").read_text()
+            assert "Max address space         1073741824" in limits
+            assert int((own / "stat").read_text().rpartition(")")[2].split()[16]) >= 10, "nice"
+
+    _run(scenario)
+
+
+def test_a_pod_whose_claims_are_too_large_is_not_looked_into() -> None:
+    async def scenario(examiner: ProcessExaminer) -> None:
+        await examiner.see(_sample())
+        answer = await examiner.answer(_question(size=5 * 2**20))
+        assert (answer.condition.reason, answer.too_slow) == ("NotDecided", False)
+        assert "more than 4,194,304 bytes together" in answer.condition.message
+        assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
+
+    _run(scenario)
+
+
+def test_annotations_are_not_given_to_it() -> None:
+    noted = Pod.from_wire({**POD, "metadata": {**POD["metadata"], "annotations": {"a": "x" * 300_000}}})
+    lines = b"".join(_lines_about(replace(_question("true"), pod=noted)))
+    assert len(lines) < 10_000
+
+
+def test_faults_are_answers_and_nonsense_ends_nothing() -> None:
+    answers = io.BytesIO()
+    serve(io.BytesIO(b'Q{"now": "2026-11-21T09:00:00Z", "told": null}\nn{"metadata": 7}\nE{}\n'), answers, Seen())
+    first, second = map(json.loads, answers.getvalue().splitlines())
+    assert first == {"failed": "nothing was seen"}
+    assert second["failed"].startswith("KeyError")

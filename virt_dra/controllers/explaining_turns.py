@@ -1,0 +1,132 @@
+"""Whose pod is explained next, and when: a bounded queue that is fair between namespaces, within allowances of time. Pure.
+
+Pods ask in any number, and each may cost as much as its limit lets it. So namespaces take turns; and what explaining takes of a core in
+the long run is limited, for each namespace and for all together. A namespace whose pods cost much waits longer, and keeps nobody else
+waiting longer than the question that is being answered takes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Shares:
+    """``all``, ``one``: the share of a core that all namespaces together, and one of them, may use in the long run; ``burst_all``,
+    ``burst_one``: seconds that may be used at once. ``queued``: keys of all namespaces; ``queued_one``: of one."""
+
+    all: float = 0.1
+    burst_all: float = 5.0
+    one: float = 0.05
+    burst_one: float = 1.0
+    queued: int = 4096
+    queued_one: int = 128
+
+
+SHARES: Final = Shares()
+
+
+class Allowance:
+    """Seconds that may be spent: ``burst``, and ``share`` more each second. May be overdrawn once, which makes the next one wait."""
+
+    __slots__ = ("_at", "_burst", "_left", "_share")
+
+    def __init__(self, share: float, burst: float, now: float) -> None:
+        self._share, self._burst = share, burst
+        self._left, self._at = burst, now
+
+    def wait(self, now: float) -> float:
+        """Seconds until something may be spent; 0 where it may now."""
+        return max(-self._level(now) / self._share, 0.0)
+
+    def spend(self, seconds: float, now: float) -> None:
+        self._left, self._at = self._level(now) - seconds, now
+
+    def full(self, now: float) -> bool:
+        """Whether it is as if nothing had ever been spent."""
+        return self._level(now) >= self._burst
+
+    def _level(self, now: float) -> float:
+        return min(self._left + max(now - self._at, 0.0) * self._share, self._burst)
+
+
+class Turns:
+    """Keys (``namespace/name``) that wait for their turn. Times are seconds of a clock that never goes back."""
+
+    def __init__(self, now: float, shares: Shares = SHARES) -> None:
+        self._shares = shares
+        self._all = Allowance(shares.all, shares.burst_all, now)
+        self._spent: dict[str, Allowance] = {}
+        """Of namespaces that have spent something lately."""
+        self._waiting: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+        """Namespace -> its keys; whose turn is next comes first."""
+        self._number = 0
+
+    def __len__(self) -> int:
+        return self._number
+
+    def add(self, key: str) -> str | None:
+        """Queue a key, once. Returns the key that there is no room for any more: this one, or one of whoever has most."""
+        namespace = _namespace(key)
+        keys = self._waiting.get(namespace)
+        if keys is not None and key in keys:
+            return None
+        if keys is not None and len(keys) >= self._shares.queued_one:
+            return key
+        given_up = None
+        if self._number >= self._shares.queued:
+            most = max(self._waiting, key=lambda each: len(self._waiting[each]))
+            if len(self._waiting[most]) <= (0 if keys is None else len(keys)) + 1:
+                return key
+            given_up = next(reversed(self._waiting[most]))
+            self.discard(given_up)
+        self._waiting.setdefault(namespace, OrderedDict())[key] = None
+        self._number += 1
+        return given_up
+
+    def discard(self, key: str) -> None:
+        namespace = _namespace(key)
+        keys = self._waiting.get(namespace)
+        if keys is None or key not in keys:
+            return
+        del keys[key]
+        self._number -= 1
+        if not keys:
+            del self._waiting[namespace]
+
+    def take(self, now: float) -> str | float | None:
+        """The key whose turn it is, which leaves the queue; or the seconds until there is one; None where nothing waits."""
+        if not self._waiting:
+            return None
+        wait = self._all.wait(now)
+        if wait > 0:
+            return wait
+        soonest = float("inf")
+        for namespace, keys in self._waiting.items():
+            spent = self._spent.get(namespace)
+            wait = spent.wait(now) if spent is not None else 0.0
+            if wait <= 0:
+                key = next(iter(keys))
+                self.discard(key)
+                if namespace in self._waiting:
+                    self._waiting.move_to_end(namespace)
+                return key
+            soonest = min(soonest, wait)
+        return soonest
+
+    def spend(self, key: str | None, seconds: float, now: float) -> None:
+        """What was done for a key took so long; None: it was done for all."""
+        self._all.spend(seconds, now)
+        if key is None:
+            return
+        namespace = _namespace(key)
+        if namespace not in self._spent:
+            self._spent = {name: spent for name, spent in self._spent.items() if not spent.full(now)}
+            self._spent[namespace] = Allowance(self._shares.one, self._shares.burst_one, now)
+        self._spent[namespace].spend(seconds, now)
+
+
+def _namespace(key: str) -> str:
+    return key.rpartition("/")[0]
