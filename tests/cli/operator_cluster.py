@@ -77,7 +77,8 @@ class Vms:
     def withdraw(self) -> None:
         self._plane.request("DELETE", f"/apis/resource.k8s.io/v1/resourceslices/{self._namespace}")
 
-    def create(self, name: str) -> None:
+    def create(self, name: str, *, node: str | None = "node-1", selector: str = "") -> None:
+        """``node`` None: the pod waits for one. ``selector``: of the claim."""
         entry = {"name": "gpu", "resourceClaimTemplateName": "gpu"}
         gpus = [{"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}]
         kind = {"apiVersion": "kubevirt.io/v1", "kind": VMI_KIND}
@@ -88,15 +89,28 @@ class Vms:
         owner = {**kind, "name": name, "uid": uid, "controller": True}
         labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid}
         container = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu", "request": "gpu"}]}}
-        pod_spec = {"containers": [container], "resourceClaims": [entry], "nodeName": "node-1"}
+        pod_spec = {"containers": [container], "resourceClaims": [entry], **({"nodeName": node} if node else {})}
         metadata = {"name": f"virt-launcher-{name}", "labels": labels, "ownerReferences": [owner]}
         pod = self._pods[name] = self._plane.request("POST", self.path("pods"), {"metadata": metadata, "spec": pod_spec})
         pod_owner = {"apiVersion": "v1", "kind": "Pod", "name": f"virt-launcher-{name}", "uid": pod["metadata"]["uid"], "controller": True}
-        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+        selectors = [{"cel": {"expression": selector}}] if selector else []
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "selectors": selectors}}
         claim = {"metadata": {"name": f"{name}-gpu", "ownerReferences": [pod_owner]}, "spec": {"devices": {"requests": [request]}}}
         self._plane.request("POST", self.path("resourceclaims"), claim)
         statuses = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
         self._plane.request("PATCH", f"{self.path('pods')}/virt-launcher-{name}/status", {"status": statuses}, MERGE)
+
+    def accepts(self, selector: str) -> bool:
+        """Whether the API server stores a claim with it, by its own estimate of the cost."""
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": selector}}]}}
+        claim = {"metadata": {"name": "tried"}, "spec": {"devices": {"requests": [request]}}}
+        try:
+            self._plane.request("POST", f"{self.path('resourceclaims')}?dryRun=All", claim)
+        except RequestError as error:
+            if error.status != 422:
+                raise
+            return False
+        return True
 
     def allocate(self, name: str) -> None:
         pod = self._pods[name]["metadata"]

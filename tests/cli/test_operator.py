@@ -18,6 +18,7 @@ from tests.cli.webhook_cluster import kubevirt_kinds, until
 from tests.cluster.agents.worlds import eventually
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import Component, ComponentError, free_port, operator
+from tests.controllers.hostile_selectors import HOSTILE
 from virt_dra.cli.operator import command
 from virt_dra.controllers.instance_loop import Settings
 from virt_dra.operator import Process, operate
@@ -207,6 +208,47 @@ def test_one_that_is_stuck_says_so_to_its_probe(control_plane: ControlPlane, nam
         await asyncio.wait({running})
 
     asyncio.run(scenario())
+
+
+def test_a_claim_made_to_compute_for_ever_holds_up_neither_probes_nor_the_end(
+    control_plane: ControlPlane, namespace: str, vms: Vms
+) -> None:
+    """It kept a core and the interpreter: /readyz took 35 ms, and SIGTERM 25 s. Others are explained all the same."""
+    control_plane.request("POST", "/apis/resource.k8s.io/v1/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+    control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-1"}})
+    try:
+        accepted = [selector for selector in HOSTILE.values() if vms.accepts(selector)]
+        assert len(accepted) >= 4
+        for number, selector in enumerate(accepted):
+            vms.create(f"hostile-{number}", node=None, selector=selector)
+        vms.create("honest", node=None, selector="false")
+        with replica(control_plane, namespace, "one") as running:
+            until(lambda: leads(running.ready()))
+            until(lambda: _allocatable(vms, "honest"), seconds=60)
+            took: list[float] = []
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                began = time.monotonic()
+                running.ready()
+                took.append(time.monotonic() - began)
+                time.sleep(0.01)
+            assert sorted(took)[len(took) // 2] < 0.1, "5 ms where nothing else runs"
+            began = time.monotonic()
+            assert running.terminate() == 0
+            assert time.monotonic() - began < 10, "2 s where nothing else runs"
+        assert _allocatable(vms, "honest") == "NoNodeFits"
+        told = {_allocatable(vms, f"hostile-{number}") for number in range(len(accepted))}
+        assert told != {None}
+    finally:
+        control_plane.request("DELETE", "/apis/resource.k8s.io/v1/deviceclasses/gpu")
+        control_plane.request("DELETE", "/api/v1/nodes/node-1")
+
+
+def _allocatable(vms: Vms, name: str) -> str | None:
+    """The reason of the condition Allocatable."""
+    found = vms.devices(name)
+    conditions = found["status"].get("conditions", []) if found is not None else []
+    return next((str(each["reason"]) for each in conditions if each["type"] == "Allocatable"), None)
 
 
 # --- several ---

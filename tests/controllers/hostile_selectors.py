@@ -9,17 +9,15 @@ _NUMBERS: Final = ",".join(str(number) for number in range(10, 100))
 HOSTILE: Final = {
     "patterns made in nested loops": rf"[{_NUMBERS}].exists(i, [{_NUMBERS}].exists(j, 'a'.matches(r'\pL{{9'+'10}}'))) || true",
     "a new pattern in each step": (
-        r"lists.range(60).exists(i, lists.range(60).exists(j, 'a'.matches(r'\pL{' + string(100 + i) + '}' + string(j)))) || true"
+        rf"[{_NUMBERS}].exists(i, [{_NUMBERS}].exists(j, 'a'.matches(r'\pL{{' + string(100 + i) + '}}' + string(j)))) || true"
     ),
     "patterns without a loop": " || ".join(rf"'a'.matches(r'\pL{{9'+'{number}}}')" for number in range(10, 210)) + " || true",
-    "loops in loops": "lists.range(1000).all(x, lists.range(300).all(y, x + y >= 0)) || true",
+    "loops in loops": f"[{_NUMBERS}].all(x, [{_NUMBERS}].all(y, [{_NUMBERS}].all(z, x + y + z > 0)))",
     "equality of what doubles": (
         "cel.bind(a, [[1, 2], [3, 4]], "
         + "".join(f"cel.bind({new}, {old} + {old}, " for old, new in zip("abcdefghijklm", "bcdefghijklmn", strict=True))
         + "n == n"
         + ")" * 14
     ),
-    "texts that find all": (
-        "cel.bind(t, lists.range(400).map(x, 'abcdefghij').join(''), lists.range(200).all(x, t.findAll('[a-z]').size() > x)) || true"
-    ),
+    "texts that find all": f"[{_NUMBERS}].all(x, [{_NUMBERS}].all(y, '{'abcdefghij' * 20}'.findAll('[a-z]').size() > 0))",
 }
