@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from immutables import Map
-
 from tests.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import Allocated, Snapshot, allocate
 from virt_dra.allocator.model import DeviceId
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import AllocationResult, DeviceTaintRule
 
 D0 = DeviceId(build.DRIVER, "pool", "d0")
@@ -32,17 +31,17 @@ def test_deriving_leaves_the_original_alone() -> None:
 def test_a_device_held_twice_is_free_only_after_both_releases() -> None:
     twice = empty().with_allocation(allocation("d0"), allocation("d0"))
     once = twice.without_allocation(allocation("d0"))
-    assert (once.is_allocated(D0), once.without_allocation(allocation("d0")).used) == (True, Map())
+    assert (once.is_allocated(D0), once.without_allocation(allocation("d0")).used) == (True, PersistentMap())
 
 
 def test_shares_count_until_the_last_is_released() -> None:
     shared = empty().with_allocation(allocation("d0", shareID="a"), allocation("d0", shareID="b"))
     left = shared.without_allocation(allocation("d0", shareID="a"))
-    assert (left.is_allocated(D0), left.without_allocation(allocation("d0", shareID="b")).used) == (True, Map())
+    assert (left.is_allocated(D0), left.without_allocation(allocation("d0", shareID="b")).used) == (True, PersistentMap())
 
 
 def test_admin_results_leave_no_mark() -> None:
-    assert empty().with_allocation(allocation("d0", adminAccess=True)).used == Map()
+    assert empty().with_allocation(allocation("d0", adminAccess=True)).used == PersistentMap()
 
 
 def test_selectors_run_once_per_device_for_all_pods_and_nodes() -> None:

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from immutables import Map
-
 from virt_dra.allocator import cel_engine
 from virt_dra.allocator.demand import Demands
 from virt_dra.allocator.features.attributes import Attributes
@@ -25,6 +23,7 @@ from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.pools import Pools
 from virt_dra.allocator.published import PublishedValues
 from virt_dra.allocator.usage import NOTHING_USED, PoolUse, Use, by_pool, changed, uses_of
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 T = TypeVar("T")
@@ -67,7 +66,7 @@ class Snapshot:
     """See the module. Build with :meth:`build`, derive with :meth:`with_allocation` and :meth:`without_allocation`."""
 
     inventory: Inventory
-    used: Map[PoolId, PoolUse] = field(default_factory=Map)
+    used: PersistentMap[PoolId, PoolUse] = field(default_factory=PersistentMap)
     """Persistent: a snapshot with one more allocation shares all the rest with the one before."""
     allocated: Mapping[str, ResourceClaim] = field(default_factory=dict, compare=False, repr=False)
     """The claims with an allocation that it was built with, by ``namespace/name``."""
@@ -138,10 +137,7 @@ class Snapshot:
         used = self.used
         for pool, changes in uses.items():
             after = changed(used.get(pool, NOTHING_USED), changes, by)
-            if not after.empty:
-                used = used.set(pool, after)
-            elif pool in used:
-                used = used.delete(pool)
+            used = used.without(pool) if after.empty else used.set(pool, after)
         return self if used is self.used else Snapshot(self.inventory, used, self.allocated)
 
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-from immutables import Map
-
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.integration_paths import DOMAIN
@@ -32,6 +30,7 @@ from virt_dra.api.kubevirt_v1 import (
 )
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.informer import Informer, InformerObserver, Source, running
 from webhooks.knowledge import LauncherSettings
@@ -76,8 +75,8 @@ class LiveWorld:
             known=frozenset(KINDS),
         )
         self._preflight: Preflight | None = None
-        self._maps: dict[str, Map[Any, Any]] = {
-            name: Map() for name in ("templates", "claims", "classes", "nodes", "users", "vmis", "taint_rules")
+        self._maps: dict[str, PersistentMap[Any, Any]] = {
+            name: PersistentMap() for name in ("templates", "claims", "classes", "nodes", "users", "vmis", "taint_rules")
         }
         self._kubevirts: dict[Key, KubeVirt] = {}
         self._slices: dict[str, ResourceSlice | None] = {}
@@ -165,7 +164,7 @@ class LiveWorld:
             if new is not None:
                 self._maps[name] = self._maps[name].set(_key(new), new)
             elif old is not None:
-                self._maps[name] = _without(self._maps[name], _key(old))
+                self._maps[name] = self._maps[name].without(_key(old))
             self._set(**{name: self._maps[name]})
 
         return keep
@@ -188,7 +187,7 @@ class LiveWorld:
         for key in direct_claims(old) if old is not None else ():
             assert old is not None
             left = tuple(each for each in users.get(key, ()) if each != title(old))
-            users = users.set(key, left) if left else _without(users, key)
+            users = users.set(key, left) if left else users.without(key)
         for key in direct_claims(new) if new is not None else ():
             assert new is not None
             users = users.set(key, (*users.get(key, ()), title(new)))
@@ -196,7 +195,7 @@ class LiveWorld:
         if isinstance(new, VirtualMachineInstance):
             self._maps["vmis"] = self._maps["vmis"].set((new.namespace, new.name), new)
         elif isinstance(old, VirtualMachineInstance):
-            self._maps["vmis"] = _without(self._maps["vmis"], (old.namespace, old.name))
+            self._maps["vmis"] = self._maps["vmis"].without((old.namespace, old.name))
         self._set(users=users, vmis=self._maps["vmis"])
 
     def _kubevirt(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
@@ -214,10 +213,6 @@ class LiveWorld:
 
 def _key(obj: TypedObject) -> Key | str:
     return (obj.namespace, obj.name) if obj.NAMESPACED else obj.name
-
-
-def _without(mapping: Map[Any, Any], key: object) -> Map[Any, Any]:
-    return mapping.delete(key) if key in mapping else mapping
 
 
 # --- what is kept of objects of which only a part is looked at ----------------------------------------------------------

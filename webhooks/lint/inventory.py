@@ -14,9 +14,8 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
-from immutables import Map
-
 from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import CompileError, Interrupted, Selector, compile_selector
 from virt_dra.cel.reads import together
@@ -67,8 +66,8 @@ class Inventory:
     """All devices of a cluster, in the order of driver, pool and slice name. Make it with :meth:`of`, and of one with :meth:`changed`."""
 
     _keys: Mapping[str, tuple[DriverKeys, ...]] = field(default_factory=dict, repr=False)
-    _slices: Map[str, Part] = field(default_factory=Map, repr=False)
-    _pools: Map[Pool, tuple[Part, ...]] = field(default_factory=Map, repr=False)
+    _slices: PersistentMap[str, Part] = field(default_factory=PersistentMap, repr=False)
+    _pools: PersistentMap[Pool, tuple[Part, ...]] = field(default_factory=PersistentMap, repr=False)
     """All parts of a pool, of whatever generation, by name."""
     _order: tuple[Pool, ...] = ()
     _answers: dict[tuple[tuple[str, ...], int | None], Match] = field(default_factory=dict, repr=False)
@@ -88,34 +87,38 @@ class Inventory:
             known[part.name if part.name and part.name not in known else f"{part.name}\0{number}"] = part
             pools.setdefault(part.pool, []).append(part)
         ordered = {pool: tuple(sorted(parts, key=_name)) for pool, parts in pools.items()}
-        return cls(MappingProxyType(by_driver), Map(known), Map(ordered), tuple(sorted(ordered)))
+        return cls(MappingProxyType(by_driver), PersistentMap(known), PersistentMap(ordered), tuple(sorted(ordered)))
 
-    def changed(self, put: Iterable[ResourceSlice], gone: Iterable[str] = ()) -> Inventory:
+    def changed(self, put: Iterable[ResourceSlice], gone: Collection[str] = ()) -> Inventory:
         """After slices have been added or replaced, told by their names, and the slices of some names have gone."""
-        slices, pools = self._slices.mutate(), self._pools.mutate()
-        removed, added = [name for name in gone if name in slices], [Part.of(each, self._keys) for each in put]
-        touched: set[Pool] = set()
-        for name in (*removed, *(part.name for part in added if part.name in slices)):
-            old = slices.pop(name)
-            pools[old.pool] = tuple(part for part in pools[old.pool] if part is not old)
-            touched.add(old.pool)
-        for part in added:
-            slices[part.name] = part
-            parts = pools.get(part.pool, ())
+        added = [Part.of(each, self._keys) for each in put]
+        replaced = [part.name for part in added if part.name in self._slices]
+        pools: dict[Pool, tuple[Part, ...]] = {}
+        for name in dict.fromkeys((*(name for name in gone if name in self._slices), *replaced)):
+            old = self._slices[name]
+            pools[old.pool] = tuple(part for part in pools.get(old.pool, self._pools[old.pool]) if part is not old)
+        slices = {part.name: part for part in added}  # of two of one name the later stays
+        for part in slices.values():
+            parts = pools.get(part.pool, self._pools.get(part.pool, ()))
             at = bisect_left(parts, part.name, key=_name)
             pools[part.pool] = (*parts[:at], part, *parts[at:])
-            touched.add(part.pool)
+        emptied = [pool for pool, parts in pools.items() if not parts]
         order = list(self._order)
-        for pool in touched:
+        for pool, parts in pools.items():
             at = bisect_left(order, pool)
             known = at < len(order) and order[at] == pool
-            if not pools[pool]:
-                del pools[pool]
-                if known:
-                    del order[at]
-            elif not known:
+            if known and not parts:
+                del order[at]
+            elif parts and not known:
                 order.insert(at, pool)
-        return replace(self, _slices=slices.finish(), _pools=pools.finish(), _order=tuple(order), _answers={}, _drivers={})
+        return replace(
+            self,
+            _slices=self._slices.changed(slices, gone),
+            _pools=self._pools.changed({pool: parts for pool, parts in pools.items() if parts}, emptied),
+            _order=tuple(order),
+            _answers={},
+            _drivers={},
+        )
 
     def __len__(self) -> int:
         return sum(len(part.devices) for pool in self._order for part in self._newest(pool))
