@@ -22,6 +22,17 @@ settings.load_profile("steady")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
     parser.addoption("--all-scenarios", action="store_true", help="ask a real API server everything, not only a sample (about a minute)")
+    parser.addoption("--unit", action="store_true", help="leave out what needs a control plane, libvirt or Go")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--unit``: only tests that ask for no program from outside, by their fixtures and marks."""
+    if not config.getoption("--unit"):
+        return
+    programs = {"control_plane", "libvirt"}
+    outside = [item for item in items if programs & {*getattr(item, "fixturenames", ()), *(mark.name for mark in item.iter_markers())}]
+    config.hook.pytest_deselected(items=outside)
+    items[:] = [item for item in items if item not in set(outside)]
 
 
 @pytest.fixture

@@ -1,30 +1,37 @@
 #!/bin/sh
-# Makes the virtual environment .venv with a Python >= 3.11 and installs this project with the given extras (e.g. "dev").
-# Does nothing when pyproject.toml has not changed since the last time.
+# Makes the virtual environment .venv with a Python >= 3.11 and installs this project in it, with the locked versions (by hash) of
+# requirements/NAME.txt for each given name (dev, bench; none: run). Does nothing when these files have not changed since the last time.
+# VENV= names another folder; tools (make lock, audit, release) have one of their own, .tools, without the project.
 set -eu
-extras=${1:-}
+names=${1:-run}
 cd "$(dirname "$0")/.."
-stamp=.venv/.ready-${extras:-run}
-[ "$stamp" -nt pyproject.toml ] && exit 0
+venv=${VENV:-.venv}
+[ "$names" != tools ] || venv=.tools
+stamp=$venv/.ready-$names
+newest=$(ls -t pyproject.toml tools/venv.sh requirements/*.txt | head -n 1)
+[ "$stamp" -nt "$newest" ] && exit 0
 
-if [ ! -x .venv/bin/python ]; then
+if [ ! -x "$venv/bin/python" ]; then
   python=
   for candidate in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$candidate; break; fi
   done
   [ -n "$python" ] || { echo "setup: no Python >= 3.11 found; install one or say PYTHON=/path/to/python3" >&2; exit 1; }
-  echo "setup: creating .venv with $("$python" --version)"
-  if ! "$python" -m venv .venv >/dev/null 2>&1; then
+  echo "setup: creating $venv with $("$python" --version)"
+  if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
     # Debian splits venv off the interpreter.
-    rm -rf .venv
+    rm -rf "$venv"
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
       { apt-get -qq update && apt-get -qq install -y python3-venv; } >/dev/null 2>&1
     fi
-    "$python" -m venv .venv || { echo "setup: 'python -m venv' does not work; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+    "$python" -m venv "$venv" || { echo "setup: 'python -m venv' does not work; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
   fi
-  .venv/bin/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=24'
 fi
-echo "setup: installing virt-dra${extras:+ with [$extras]}"
-# By its real path, which pip writes into the scripts that it installs: .venv may be a link to that of another folder.
-PYTHONWARNINGS=ignore "$(cd .venv/bin && pwd -P)/python" -m pip --quiet --disable-pip-version-check install --editable ".${extras:+[$extras]}"
+echo "setup: installing ${names} into $venv"
+# By its real path, which pip writes into the scripts that it installs: the folder may be a link to that of another folder.
+pip() { PYTHONWARNINGS=ignore "$(cd "$venv/bin" && pwd -P)/python" -m pip --quiet --disable-pip-version-check install "$@"; }
+pip --require-hashes --requirement requirements/setup.txt # first and alone: what follows is read by the pip that it brings
+pip --require-hashes $(echo "$names" | sed 's/[^,]*/--requirement requirements\/&.txt/g; s/,/ /g')
+# The project itself: with the setuptools of setup.txt, and nothing from anywhere.
+[ "$names" = tools ] || pip --no-index --no-deps --no-build-isolation --editable .
 touch "$stamp"

@@ -1,0 +1,168 @@
+"""Known vulnerabilities in what is locked: pip-audit asks for them, and its answer is judged here against the list of ignored ones.
+
+``python -m devtools.audit`` (make audit). Exit codes: 0 none, or nobody could be asked (one line says so; with ``--strict`` that is 1);
+1 a vulnerability that is not on the list, an entry of the list that has expired or that nothing needs any more; 2 the list is malformed.
+
+pip-audit takes a package that its service doesn't know for no finding: behind a mirror that has no advisories it reports "no known
+vulnerabilities" of packages nobody looked at. Here such a package counts as not audited.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[1]
+IGNORED: Final = ROOT / "requirements" / "audit-ignore.toml"
+FILES: Final = ("dev", "bench", "image", "libvirt", "run", "setup", "tools")
+SERVICES: Final = ("pypi", "osv")
+"""Asked in this order, until one has looked at every package."""
+SECONDS: Final = 180
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """An entry of the list: a vulnerability of a package that does no harm here, until when, and why."""
+
+    id: str
+    package: str
+    until: date
+    reason: str
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Ignored:
+        """Raises ValueError."""
+        until = entry.get("until")
+        texts = [entry.get(name) for name in ("id", "package", "reason")]
+        if entry.keys() != {"id", "package", "reason", "until"} or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise ValueError(f"each [[ignore]] has the texts id, package and reason, and a date until; this one is {dict(entry)}")
+        if not isinstance(until, date) or isinstance(until, datetime):
+            raise ValueError(f"{entry['id']}: until is a date, such as 2027-01-31 without quotes")
+        return cls(entry["id"], entry["package"], until, entry["reason"])
+
+
+@dataclass(frozen=True)
+class Vulnerability:
+    """A finding of pip-audit. ``fixed``: versions without it."""
+
+    id: str
+    aliases: tuple[str, ...]
+    package: str
+    version: str
+    fixed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = f"{self.id} ({', '.join(self.aliases)})" if self.aliases else self.id
+        advice = f"UPGRADE={self.package} make lock, to {' or '.join(self.fixed)}" if self.fixed else "no version is without it"
+        return f"{self.package} {self.version} has {names}: {advice}; or an entry in requirements/audit-ignore.toml"
+
+
+@dataclass(frozen=True)
+class Report:
+    """An answer of pip-audit: ``skipped`` names packages that its service doesn't know."""
+
+    audited: int
+    skipped: tuple[str, ...]
+    found: tuple[Vulnerability, ...]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Report:
+        packages = answer["dependencies"]
+        return cls(
+            sum("vulns" in each for each in packages),
+            tuple(sorted(each["name"] for each in packages if "skip_reason" in each)),
+            tuple(
+                Vulnerability(one["id"], tuple(one["aliases"]), each["name"], each["version"], tuple(one["fix_versions"]))
+                for each in packages
+                for one in each.get("vulns", ())
+            ),
+        )
+
+
+def ignored(text: str) -> list[Ignored]:
+    """The entries of the list. Raises ValueError, which names the entry that is malformed or there twice."""
+    content = tomllib.loads(text)
+    if not content.keys() <= {"ignore"} or not isinstance(content.get("ignore", []), list):
+        raise ValueError("only [[ignore]] may stand there")
+    entries = [Ignored.of(each) for each in content.get("ignore", [])]
+    for entry in entries:
+        if sum((each.id, each.package) == (entry.id, entry.package) for each in entries) > 1:
+            raise ValueError(f"{entry.id} of {entry.package} is there twice")
+    return entries
+
+
+def faults(report: Report | None, ignores: Iterable[Ignored], today: date) -> list[str]:
+    """What must be done, a line each. ``report`` None: nobody could be asked; the list can expire all the same."""
+    ignores = list(ignores)
+    lines = [f"{each.id} of {each.package} was ignored until {each.until}: look at it again" for each in ignores if each.until < today]
+    if report is None:
+        return lines
+    lines += [f"{name} was not audited: the service doesn't know it" for name in report.skipped]
+    used: set[Ignored] = set()
+    for each in report.found:
+        matching = [entry for entry in ignores if entry.package == each.package and entry.id in (each.id, *each.aliases)]
+        used.update(matching)
+        if not matching:
+            lines.append(str(each))
+    return lines + [
+        f"{each.id} of {each.package} is on the list, and nothing has it any more: remove it" for each in ignores if each not in used
+    ]
+
+
+def ask(program: Path, service: str, files: Sequence[str] = FILES) -> tuple[Report | None, str]:
+    """pip-audit's answer, or None and why there is none. A service that knows no package at all has answered nothing."""
+    words = [str(program), "--vulnerability-service", service, "--disable-pip", "--require-hashes", "--format", "json", "--aliases", "on"]
+    words += ["--progress-spinner", "off", *(f"--requirement={ROOT / 'requirements' / name}.txt" for name in files)]
+    try:
+        answer = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return None, f"{service}: no answer in {SECONDS} s"
+    try:
+        report = Report.of(json.loads(answer.stdout))
+    except (json.JSONDecodeError, KeyError, TypeError):
+        lines = answer.stderr.strip().splitlines()
+        return None, f"{service}: {lines[-1].split(': ')[0] if lines else 'no answer'}"
+    return (report, "") if report.audited else (None, f"{service}: knows none of the packages")
+
+
+def main(arguments: Sequence[str] | None = None, *, today: date | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m devtools.audit", description="Look for known vulnerabilities in the locked packages.")
+    parser.add_argument("--strict", action="store_true", help="fail where no service can be asked (for releases)")
+    parser.add_argument("--pip-audit", type=Path, default=ROOT / ".tools" / "bin" / "pip-audit")
+    parser.add_argument("--ignored", type=Path, default=IGNORED)
+    options = parser.parse_args(arguments)
+    try:
+        ignores = ignored(options.ignored.read_text(encoding="utf-8"))
+    except ValueError as error:
+        sys.stderr.write(f"audit: {options.ignored.name}: {error}\n")
+        return 2
+    reports: list[Report] = []
+    reasons: list[str] = []
+    for service in SERVICES:
+        report, reason = ask(options.pip_audit, service)
+        if report is None:
+            reasons.append(reason)
+            continue
+        reports.append(report)
+        if not report.skipped:
+            break
+    best = min(reports, key=lambda each: len(each.skipped), default=None)
+    lines = faults(best, ignores, today or datetime.now(UTC).date())
+    sys.stderr.writelines(f"audit: {line}\n" for line in lines)
+    if best is None:
+        sys.stdout.write(f"audit: not done, no advisories can be read from here ({'; '.join(reasons)})\n")
+        return 1 if lines or options.strict else 0
+    sys.stdout.write(f"audit: {best.audited} packages, {len(best.found)} known vulnerabilities, {len(ignores)} ignored\n")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Lock files: what requirements/NAME.txt holds, and where it disagrees with pyproject.toml. Reads text only; ``make lock`` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from packaging.markers import default_environment
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+EXTRAS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "run": (),
+    "dev": ("dev",),
+    "bench": ("bench",),
+    "libvirt": ("libvirt",),
+    "image": ("operator", "webhook"),
+}
+"""The extras of pyproject.toml that a lock file is made of, always with the dependencies that everybody has."""
+Environment = dict[str, str]
+PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
+
+
+@dataclass(frozen=True)
+class Locked:
+    """One line of a lock file. ``when``: its environment marker."""
+
+    requirement: Requirement
+    hashes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return canonicalize_name(self.requirement.name)
+
+    @property
+    def version(self) -> str:
+        """Empty where it isn't exactly one."""
+        pins = [each.version for each in self.requirement.specifier if each.operator == "==" and "*" not in each.version]
+        return pins[0] if len(pins) == len(self.requirement.specifier) == 1 else ""
+
+    def holds_in(self, environment: Environment) -> bool:
+        return self.requirement.marker is None or self.requirement.marker.evaluate(environment)
+
+
+def read(text: str) -> tuple[list[Locked], list[str]]:
+    """The entries of a lock file, and its lines that are none (options, URLs): these must not be there."""
+    entries: list[Locked] = []
+    odd: list[str] = []
+    for line in _logical_lines(text):
+        written, *hashes = line.split(" --hash=")
+        try:
+            requirement = Requirement(written.strip())
+        except InvalidRequirement:
+            odd.append(line)
+            continue
+        if requirement.url is not None:
+            odd.append(line)
+        else:
+            entries.append(Locked(requirement, tuple(each.strip() for each in hashes)))
+    return entries, odd
+
+
+def problems(project: Mapping[str, Any], locks: Mapping[str, str]) -> list[str]:
+    """What is wrong with lock files (texts by name), a line each: against ``pyproject.toml`` (parsed), and against each other."""
+    found: list[str] = []
+    versions: dict[str, tuple[str, str]] = {}
+    for name, text in sorted(locks.items()):
+        entries, odd = read(text)
+        found += [f"{name}.txt: no locked requirement: {line[:80]}" for line in odd]
+        for each in entries:
+            if not each.version:
+                found.append(f"{name}.txt: {each.requirement.name} is not locked to one version")
+            if not each.hashes or not all(each.startswith("sha256:") and len(each) == 71 for each in each.hashes):
+                found.append(f"{name}.txt: {each.requirement.name} has no hash (or no sha256)")
+            other, version = versions.setdefault(f"{each.name} {each.requirement.marker or ''}", (name, each.version))
+            if version != each.version:
+                found.append(f"{each.name} is {version} in {other}.txt and {each.version} in {name}.txt")
+    for name, extras in EXTRAS_OF.items():
+        if name not in locks:
+            found.append(f"{name}.txt is missing")
+            continue
+        entries, _ = read(locks[name])
+        found += [f"{name}.txt: {line}" for line in _unmet(_wanted(project["project"], extras), entries)]
+    setup, _ = read(locks.get("setup", ""))
+    found += [f"setup.txt: {line}" for line in _unmet(map(Requirement, project["build-system"]["requires"]), setup)]
+    return found
+
+
+def unmet_of_installed(entries: Sequence[Locked], requires: Mapping[str, Sequence[str]]) -> list[str]:
+    """What locked packages need (``requires``: by canonical name, from their metadata) and the file lacks or has in another version.
+
+    For the Python that runs this.
+    """
+    here = _here()
+    return [
+        f"{each.name} needs {line}"
+        for each in entries
+        if each.holds_in(here)
+        for line in _unmet(map(Requirement, requires.get(each.name, ())), entries, [here], each.requirement.extras)
+    ]
+
+
+def _unmet(
+    wanted: Iterable[Requirement],
+    entries: Sequence[Locked],
+    environments: Sequence[Environment] = (),
+    extras: Iterable[str] = (),
+) -> Iterator[str]:
+    for requirement in wanted:
+        for environment in environments or [_environment(python) for python in PYTHONS]:
+            if requirement.marker and not any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras)):
+                continue
+            candidates = [each for each in entries if each.name == canonicalize_name(requirement.name) and each.holds_in(environment)]
+            if len(candidates) != 1:
+                yield f"{requirement} is {'not there' if not candidates else 'there twice'} for Python {environment['python_version']}"
+                break
+            if not requirement.specifier.contains(candidates[0].version, prereleases=True):
+                yield f"{requirement} is locked to {candidates[0].version}"
+                break
+
+
+def _wanted(project: Mapping[str, Any], extras: Sequence[str]) -> Iterator[Requirement]:
+    """The dependencies with those of the extras, which may name further extras of the project itself."""
+    yield from map(Requirement, project["dependencies"])
+    waiting, seen = list(extras), set(extras)
+    while waiting:
+        for requirement in map(Requirement, project["optional-dependencies"][waiting.pop()]):
+            if canonicalize_name(requirement.name) != canonicalize_name(project["name"]):
+                yield requirement
+                continue
+            waiting += sorted(requirement.extras - seen)
+            seen |= requirement.extras
+
+
+def _environment(python: str) -> Environment:
+    """A Linux machine with a Python of a version."""
+    return _here() | {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+    }
+
+
+def _here() -> Environment:
+    return {key: str(value) for key, value in default_environment().items()}
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    for line in text.replace("\\\n", " ").splitlines():
+        shown = line.split(" #")[0].strip()
+        if shown and not shown.startswith("#"):
+            yield shown

@@ -1,0 +1,202 @@
+"""What a release consists of: wheel, sdist, bills of materials, a provenance statement, and their checksums. ``make release`` makes them.
+
+Everything comes of one commit and of the locked tools, so that whoever builds the same commit gets the same bytes: the commit's files are
+unpacked into a new folder, times are those of the commit, modes and order are fixed. Signing is left to who has the keys
+(docs/guides/release.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from devtools import locks
+
+ROOT: Final = Path(__file__).parents[1]
+BILLS: Final = {"virt-dra": "image", "virt-dra-launcher": "libvirt"}
+"""Images, and the lock file that says which packages they have."""
+BUILD_TYPE: Final = "urn:virt-dra:make-release:1"
+_BASE: Final = re.compile(r"^FROM (\S+)@sha256:([0-9a-f]{64}) AS base$", re.MULTILINE)
+
+
+class ReleaseError(Exception):
+    """Why there can be no release, in one line."""
+
+
+def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
+    """The wheel and the sdist of a commit of the repository ``source``, written to ``out``. Raises ReleaseError."""
+    (wanted,) = (each.version for each in locks.read((ROOT / "requirements" / "setup.txt").read_text())[0] if each.name == "setuptools")
+    if version("setuptools") != wanted:
+        raise ReleaseError(f"setuptools is {version('setuptools')}, {wanted} is locked: run tools/venv.sh dev")
+    epoch = _git(source, "show", "--no-patch", "--format=%ct", commit)
+    with tempfile.TemporaryDirectory(prefix="virt-dra-release-") as temporary:
+        tree = Path(temporary) / "tree"
+        archive = subprocess.run(["git", "-c", "tar.umask=0022", "archive", commit], cwd=source, capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(tree, filter="tar")
+        made = Path(temporary) / "made"
+        made.mkdir()
+        # No setting of who builds reaches the outcome: time, zone, language, hash seed, the modes of new files.
+        environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        environment |= {"SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+        code = f"from setuptools import build_meta as b; b.build_sdist({str(made)!r}); b.build_wheel({str(made)!r})"
+        answer = subprocess.run(
+            [sys.executable, "-c", code], cwd=tree, env=environment, umask=0o022, capture_output=True, text=True, check=False
+        )
+        if answer.returncode:
+            raise ReleaseError(f"the build failed: {(answer.stderr.strip().splitlines() or ['no message'])[-1]}")
+        out.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for path in sorted(made.iterdir()):
+            content = path.read_bytes()
+            paths.append(out / path.name)
+            paths[-1].write_bytes(content if path.suffix == ".whl" else same_sdist(content, int(epoch)))
+        return paths
+
+
+def same_sdist(content: bytes, epoch: int) -> bytes:
+    """An sdist (.tar.gz) without what differs between builds: order, times, owners, modes, the compression's own header."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(content)) as given, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made:
+        for member in sorted(given.getmembers(), key=lambda each: each.name):
+            member.mtime, member.uid, member.gid, member.uname, member.gname, member.pax_headers = epoch, 0, 0, "", "", {}
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            made.addfile(member, given.extractfile(member) if member.isreg() else None)
+    return gzip.compress(packed.getvalue(), mtime=epoch)
+
+
+def statement(
+    subjects: Mapping[str, str], materials: Sequence[Mapping[str, Any]], builder: str, parameters: Mapping[str, str]
+) -> dict[str, Any]:
+    """An in-toto statement with SLSA provenance: what was made (SHA-256 by name), of what, by whom."""
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(subjects.items())],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": dict(parameters),
+                "resolvedDependencies": [dict(each) for each in materials],
+            },
+            "runDetails": {"builder": {"id": builder}},
+        },
+    }
+
+
+def materials(source: Path, commit: str, uri: str) -> list[dict[str, Any]]:
+    """What a build of the commit is made of: the commit, the lock files, the image that the Containerfile stands on."""
+    found: list[dict[str, Any]] = [{"uri": uri, "digest": {"gitCommit": _git(source, "rev-parse", f"{commit}^{{commit}}")}}]
+    for name in _git(source, "ls-tree", "-r", "--name-only", commit, "requirements/", "tools/control-plane/").splitlines():
+        if name.endswith((".txt", "go.sum")):
+            found.append({"name": name, "digest": {"sha256": _sha256(_read(source, commit, name))}})
+    base = _BASE.search(_read(source, commit, "Containerfile").decode())
+    if base is None:
+        raise ReleaseError("the Containerfile names no base image by digest")
+    return [*found, {"uri": f"oci://{base[1]}", "digest": {"sha256": base[2]}}]
+
+
+def bill(source: Path, commit: str, image: str, program: Path) -> bytes:
+    """The bill of materials of an image's Python packages: CycloneDX, as JSON; the same for the same commit. Raises ReleaseError."""
+    with tempfile.TemporaryDirectory(prefix="virt-dra-bill-") as temporary:
+        project = Path(temporary) / "pyproject.toml"
+        project.write_bytes(_read(source, commit, "pyproject.toml"))
+        words = [program, "requirements", "-", "--pyproject", project, "--output-reproducible", "--spec-version", "1.6", "--validate"]
+        answer = subprocess.run(
+            words,
+            input=_read(source, commit, f"requirements/{BILLS[image]}.txt"),
+            env={"PATH": os.environ["PATH"], "SOURCE_DATE_EPOCH": _git(source, "show", "--no-patch", "--format=%ct", commit)},
+            capture_output=True,
+            check=False,
+        )
+    if answer.returncode:
+        raise ReleaseError(f"no bill of materials: {(answer.stderr.decode().strip().splitlines() or ['no message'])[-1]}")
+    content = json.loads(answer.stdout)
+    for component in content["components"]:
+        # It repeats the whole line of the lock file, with the hashes that externalReferences have already.
+        component["description"] = f"requirements/{BILLS[image]}.txt"
+    content["metadata"]["component"]["name"] = image
+    return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def write_bills(source: Path, out: Path, commit: str, program: Path) -> list[Path]:
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for image in BILLS:
+        paths.append(out / f"{image}.cdx.json")
+        paths[-1].write_bytes(bill(source, commit, image, program))
+    return paths
+
+
+def release(source: Path, out: Path, program: Path, *, commit: str = "HEAD", uri: str, builder: str) -> list[Path]:
+    """All files of a release. Raises ReleaseError, also where files differ from the commit."""
+    changed = _git(source, "status", "--porcelain")
+    if changed:
+        raise ReleaseError(f"files differ from the commit, so nobody could build the same: {changed.splitlines()[0].strip()}")
+    if out.exists() and any(out.iterdir()):
+        raise ReleaseError(f"{out} is not empty: a release is not mixed with what is there")
+    paths = [*built(source, out, commit), *write_bills(source, out, commit, program)]
+    subjects = {path.name: _sha256(path.read_bytes()) for path in paths}
+    parameters = {"commit": _git(source, "rev-parse", f"{commit}^{{commit}}"), "target": "make release"}
+    paths.append(out / "provenance.intoto.json")
+    made = statement(subjects, materials(source, commit, uri), builder, parameters)
+    paths[-1].write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    subjects[paths[-1].name] = _sha256(paths[-1].read_bytes())
+    paths.append(out / "SHA256SUMS")
+    paths[-1].write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(subjects.items())), encoding="utf-8")
+    return paths
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _git(source: Path, *words: str) -> str:
+    answer = subprocess.run(["git", *words], cwd=source, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise ReleaseError(f"git {words[0]}: {answer.stderr.strip()}")
+    return answer.stdout.strip()
+
+
+def _read(source: Path, commit: str, name: str) -> bytes:
+    return subprocess.run(["git", "show", f"{commit}:{name}"], cwd=source, capture_output=True, check=True).stdout
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m devtools.release", description="Make the files of a release of the present commit.")
+    parser.add_argument("what", choices=["all", "wheel", "sbom"])
+    parser.add_argument("--source", type=Path, default=ROOT)
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--cyclonedx", type=Path, default=ROOT / ".tools" / "bin" / "cyclonedx-py")
+    parser.add_argument("--uri", default="git+virt-dra", help="where the commit can be had (default: %(default)s)")
+    parser.add_argument("--builder", default="urn:virt-dra:builder:local", help="who builds, as verifiers know it (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        if options.what == "wheel":
+            paths = built(options.source, options.out)
+        elif options.what == "sbom":
+            paths = write_bills(options.source, options.out, "HEAD", options.cyclonedx)
+        else:
+            paths = release(options.source, options.out, options.cyclonedx, uri=options.uri, builder=options.builder)
+    except ReleaseError as error:
+        sys.stderr.write(f"release: {error}\n")
+        return 1
+    sys.stdout.writelines(f"{_sha256(path.read_bytes())[:12]}  {path}\n" for path in paths)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
