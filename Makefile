@@ -3,7 +3,7 @@ BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
 READY := $(filter-out examples/failing/ examples/contention/ examples/cluster/ examples/requests/,$(wildcard examples/*/))
 
-.PHONY: run test lint bench conformance cluster clean setup setup-tests
+.PHONY: run test lint bench conformance cluster clean setup setup-tests lock audit sbom release matrix base-image
 
 setup:
 	@tools/venv.sh
@@ -45,6 +45,32 @@ bench:  ## Measure speed and memory against peers; prints tables
 	@tools/venv.sh dev,bench
 	$(BIN)/python -m bench
 
+lock:  ## Renew requirements/*.txt after a change of pyproject.toml; UPGRADE=1 takes the newest of everything, UPGRADE=name of that
+	@tools/venv.sh tools
+	@UPGRADE=$(UPGRADE) tools/lock.sh
+
+audit:  ## Known vulnerabilities of the locked packages; requirements/audit-ignore.toml lists those that do no harm; STRICT=1 for releases
+	@tools/venv.sh dev
+	@tools/venv.sh tools
+	@$(BIN)/python -m devtools.audit $(if $(STRICT),--strict)
+
+sbom:  ## The images' Python packages as CycloneDX, into dist/
+	@tools/venv.sh dev
+	@tools/venv.sh tools
+	@$(BIN)/python -m devtools.release sbom
+
+release:  ## Wheel, sdist, bills of materials, provenance and checksums of this commit, into dist/; URI= and BUILDER= for the provenance
+	@tools/venv.sh dev
+	@tools/venv.sh tools
+	@$(BIN)/python -m devtools.release all $(if $(URI),--uri $(URI)) $(if $(BUILDER),--builder $(BUILDER))
+
+matrix:  ## The tests that need no program from outside, with Python 3.11 to 3.14; STRICT=1 fails where one is missing
+	@tools/venv.sh tools
+	@STRICT=$(STRICT) tools/matrix.sh $(PYTEST_ARGS)
+
+base-image:  ## Renew the digest of the images' base in the Containerfile
+	@tools/base-image.sh
+
 clean:
-	rm -rf .venv out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .tools dist out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

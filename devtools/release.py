@@ -41,6 +41,8 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
     (wanted,) = (each.version for each in locks.read((ROOT / "requirements" / "setup.txt").read_text())[0] if each.name == "setuptools")
     if version("setuptools") != wanted:
         raise ReleaseError(f"setuptools is {version('setuptools')}, {wanted} is locked: run tools/venv.sh dev")
+    if not _git(source, "ls-tree", "--name-only", commit, "pyproject.toml"):
+        raise ReleaseError(f"{source} has no pyproject.toml in {commit}")
     epoch = _git(source, "show", "--no-patch", "--format=%ct", commit)
     with tempfile.TemporaryDirectory(prefix="virt-dra-release-") as temporary:
         tree = Path(temporary) / "tree"
@@ -114,7 +116,17 @@ def bill(source: Path, commit: str, image: str, program: Path) -> bytes:
     with tempfile.TemporaryDirectory(prefix="virt-dra-bill-") as temporary:
         project = Path(temporary) / "pyproject.toml"
         project.write_bytes(_read(source, commit, "pyproject.toml"))
-        words = [program, "requirements", "-", "--pyproject", project, "--output-reproducible", "--spec-version", "1.6", "--validate"]
+        words: list[str | Path] = [
+            program,
+            "requirements",
+            "-",
+            "--pyproject",
+            project,
+            "--output-reproducible",
+            "--spec-version",
+            "1.6",
+            "--validate",
+        ]
         answer = subprocess.run(
             words,
             input=_read(source, commit, f"requirements/{BILLS[image]}.txt"),

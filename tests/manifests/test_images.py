@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from devtools.locks import EXTRAS_OF
 from virt_dra.api import standalone
 from virt_dra.cli.install_kustomize import split_image
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
@@ -46,9 +47,8 @@ def last(stage: str, instruction: str) -> str:
     [("virt-dra", {"operator", "webhook"}, "virt-dra"), ("virt-dra-launcher", {"libvirt"}, "virt-dra-launcher")],
 )
 def test_images_have_the_extras_and_entry_points_of_the_project(stage: str, extras: set[str], entry_point: str) -> None:
-    installed = re.search(r'pip install --no-cache-dir "\.\[([^\]]+)\]"', last(f"build-{stage}", "RUN"))
-    assert installed is not None
-    assert set(installed[1].split(",")) == extras
+    (lock,) = set(re.findall(r"--requirement requirements/(\w+)\.txt", last(f"build-{stage}", "RUN")))
+    assert set(EXTRAS_OF[lock]) == extras
     assert extras <= PROJECT["optional-dependencies"].keys()
     assert f"--from=build-{stage} " in last(stage, "COPY")
     assert last(stage, "ENTRYPOINT") == f'["{entry_point}"]'
@@ -57,10 +57,36 @@ def test_images_have_the_extras_and_entry_points_of_the_project(stage: str, extr
 
 def test_what_is_copied_into_the_build_is_there() -> None:
     copied = [path for name, rest in stages()["build"] if name == "COPY" for path in shlex.split(rest)[:-1]]
-    assert {"pyproject.toml", "virt_dra", "webhooks", "launcher", "manifests", PROJECT["readme"], *PROJECT["license-files"]} == set(copied)
+    assert {
+        "requirements",
+        "pyproject.toml",
+        "virt_dra",
+        "webhooks",
+        "launcher",
+        "manifests",
+        PROJECT["readme"],
+        *PROJECT["license-files"],
+    } == set(copied)
     assert all((ROOT / path).exists() for path in copied)
     ignored = (ROOT / ".containerignore").read_text().split()
     assert not set(copied) & set(ignored)
+
+
+def test_images_stand_on_a_base_that_a_digest_fixes() -> None:
+    text = (ROOT / "Containerfile").read_text()
+    bases = [line.split()[1] for line in text.splitlines() if line.startswith("FROM ")]
+    foreign = [base for base in bases if base not in stages()]
+    assert len(foreign) == 1
+    assert re.fullmatch(r"[a-z./]+/debian:[\d.]+-slim@sha256:[0-9a-f]{64}", foreign[0])
+    assert not re.search(r"^(ADD|COPY --from=(?!build-))|curl |wget |--trusted|--index|--allow-unauth", text, re.MULTILINE)
+
+
+def test_images_have_no_installer() -> None:
+    """No pip in the environments that are copied, and none by apt in the stages that end as images."""
+    for stage in ("virt-dra", "virt-dra-launcher"):
+        commands = " ".join(rest for name, rest in stages()[stage] if name == "RUN")
+        assert not re.search(r"python3?-(pip|venv|dev)|\bgcc\b|pip", commands)
+    assert "venv --without-pip /opt/virt-dra" in last("build", "RUN") + " ".join(rest for _, rest in stages()["build"])
 
 
 def test_a_wheel_has_every_file_of_the_manifests() -> None:

@@ -1,0 +1,130 @@
+"""A release is the same for everybody who makes it of the same commit, and says what it consists of."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devtools import locks
+from devtools.release import BILLS, ReleaseError, bill, main, materials, release, same_sdist, statement
+
+ROOT = Path(__file__).parents[2]
+CYCLONEDX = ROOT / ".tools" / "bin" / "cyclonedx-py"
+
+
+def _clone(to: Path, umask: int, mtime: int) -> Path:
+    """A clean clone, made as somebody else would at another time."""
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, to], check=True, umask=umask)
+    for path in to.rglob("*"):
+        if ".git" not in path.parts and not path.is_symlink():
+            os.utime(path, (mtime, mtime))
+    return to
+
+
+def test_two_builds_of_a_commit_are_the_same_bytes_whoever_makes_them(tmp_path: Path) -> None:
+    building = []
+    for name, umask, mtime, zone in (("one", 0o077, 1_000_000_000, "Asia/Tokyo"), ("two", 0o002, 1_700_000_000, "America/Lima")):
+        source = _clone(tmp_path / name, umask, mtime)
+        environment = {**os.environ, "TZ": zone, "PYTHONHASHSEED": str(umask), "SOURCE_DATE_EPOCH": str(mtime), "HOME": str(tmp_path)}
+        words: list[str | Path] = [sys.executable, "-m", "devtools.release", "wheel", "--source", source, "--out", tmp_path / f"{name}-out"]
+        building.append(subprocess.Popen(words, cwd=ROOT, env=environment, umask=umask, stdout=subprocess.DEVNULL))
+    assert [each.wait(120) for each in building] == [0, 0]
+    one, two = ({path.name: path.read_bytes() for path in (tmp_path / f"{name}-out").iterdir()} for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert {Path(name).suffix for name in one} == {".whl", ".gz"}
+    for name in one:
+        assert hashlib.sha256(one[name]).digest() == hashlib.sha256(two[name]).digest(), name
+    wheel = zipfile.ZipFile(io.BytesIO(next(content for name, content in one.items() if name.endswith(".whl"))))
+    names = wheel.namelist()
+    assert "virt_dra/manifests/rbac/kustomization.yaml" in names or any(name.startswith("virt_dra/manifests/") for name in names)
+    assert not [name for name in names if name.startswith(("tests/", "devtools/", "bench/"))]
+    assert {entry.external_attr >> 16 & 0o777 for entry in wheel.infolist()} <= {0o644, 0o664, 0o755}
+
+
+def test_an_sdist_keeps_its_files_and_loses_who_and_when() -> None:
+    packed = []
+    for order, uid, mode in (("ab", 0, 0o600), ("ba", 1000, 0o664)):
+        raw = io.BytesIO()
+        with tarfile.open(fileobj=raw, mode="w:gz") as files:
+            for name in order:
+                member = tarfile.TarInfo(name)
+                member.uid, member.uname, member.mode, member.size, member.mtime = uid, f"user-{uid}", mode, 1, uid
+                files.addfile(member, io.BytesIO(name.encode()))
+        packed.append(same_sdist(raw.getvalue(), 1_700_000_000))
+    assert packed[0] == packed[1]
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed[0]))) as files:
+        found = {each.name: (each.mode, each.uid, each.uname, each.mtime, files.extractfile(each)) for each in files}
+    assert {name: (*each[:4],) for name, each in found.items()} == dict.fromkeys("ab", (0o644, 0, "", 1_700_000_000))
+
+
+def test_the_statement_names_what_was_made_of_what() -> None:
+    made = statement({"b": "2" * 64, "a": "1" * 64}, [{"uri": "git+x", "digest": {"gitCommit": "c" * 40}}], "urn:me", {"commit": "c" * 40})
+    assert made["_type"] == "https://in-toto.io/Statement/v1"
+    assert made["predicateType"] == "https://slsa.dev/provenance/v1"
+    assert [(each["name"], each["digest"]["sha256"][0]) for each in made["subject"]] == [("a", "1"), ("b", "2")]
+    definition = made["predicate"]["buildDefinition"]
+    assert definition["resolvedDependencies"] == [{"uri": "git+x", "digest": {"gitCommit": "c" * 40}}]
+    assert definition["externalParameters"] == {"commit": "c" * 40}
+    assert made["predicate"]["runDetails"] == {"builder": {"id": "urn:me"}}
+
+
+def test_materials_are_the_commit_every_lock_file_and_the_base_image() -> None:
+    found = materials(ROOT, "HEAD", "git+x")
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    assert found[0] == {"uri": "git+x", "digest": {"gitCommit": head}}
+    assert {each["name"] for each in found[1:-1]} >= {f"requirements/{name}.txt" for name in (*locks.EXTRAS_OF, "setup", "tools")}
+    assert {each["name"] for each in found[1:-1]} >= {"tools/control-plane/kubernetes/go.sum"}
+    assert found[-1]["uri"].startswith("oci://docker.io/library/debian:")
+    assert len(found[-1]["digest"]["sha256"]) == 64
+
+
+def _repository(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "file").write_text("x", encoding="utf-8")
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder
+
+
+def test_there_is_no_release_of_files_that_nobody_else_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = _repository(tmp_path / "source")
+    (source / "file").write_text("y", encoding="utf-8")
+    assert main(["all", "--source", str(source), "--out", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err == "release: files differ from the commit, so nobody could build the same: M file\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_release_is_not_mixed_with_another(tmp_path: Path) -> None:
+    source = _repository(tmp_path / "source")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.whl").touch()
+    with pytest.raises(ReleaseError, match="is not empty"):
+        release(source, tmp_path / "out", CYCLONEDX, uri="git+x", builder="urn:me")
+    assert main(["wheel", "--source", str(source), "--out", str(tmp_path / "wheel")]) == 1  # no project: one line and no traceback
+
+
+@pytest.mark.parametrize("image", BILLS)
+def test_a_bill_of_materials_lists_what_the_image_has_with_its_hashes(image: str) -> None:
+    if not CYCLONEDX.exists():
+        message = "no cyclonedx-py: tools/venv.sh tools (make audit does it)"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    found: dict[str, Any] = json.loads(bill(ROOT, "HEAD", image, CYCLONEDX))
+    text = subprocess.run(
+        ["git", "show", f"HEAD:requirements/{BILLS[image]}.txt"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    entries, _ = locks.read(text)
+    assert (found["bomFormat"], found["specVersion"], found["metadata"]["component"]["name"]) == ("CycloneDX", "1.6", image)
+    assert {(each["name"], each["version"]) for each in found["components"]} == {(each.requirement.name, each.version) for each in entries}
+    listed = json.dumps(found)
+    assert all(value.removeprefix("sha256:") in listed for each in entries for value in each.hashes)
