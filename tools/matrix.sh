@@ -9,7 +9,7 @@ failed='' missing=''
 
 interpreter() { # interpreter 3.14: its path
   named=$(eval "echo \"\${PYTHON_$(echo "$1" | tr . _):-}\"")
-  for candidate in "$named" "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python3; do
+  for candidate in "$named" "python$1" "$(pyenv root 2>/dev/null || true)/versions/$1".*/bin/python3; do
     if [ -n "$candidate" ] && "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$1')" 2>/dev/null; then
       command -v "$candidate"; return
     fi
