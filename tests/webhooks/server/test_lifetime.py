@@ -39,7 +39,8 @@ def test_renewed_certificates_disturb_nobody(tmp_path: Path) -> None:
     """Twenty renewals, file by file, while eight clients ask without a pause, half of them over a new connection each time."""
     log = StringIO()
     keys, now = SystemKeys(), datetime.now(UTC)
-    bundle = bootstrap(NAMES, now, keys)
+    names = [f"renewal-{number}" for number in range(20)]
+    bundle = bootstrap((*NAMES, *names), now, keys)  # so that the authority may sign for each of them
     _write(tmp_path, bundle)
 
     async def all_of_it() -> None:
@@ -49,8 +50,8 @@ def test_renewed_certificates_disturb_nobody(tmp_path: Path) -> None:
             renewing = asyncio.create_task(served.server.keep_certificate(0.001))
             stop = asyncio.Event()
             clients = [asyncio.create_task(_ask_on(served, stop, fresh=number % 2 == 0)) for number in range(8)]
-            for number in range(20):
-                _write(tmp_path, renewed(bundle, (*NAMES, f"renewal-{number}"), now, keys))
+            for number, name in enumerate(names):
+                _write(tmp_path, renewed(bundle, (*NAMES, name), now, keys))
                 await _until(functools.partial(_has_loaded, served, number + 1))
             stop.set()
             answered = await asyncio.gather(*clients)
