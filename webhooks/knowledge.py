@@ -8,7 +8,7 @@ to end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -70,6 +70,18 @@ class Knowledge(Protocol):
     """One state of a cluster, as reviews see it. Answers come at once."""
 
     @property
+    def verified(self) -> bool:
+        """True if an API server asks, so that answers may depend on all that is known.
+
+        Otherwise anybody may have written the review, and an answer depends only on what the review carries, on KubeVirt's release and
+        gates, and for a launcher pod on its VMI and what that names, if the review has the VMI's uid.
+        """
+
+    @property
+    def for_anybody(self) -> Knowledge:
+        """The same for a review of a caller who isn't verified."""
+
+    @property
     def gates(self) -> Gates:
         """The KubeVirt version at hand with its feature gates."""
 
@@ -110,6 +122,11 @@ class KubeVirtOnly:
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
     unwarned: Collection[str] = frozenset()
     now: datetime | None = None
+    verified: bool = True
+
+    @property
+    def for_anybody(self) -> Knowledge:
+        return replace(self, verified=False)
 
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         return Verdict(allowed=True)

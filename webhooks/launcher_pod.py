@@ -11,6 +11,9 @@ reads why. A directory that another volume is mounted at is left to it, with a w
 Annotations of ours that a pod brings along are removed: virt-controller copies them from VMIs, which users write (K-4.2).
 
 A pod whose path can't be chosen yet is refused (:mod:`webhooks.pod_refusals`); virt-controller creates it again.
+
+Where the caller isn't verified (:attr:`Knowledge.verified`), the VMI's uid, which is known to who may read its namespace, stands for the
+right to an answer: paths depend only on the drivers of claims that this very VMI names, and answers name no driver and no class.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from virt_dra.api.kubevirt_v1 import GROUP, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import OwnerReference
 from virt_dra.api.wire import Json
-from webhooks.knowledge import Knowledge, LauncherSettings
+from webhooks.knowledge import Knowledge, LauncherSettings, Serving
 from webhooks.lint.finding import visible
 from webhooks.lost_requests import loses_requests, lost_requests
 from webhooks.pod_patch import (
@@ -186,7 +189,7 @@ class _Mutation:
     def _decisions(self, claims: Mapping[str, PodResourceClaim], ours: set[str], wish: paths.Wish) -> list[Decision]:
         pairs = self._pairs(claims)
         asked = [pair for pair in pairs if pair.claim not in ours and pair.request]
-        serving = self.knowledge.drivers(self.namespace, tuple(claims.values()), asked) if asked else {}
+        serving = self._serving(claims, asked)
         settings, version = self.knowledge.launcher, self.version
         decisions: list[Decision] = []
         new: list[tuple[str, Decision]] = []
@@ -204,13 +207,25 @@ class _Mutation:
             if not decided_before:
                 new.append((place, decision))
             unknown = decision.reason in _NOT_KNOWN_TO_WRITE and (not known or not known.drivers or not known.complete)
-            if decision.warning or unknown:
+            tells_of_drivers = bool(drivers) or decision.reason in paths.BY_DRIVERS
+            if (decision.warning or unknown) and (self.knowledge.verified or not tells_of_drivers):
                 warnings.append(f"{place}: {decision.message}{_BY_VERSION.format(decision.path, version) if unknown else ''}")
             decisions.append(decision)
+        if not self.knowledge.verified and self._vmi is None and any(each.reason in paths.BY_DRIVERS for _, each in new):
+            self._unknown_vmi("whose claims decide how the pod is made")
         refused = refusals(new, serving, self._vmi, self.knowledge)
         self.causes += refused
         self.warnings += () if refused else warnings
         return decisions
+
+    def _serving(self, claims: Mapping[str, PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+        """The drivers of the pairs, as far as they may be told of: see the module."""
+        entries, asked = tuple(claims.values()), tuple(pairs)
+        if not self.knowledge.verified:
+            named = {(each.name, _source(each)) for each in self._vmi.spec.resource_claims} if self._vmi is not None else set()
+            entries = tuple(each for each in entries if (each.name, _source(each)) in named)
+            asked = tuple(pair for pair in asked if any(pair.claim == each.name for each in entries))
+        return self.knowledge.drivers(self.namespace, entries, asked) if asked else {}
 
     # --- metadata-shim ---
 
@@ -277,7 +292,8 @@ class _Mutation:
     def _vmi(self) -> VirtualMachineInstance | None:
         """The pod's VMI; None if the informer hasn't received it yet."""
         vmi = self.knowledge.vmi(self.namespace, self.owner.name)
-        return vmi if vmi is not None and vmi.metadata.uid == self.owner.uid else None
+        proven = self.knowledge.verified or bool(self.owner.uid)  # objects of files have no uid
+        return vmi if vmi is not None and vmi.metadata.uid == self.owner.uid and proven else None
 
     def _unknown_vmi(self, why: str) -> None:
         message = (

@@ -34,6 +34,18 @@ class Metrics:
             ("code",),
             registry=self.registry,
         )
+        self.callers = Counter(
+            "virt_dra_webhook_callers",
+            "Requests for reviews, by whether the caller presented a client certificate of an API server.",
+            ("verified",),
+            registry=self.registry,
+        )
+        self.callers_mode = Gauge(
+            "virt_dra_webhook_unverified_callers_mode",
+            "1 for what becomes of reviews without a verified client certificate: refuse, limit (answered by what they carry) or tell.",
+            ("mode",),
+            registry=self.registry,
+        )
         self.in_flight = Gauge("virt_dra_webhook_requests_in_flight", "Requests being answered.", registry=self.registry)
         self.connections = Gauge("virt_dra_webhook_connections", "Open connections.", registry=self.registry)
         self.refused_connections = Counter(

@@ -36,7 +36,13 @@ def refusals(
         if known is None or decision.reason not in BY_DRIVERS:
             continue
         for missing in known.missing:
-            message = f"{missing}; create it or correct the name. The pod is created once it exists: its driver decides how the pod is made"
+            # Classes are named by claims and templates, not by the VMI.
+            what = (
+                missing
+                if knowledge.verified or missing.namespace
+                else f"a {missing.kind} of request {str(decision.pair)[:127]!r} is missing"
+            )
+            message = f"{what}; create it or correct the name. The pod is created once it exists: its driver decides how the pod is made"
             found.setdefault(message, Cause(NOT_FOUND, message, place))
         if decision.reason == DRIVER_UNKNOWN and known.undecided is not None:
             until = max(known.undecided, _created(vmi, now)) + knowledge.launcher.driver_wait

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -27,6 +28,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from virt_dra.api.wire import Json
+from webhooks.callers import Callers
 from webhooks.knowledge import Knowledge
 from webhooks.metrics import CONTENT_TYPE, Metrics
 from webhooks.review import BadReview, Review, answer, check_content_type, failure, read_review
@@ -41,6 +43,13 @@ AT_ONCE_BYTES: Final = 64 * 1024
 _TIMEOUT = re.compile(r"(\d{1,4})s")
 _MARGIN: Final = 0.5
 """Seconds by which an answer comes before the API server gives up."""
+_HANG_UP_AFTER: Final = (
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+)
+"""The rest of such a request isn't read."""
 _HANG_UP_SECONDS: Final = 1.0
 """For the ends of a TLS connection to say goodbye."""
 
@@ -69,11 +78,19 @@ class Limits:
 class WebhookServer:
     """One server. :meth:`start` opens its ports, :meth:`stop` closes them without losing a request."""
 
-    def __init__(self, knowledge: KnowledgeSource, tls: ReloadingTls, metrics: Metrics | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        knowledge: KnowledgeSource,
+        tls: ReloadingTls,
+        metrics: Metrics | None = None,
+        limits: Limits | None = None,
+        callers: Callers | None = None,
+    ) -> None:
         self.metrics = metrics or Metrics()
         self._knowledge = knowledge
         self._tls = tls
         self._limits = limits or Limits()
+        self.callers = callers or Callers()
         self._log = logging.getLogger(LOGGER)
         self._repeats = Repeats(time.monotonic)
         self._draining = False
@@ -92,6 +109,7 @@ class WebhookServer:
         Raises OSError where a port isn't free.
         """
         self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
+        self.metrics.callers_mode.labels(self.callers.unverified).set(1)
         reviews = await self._listen(self._reviews, host, port, encrypted=True)
         plain = await self._listen(self._probes, host, plain_port, encrypted=False) if plain_port is not None else None
         return reviews, plain
@@ -114,6 +132,7 @@ class WebhookServer:
     async def keep_certificate(self, every_seconds: float) -> None:
         """Look for a renewed certificate for ever, every so many seconds."""
         told = ""
+        trusted = self._tls.client_ca_changes
         while True:
             await asyncio.sleep(every_seconds)
             try:
@@ -129,6 +148,12 @@ class WebhookServer:
                 self.metrics.certificate_reloads.labels("loaded").inc()
                 self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
                 self._log.info("certificate reloaded", extra={"fields": {"expires": self._tls.expires.isoformat()}})
+            if trusted != self._tls.client_ca_changes:
+                trusted = self._tls.client_ca_changes
+                # Who was verified by the former authorities must be verified again.
+                for connections in self._connections:
+                    connections.retire()
+                self._log.info("other authorities of clients are trusted", extra={"fields": {}})
 
     @property
     def ready(self) -> bool:
@@ -174,12 +199,12 @@ class WebhookServer:
         with self._answering(request):
             webhook = WEBHOOKS.get(request.path)
             if webhook is None:
-                return self._closing(self._health(request, {}))
-            return self._closing(await self._reviewed(webhook, request))
+                return self._closing(request, self._health(request, {}))
+            return self._closing(request, await self._reviewed(webhook, request))
 
     async def _probes(self, request: web.BaseRequest) -> web.StreamResponse:
         with self._answering(request):
-            return self._closing(self._health(request, {"/metrics": self._metrics}))
+            return self._closing(request, self._health(request, {"/metrics": self._metrics}))
 
     @contextmanager
     def _answering(self, request: web.BaseRequest) -> Iterator[None]:
@@ -197,8 +222,9 @@ class WebhookServer:
             self._in_flight -= 1
             self.metrics.in_flight.set(self._in_flight)
 
-    def _closing(self, response: web.Response) -> web.Response:
-        if self._draining or response.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
+    def _closing(self, request: web.BaseRequest, response: web.Response) -> web.Response:
+        retired = any(connections.is_retired(request.protocol) for connections in self._connections)
+        if self._draining or retired or response.status in _HANG_UP_AFTER:
             response.force_close()
         return response
 
@@ -226,11 +252,12 @@ class WebhookServer:
         reserved = 0
         read = False
         try:
+            everything = self._tells(request)
             async with asyncio.timeout(seconds):
                 reserved = self._reserve(request)
                 body = await self._body(request)
                 read = True
-                review, wire, verdict = await self._decided(webhook, body)
+                review, wire, verdict = await self._decided(webhook, body, everything=everything)
         except BadReview as bad:
             return self._failed(bad)
         except TimeoutError:
@@ -287,10 +314,21 @@ class WebhookServer:
             413, "RequestEntityTooLarge", f"the body is larger than {self._limits.body_bytes} bytes, the limit of this webhook"
         )
 
-    async def _decided(self, webhook: Webhook, body: bytes) -> tuple[Review, bytes, Verdict]:
-        knowledge = self._knowledge()
-        if knowledge is None:
+    def _tells(self, request: web.BaseRequest) -> bool:
+        """True if the answer may depend on all that is known. Raises :class:`BadReview` for a caller who gets none."""
+        peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        verified = False
+        try:
+            verified = self.callers.verified(peer, datetime.now(UTC))
+            return self.callers.tells(verified=verified)
+        finally:
+            self.metrics.callers.labels(str(verified).lower()).inc()
+
+    async def _decided(self, webhook: Webhook, body: bytes, *, everything: bool) -> tuple[Review, bytes, Verdict]:
+        known = self._knowledge()
+        if known is None:
             raise BadReview(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
+        knowledge = known if everything else known.for_anybody
         if len(body) <= AT_ONCE_BYTES:
             return decide(webhook, body, knowledge)
         return await asyncio.get_running_loop().run_in_executor(self._threads, decide, webhook, body, knowledge)

@@ -43,6 +43,18 @@ class Connections:
         if guard is not None:
             guard.idle = True
 
+    def is_retired(self, protocol: asyncio.BaseProtocol | None) -> bool:
+        """True if the connection of this protocol is to be closed with its next answer."""
+        guard = self._open.get(protocol) if protocol is not None else None
+        return guard is not None and guard.retired
+
+    def retire(self) -> None:
+        """Close all connections that there are: idle ones now, others with their next answer (:meth:`is_retired`)."""
+        for guard in self._open.values():
+            guard.retired = True
+            if guard.idle:
+                guard.close()
+
     async def end(self, seconds: float) -> None:
         """Close connections as they become idle, until there are none; those that are left after so many seconds are cut.
 
@@ -82,6 +94,7 @@ class _Guard(asyncio.Protocol):
     def __init__(self, inner: asyncio.Protocol, connections: Connections) -> None:
         self.inner = inner
         self.idle = True
+        self.retired = False
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -1,7 +1,8 @@
 """TLS whose certificate can be replaced while connections are open.
 
 Every handshake takes the context that is current at that moment; connections that exist keep theirs and are not disturbed. A certificate
-that can't be loaded, or isn't the key's, changes nothing: the one in service stays, and the next look tries again.
+that can't be loaded, or isn't the key's, changes nothing: the one in service stays, and the next look tries again. So it is with the
+authorities of clients, where certificates of clients are verified.
 """
 
 from __future__ import annotations
@@ -56,15 +57,21 @@ class CertificateFolder:
 
 
 class ReloadingTls:
-    """The server's TLS. :attr:`context` stays the same object; what it serves is renewed by :meth:`reload`."""
+    """The server's TLS. :attr:`context` stays the same object; what it serves is renewed by :meth:`reload`.
 
-    def __init__(self, source: CertificateSource) -> None:
+    ``client_ca``: PEM file with the authorities of clients' certificates; without it clients aren't asked for any. A client may show none,
+    but one that can't be verified ends the handshake. ``client_ca_changes`` counts how often other authorities have been taken over.
+    """
+
+    def __init__(self, source: CertificateSource, client_ca: Path | None = None) -> None:
         """Loads the certificate. Raises :class:`CertificateError`."""
         self._source = source
+        self._client_ca = client_ca
+        self.client_ca_changes = 0
         self._seen = b""
+        self._seen_authorities = b""
         self._current = self._loaded()
-        self.context = _server_context()
-        self._load_into(self.context)
+        self.context = self._context()
         # Called in every handshake, also where the client sends no server name.
         self.context.sni_callback = self._take_current
 
@@ -87,16 +94,46 @@ class ReloadingTls:
     def _loaded(self) -> ssl.SSLContext:
         if not self._seen:
             self._source.refresh()
-        seen = self._digest()
-        context = _server_context()
-        self._load_into(context)
+        seen, authorities = self._digest(), self._authorities()
+        context = self._context()
         try:
             expires = x509.load_pem_x509_certificate(self._source.certificate.read_bytes()).not_valid_after_utc
         except (OSError, ValueError) as error:
             raise CertificateError(f"{self._source.certificate}: {_reason(error)}") from None
         # Files that change in between are seen as different at the next look, and loaded again.
-        self._seen, self._expires = seen, expires
+        if self._seen and authorities != self._seen_authorities:
+            self.client_ca_changes += 1
+        self._seen, self._seen_authorities, self._expires = seen, authorities, expires
         return context
+
+    def _context(self) -> ssl.SSLContext:
+        context = _server_context()
+        self._load_into(context)
+        authorities = self._authorities()
+        if authorities:
+            # How certificates are verified is the first context's matter in every handshake, by which authorities that of the present one.
+            context.verify_mode = ssl.CERT_OPTIONAL
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # an intermediate authority may be all that is trusted
+            # A resumed session would bring along what was verified by authorities that have been replaced since.
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.num_tickets = 0
+            try:
+                context.load_verify_locations(cadata=authorities.decode("ascii"))
+            except (ssl.SSLError, UnicodeDecodeError):
+                raise CertificateError(f"{self._client_ca}: no certificates in PEM") from None
+        return context
+
+    def _authorities(self) -> bytes:
+        """The file's content; b"" where clients aren't asked for certificates."""
+        if self._client_ca is None:
+            return b""
+        try:
+            content = self._client_ca.read_bytes()
+            x509.load_pem_x509_certificates(content)
+        except (OSError, ValueError) as error:
+            reason = _reason(error) if isinstance(error, OSError) else "no certificates in PEM"
+            raise CertificateError(f"{self._client_ca}: {reason}") from None
+        return content
 
     def _load_into(self, context: ssl.SSLContext) -> None:
         certificate, key = self._source.certificate, self._source.key
@@ -113,6 +150,7 @@ class ReloadingTls:
             except OSError as error:
                 raise CertificateError(f"{path}: {_reason(error)}") from None
             digest.update(b"\0")
+        digest.update(self._authorities())
         return digest.digest()
 
 

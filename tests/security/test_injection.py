@@ -251,6 +251,8 @@ LABELS: dict[str, frozenset[str]] = {
     "allowed": frozenset({"true", "false"}),
     "result": frozenset({"loaded", "failed"}),
     "reason": frozenset({"too-many", "too-slow"}),
+    "verified": frozenset({"true", "false"}),
+    "mode": frozenset({"refuse", "limit", "tell"}),
 }
 
 

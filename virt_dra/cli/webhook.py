@@ -16,6 +16,7 @@ from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.output import refuse
 from virt_dra.cluster.files import read_inputs
+from webhooks.callers import DEFAULT_NAME, LIMIT, REFUSE, TELL, Answer, Callers
 from webhooks.knowledge import DRIVER_WAIT, Knowledge, KubeVirtOnly, LauncherSettings
 from webhooks.lint import BY_ID, Preflight, Settings, World
 
@@ -96,6 +97,25 @@ def _parse_own_namespace(ctx: click.Context, param: click.Parameter, value: str 
     callback=_parse_service,
     help="With an authority of our own: the names of this Service.  [default with --self-signed-secret: virt-dra-webhook]",
 )
+@click.option(
+    "--client-ca",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Authorities (PEM) of the certificates that API servers present; other callers get no answer. Reloaded when it changes.",
+)
+@click.option(
+    "--client-name",
+    "client_names",
+    metavar="NAME",
+    multiple=True,
+    help="Common name or DNS name of these certificates; may be repeated.  [default: kube-apiserver]",
+)
+@click.option(
+    "--unverified-callers",
+    type=click.Choice([REFUSE, LIMIT, TELL]),
+    help="Answer reviews of callers without a verified certificate: not at all, by what the review itself carries, or by everything "
+    "that is known.  [default: refuse with --client-ca, else limit with --live, tell with -f]",
+)
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on; :: for IPv6.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="For reviews, with TLS; 0 for any that is free."
@@ -154,6 +174,9 @@ def command(
     webhook_configuration: str | None,
     dns_names: tuple[str, ...],
     service: tuple[str, str] | None,
+    client_ca: Path | None,
+    client_names: tuple[str, ...],
+    unverified_callers: Answer | None,
     host: str,
     port: int,
     plain_port: int,
@@ -179,10 +202,13 @@ def command(
 
     The certificate comes from --tls-dir, or from an authority of our own in a folder (--self-signed) or, with --live, in a Secret
     (--self-signed-secret); it is reloaded when it changes, without closing a connection. Any number of replicas may run.
+
+    Anybody who can connect can ask. With --client-ca only API servers are answered; else, with --live, answers depend on nothing but the
+    review itself and KubeVirt's release, so that the lint's findings on what a VM names are missing: see docs/guides/callers.md.
     """
     try:
         from virt_dra.cli.live_world import LiveSettings
-        from virt_dra.cli.webhook_serving import Listening, TlsOptions, serve_known, serve_live
+        from virt_dra.cli.webhook_serving import CallerChoice, Listening, TlsOptions, serve_known, serve_live
         from webhooks.server import Limits
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("aiohttp", "cryptography", "prometheus_client"):
@@ -193,14 +219,18 @@ def command(
         raise click.UsageError("give either --live or -f")
     if not live and (cluster.given or tls.names_a_secret):
         raise click.UsageError("--kubeconfig, --context, --self-signed-secret, --namespace and --webhook-configuration go with --live")
+    if client_ca is None and (client_names or unverified_callers == REFUSE):
+        raise click.UsageError("--client-name and --unverified-callers=refuse need --client-ca")
+    unverified = unverified_callers or (REFUSE if client_ca is not None else LIMIT if live else TELL)
+    callers = CallerChoice(client_ca, Callers(unverified, frozenset(client_names) or frozenset({DEFAULT_NAME})))
     lint = Settings.for_admission(*(frozenset(BY_ID if EVERY in ids else ids) for ids in (deny, warn, ignore)))
     launcher = LauncherSettings(metadata_writers(writes_metadata, writes_no_metadata), wait_image, timedelta(seconds=driver_wait))
     limits, listening = Limits(body_bytes=max_body, seconds=timeout), Listening(host, port, plain_port, announce)
     level = logging.getLevelNamesMapping()[log_level.upper()]
     if live:
-        serve_live(cluster, LiveSettings(lint, launcher, kubevirt, gates, address_keys), tls, limits, listening, level)
+        serve_live(cluster, LiveSettings(lint, launcher, kubevirt, gates, address_keys), tls, limits, listening, level, callers)
     else:
-        serve_known(_knowledge(_objects(paths), kubevirt, gates, address_keys, lint, launcher), tls, limits, listening, level)
+        serve_known(_knowledge(_objects(paths), kubevirt, gates, address_keys, lint, launcher), tls, limits, listening, level, callers)
 
 
 def _objects(paths: tuple[str, ...]) -> tuple[TypedObject, ...]:

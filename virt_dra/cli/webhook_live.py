@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from virt_dra.cli.cluster_options import ClusterChoice
 from virt_dra.cli.live_world import LiveSettings, LiveWorld
 from virt_dra.cli.webhook_tls import NotSettled, SharedAuthority
 from virt_dra.cluster.port import ApiError, Cluster
+from webhooks.callers import Callers
 from webhooks.metrics import Metrics
 from webhooks.server import Limits, WebhookServer
 from webhooks.server_log import LOGGER
@@ -52,7 +54,12 @@ class SecretChoice:
 
 @asynccontextmanager
 async def live_server(
-    cluster: ClusterChoice, settings: LiveSettings, certificate: CertificateSource | SecretChoice, limits: Limits
+    cluster: ClusterChoice,
+    settings: LiveSettings,
+    certificate: CertificateSource | SecretChoice,
+    limits: Limits,
+    client_ca: Path | None,
+    callers: Callers,
 ) -> AsyncIterator[WebhookServer]:
     """A server that isn't started yet, and isn't ready until every kind has been read.
 
@@ -64,9 +71,9 @@ async def live_server(
             served = stack.enter_context(SuppliedCertificate())
             authority = _authority(connected, certificate, served)
             await _first(authority)
-            tls = ReloadingTls(served)
+            tls = ReloadingTls(served, client_ca)
         else:
-            authority, tls = None, ReloadingTls(certificate)
+            authority, tls = None, ReloadingTls(certificate, client_ca)
         metrics = Metrics()
         live = LiveWorld(connected, settings)
         await stack.enter_async_context(live.following())
@@ -75,7 +82,7 @@ async def live_server(
         if authority is not None:
             tasks.append(group.create_task(authority.keep(SETTLE_SECONDS)))
         try:
-            yield WebhookServer(live.knowledge, tls, metrics, limits)
+            yield WebhookServer(live.knowledge, tls, metrics, limits, callers)
         finally:
             for task in tasks:
                 task.cancel()

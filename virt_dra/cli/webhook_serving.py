@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from virt_dra.cli.webhook_live import (
     own_namespace,
 )
 from virt_dra.cli.webhook_tls import NotSettled
+from webhooks.callers import LIMIT, Callers
 from webhooks.knowledge import Knowledge
 from webhooks.server import Limits, WebhookServer
 from webhooks.server_log import LOGGER, json_logging
@@ -87,6 +88,14 @@ class TlsOptions:
 
 
 @dataclass(frozen=True)
+class CallerChoice:
+    """Who is answered, and the file with the authorities of clients' certificates, if they are asked for."""
+
+    client_ca: Path | None = None
+    callers: Callers = field(default_factory=Callers)
+
+
+@dataclass(frozen=True)
 class Listening:
     """Where, and how long the end is announced, in seconds."""
 
@@ -96,10 +105,13 @@ class Listening:
     announce: float
 
 
-def serve_known(knowledge: Knowledge, tls: TlsOptions, limits: Limits, listening: Listening, level: int) -> None:
+def serve_known(
+    knowledge: Knowledge, tls: TlsOptions, limits: Limits, listening: Listening, level: int, choice: CallerChoice
+) -> None:  # fmt: skip
     """Serve by what was read at the start, until a signal. Raises UsageError; ends the process where it can't serve."""
     try:
-        server = WebhookServer(lambda: knowledge, ReloadingTls(tls.files()), limits=limits)
+        reloading = ReloadingTls(tls.files(), choice.client_ca)
+        server = WebhookServer(lambda: knowledge, reloading, limits=limits, callers=choice.callers)
     except CertificateError as error:
         refuse([str(error)], "text")
     json_logging(sys.stderr, level)
@@ -109,13 +121,21 @@ def serve_known(knowledge: Knowledge, tls: TlsOptions, limits: Limits, listening
     asyncio.run(_serve(server, listening))
 
 
-def serve_live(cluster: ClusterChoice, settings: LiveSettings, tls: TlsOptions, limits: Limits, listening: Listening, level: int) -> None:
+def serve_live(
+    cluster: ClusterChoice,
+    settings: LiveSettings,
+    tls: TlsOptions,
+    limits: Limits,
+    listening: Listening,
+    level: int,
+    choice: CallerChoice,
+) -> None:
     """Serve by what a cluster has, until a signal. Raises UsageError, ClickException; ends the process where it can't serve."""
     certificate = tls.live()
     json_logging(sys.stderr, level)
 
     async def serve() -> None:
-        async with live_server(cluster, settings, certificate, limits) as server:
+        async with live_server(cluster, settings, certificate, limits, choice.client_ca, choice.callers) as server:
             await _serve(server, listening)
 
     try:
@@ -135,6 +155,10 @@ async def _serve(server: WebhookServer, listening: Listening) -> None:
     except OSError as error:
         refuse([f"cannot listen on {host}, ports {port} and {plain_port}: {os.strerror(error.errno) if error.errno else error}"], "text")
     logging.getLogger(LOGGER).info("serving", extra={"fields": {"host": host, "port": ports[0], "plainPort": ports[1]}})
+    if server.callers.unverified == LIMIT:
+        logging.getLogger(LOGGER).warning(
+            "callers are not verified, so reviews are answered by what they carry only; see docs/guides/callers.md", extra={"fields": {}}
+        )
     renewal = asyncio.create_task(server.keep_certificate(_RELOAD_SECONDS))
     await stop.wait()
     await server.stop(listening.announce)

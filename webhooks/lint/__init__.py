@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration_paths import Pair
@@ -73,13 +74,24 @@ class Preflight:
     """A world as the webhook asks it: what :func:`webhooks.vmi.review` doesn't say already.
 
     A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: where the world is
-    one state of a cluster that is followed.
+    one state of a cluster that is followed. ``verified``: False where anybody may be asking; a VM or VMI is then judged as if nothing but
+    the KubeVirt at hand was known.
     """
 
     world: World
     settings: Settings = field(default_factory=Settings.for_admission)
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
     clock: Callable[[], datetime] | None = None
+    verified: bool = True
+
+    @cached_property
+    def for_anybody(self) -> Preflight:
+        return replace(self, verified=False)
+
+    @cached_property
+    def _judged_by(self) -> World:
+        """What a VM or VMI is judged by."""
+        return self.world if self.verified else World(configuration=Configuration(self.gates), known=frozenset())
 
     @property
     def gates(self) -> Gates:
@@ -95,7 +107,7 @@ class Preflight:
         """``old`` makes it an update: a VM whose template stays as it was gets warnings only, so that it can be stopped and labelled."""
         untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
         settings = replace(self.settings, writers=self.launcher.writers)
-        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self.world, settings)
+        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._judged_by, settings)
         findings = tuple(findings_of(linted, [check for check in CHECKS if self._adds(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
         causes = tuple(Cause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)

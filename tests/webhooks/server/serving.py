@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
+from webhooks.callers import Callers
 from webhooks.knowledge import Knowledge, KubeVirtOnly
 from webhooks.metrics import Metrics
 from webhooks.server import Limits, WebhookServer
@@ -144,10 +145,15 @@ def trusting(folder: Path) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, knowledge: Knowledge | None = KNOWLEDGE, limits: Limits | None = None, source: CertificateSource | None = None
+    folder: Path,
+    knowledge: Knowledge | None = KNOWLEDGE,
+    limits: Limits | None = None,
+    source: CertificateSource | None = None,
+    callers: Callers | None = None,
+    client_ca: Path | None = None,
 ) -> AsyncIterator[Served]:
     """A server, stopped at the end unless the test did it. Its certificate is the folder's authority's, unless there is another source."""
-    server = WebhookServer(lambda: knowledge, ReloadingTls(source or authority(folder)), Metrics(), limits)
+    server = WebhookServer(lambda: knowledge, ReloadingTls(source or authority(folder), client_ca), Metrics(), limits, callers)
     port, plain_port = await server.start("127.0.0.1", 0, 0)
     assert plain_port is not None
     trust = trusting(folder if source is None else source.certificate.parent)
