@@ -405,4 +405,4 @@ def test_where_there_is_no_cluster_it_says_so(tmp_path: Path) -> None:
 
 class _Nowhere:
     def __init__(self, kubeconfig: Path) -> None:
-        self.kubeconfig = kubeconfig
+        self.kubeconfig = self.webhook_client_ca = kubeconfig

@@ -181,10 +181,14 @@ class Webhook:
 
 @contextmanager
 def webhook(plane: ControlPlane, namespace: str, *options: str, port: int = 0) -> Iterator[Webhook]:
-    """``virt-dra webhook --live`` on loopback, with its authority in a Secret of the namespace; without one where the options say."""
+    """``virt-dra webhook --live`` on loopback, with its authority in a Secret of the namespace; without one where the options say.
+
+    It answers the API server only, unless the options say something of callers.
+    """
     listening = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", "0", "--announce", "0")
     command = [sys.executable, "-c", PROGRAM, "webhook", "--live", "--kubeconfig", str(plane.kubeconfig)]
     command += ["-n", namespace] if namespace else []
+    command += [] if "--unverified-callers" in options else ["--client-ca", str(plane.webhook_client_ca)]
     with subprocess.Popen([*command, "--dns-name", "localhost", *listening, *options], stderr=subprocess.PIPE, text=True) as process:
         running = Webhook(process)
 

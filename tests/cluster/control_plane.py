@@ -85,7 +85,9 @@ class ControlPlane(AdminRequests):
     ServiceAccount of its namespace (:meth:`create_namespace` makes it, otherwise add ``serviceaccount-controller``) and gets a token
     volume. ``arguments``: further ones of kube-apiserver. ``port``: of kube-apiserver, 0 for a free one. ``folder``: keeps the logs.
 
-    While it runs: :attr:`server` (URL), :attr:`port`, :attr:`kubeconfig` (the admin's), :attr:`context` (TLS as the admin).
+    While it runs: :attr:`server` (URL), :attr:`port`, :attr:`kubeconfig` (the admin's), :attr:`context` (TLS as the admin),
+    :attr:`webhook_client_ca` (the authority of the certificate that the API server presents to webhooks), :attr:`webhook_client` (that
+    certificate and its key).
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class ControlPlane(AdminRequests):
             self._credentials = Credentials(self.folder / "credentials")
             self.port = self._ports[API_SERVER].number
             self.server = f"https://127.0.0.1:{self.port}"
+            self.webhook_client_ca, self.webhook_client = self._credentials.webhook_client_ca, self._credentials.webhook_client
             admin = self._credentials.user("admin", (ADMINS,))
             self.kubeconfig = self._write_kubeconfig("admin", admin)
             self.context = self._client_context(self.folder / "credentials" / "admin", admin)
@@ -165,7 +168,7 @@ class ControlPlane(AdminRequests):
             *("--service-account-key-file", str(credentials.service_account_key)),
             *("--service-account-signing-key-file", str(credentials.service_account_key)),
             *("--service-account-issuer", "https://kubernetes.default.svc"),
-            *("--runtime-config", self._runtime_config),
+            *("--runtime-config", self._runtime_config, "--admission-control-config-file", str(credentials.admission_configuration)),
             *disabled,
             *self._gate_arguments(),
             *self._arguments,

@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from webhooks.tls_authority import BACKDATED, SERVING_LIFETIME, Bundle, Pair, SystemKeys, bootstrap
 
 ADMINS = "system:masters"
+API_SERVER_NAME = "kube-apiserver"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc")
 
 
@@ -45,6 +46,7 @@ class Credentials:
         self.authority, self.certificate, self.key = folder / "ca.crt", folder / "tls.crt", folder / "tls.key"
         self._signer = client_authority(self._keys)
         self.client_authority = folder / "client-ca.crt"
+        self.admission_configuration = self.admission(folder)
         self.client_authority.write_bytes(self._signer.certificate.public_bytes(serialization.Encoding.PEM))
         self.service_account_key = folder / "sa.key"
         self.service_account_key.write_bytes(_pem(self._keys.private_key()))
@@ -52,7 +54,29 @@ class Credentials:
     def user(self, name: str, groups: Sequence[str] = ()) -> User:
         """A user by a certificate: Kubernetes takes its name from CN, its groups from O."""
         pair = client_certificate(self._signer, name, groups, self._keys)
-        return User(name, pair.certificate.public_bytes(serialization.Encoding.PEM), _pem(pair.key))
+        return User(name, _certificate_pem(pair), _pem(pair.key))
+
+    def admission(self, folder: Path) -> Path:
+        """An AdmissionConfiguration by which the API server presents a client certificate to webhooks.
+
+        :attr:`webhook_client_ca` signed it; :attr:`webhook_client` holds it with its key.
+        """
+        signer = client_authority(self._keys, "authority of API servers")
+        pair = client_certificate(signer, API_SERVER_NAME, keys=self._keys)
+        self.webhook_client_ca = folder / "webhook-client-ca.crt"
+        self.webhook_client_ca.write_bytes(signer.certificate.public_bytes(serialization.Encoding.PEM))
+        self.webhook_client = folder / "webhook-client.pem"
+        self.webhook_client.write_bytes(_certificate_pem(pair) + _pem(pair.key))
+        shown = {"client-certificate-data": _base64(_certificate_pem(pair)), "client-key-data": _base64(_pem(pair.key))}
+        kubeconfig = folder / "webhooks.kubeconfig"
+        kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": shown}]}))
+        configuration = {
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": str(kubeconfig)
+        }  # fmt: skip
+        plugins = [{"name": f"{what}AdmissionWebhook", "configuration": configuration} for what in ("Validating", "Mutating")]
+        file = folder / "admission.json"
+        file.write_text(json.dumps({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}))
+        return file
 
     def kubeconfig(self, server: str, user: User, namespace: str = "default") -> str:
         """A kubeconfig (JSON, which is YAML) that holds all it needs."""
@@ -112,6 +136,10 @@ def _builder(
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
     return builder.serial_number(keys.serial_number()).not_valid_before(now - BACKDATED).not_valid_after(until or now + SERVING_LIFETIME)
+
+
+def _certificate_pem(pair: Pair) -> bytes:
+    return pair.certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -175,5 +175,6 @@ def webhook(plane: ControlPlane, kubeconfig: Path | None = None, *options: str, 
     serving, plain = port or free_port(), plain_port or free_port()
     ports = ("--host", "127.0.0.1", "--port", str(serving), "--plain-port", str(plain))
     named = ("--dns-name", "localhost", "--dns-name", "127.0.0.1", "--announce", "0")
-    arguments = ("webhook", "--live", "--kubeconfig", str(kubeconfig or plane.kubeconfig), *named, *ports, *options)
+    cluster = ("--kubeconfig", str(kubeconfig or plane.kubeconfig), "--client-ca", str(plane.webhook_client_ca))
+    arguments = ("webhook", "--live", *cluster, *named, *ports, *options)
     return Component("webhook", arguments, plain_port=plain, port=serving)

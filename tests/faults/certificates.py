@@ -83,6 +83,7 @@ class _Trust:
         configuration = self._plane.request("GET", _CONFIGURATION)
         self.bundle = base64.b64decode(configuration["webhooks"][0]["clientConfig"]["caBundle"])
         self.context = ssl.create_default_context(cadata=self.bundle.decode())
+        self.context.load_cert_chain(self._plane.webhook_client)
 
 
 def _ask(port: int, trust: _Trust, reviews: Reviews, done: threading.Event, pause: float) -> None:

@@ -98,7 +98,8 @@ def install(cluster: Cluster) -> None:
                 client = {"op": "replace", "path": f"/webhooks/{index}/clientConfig", "value": {"url": url}}
                 plane.request("PATCH", path, [client], JSON_PATCH)
     listen = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", str(plain), "--announce", "0")
-    cluster.start(WEBHOOK, "webhook", "--live", "--namespace", "virt-dra", "--dns-name", "localhost", *listen)
+    callers = ("--client-ca", str(plane.webhook_client_ca))
+    cluster.start(WEBHOOK, "webhook", "--live", "--namespace", "virt-dra", "--dns-name", "localhost", *callers, *listen)
     listen = ("--host", "127.0.0.1", "--plain-port", str(operators), "--health-port", str(health), "--own-namespace", "virt-dra")
     cluster.start(OPERATOR, "operator", "--mode", cluster.overlay, *listen)
     until(lambda: plane.request("GET", configurations.format("validating"))["webhooks"][0]["clientConfig"].get("caBundle"), "the caBundle")
