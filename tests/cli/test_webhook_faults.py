@@ -48,7 +48,9 @@ def _asked(port: int, trust: ssl.SSLContext, namespace: str, template: str) -> A
 
 def _trust(plane: ControlPlane, namespace: str) -> ssl.SSLContext:
     secret = plane.request("GET", f"/api/v1/namespaces/{namespace}/secrets/virt-dra-webhook-tls")
-    return ssl.create_default_context(cadata=files_of(secret)["ca.crt"].decode())
+    trust = ssl.create_default_context(cadata=files_of(secret)["ca.crt"].decode())
+    trust.load_cert_chain(plane.webhook_client)
+    return trust
 
 
 def test_it_answers_while_the_api_server_is_gone_and_learns_what_happened(plane: ControlPlane) -> None:
