@@ -17,6 +17,8 @@ from virt_dra.api.integration_paths import Pair
 from virt_dra.api.known_drivers import ALWAYS_WRITE
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
+from webhooks.selectors.answers import Evaluator
+from webhooks.selectors.parts import Part
 from webhooks.verdict import Verdict
 
 Subject = VirtualMachineInstance | VirtualMachine
@@ -68,6 +70,13 @@ class Serving:
 
 class Knowledge(Protocol):
     """One state of a cluster, as reviews see it. Answers come at once."""
+
+    def asking(self, evaluator: Evaluator) -> Knowledge:
+        """The same for one review, whose selectors that evaluator evaluates."""
+
+    @property
+    def slices(self) -> Iterable[Part]:
+        """The published devices, by slice, that selectors may be evaluated on."""
 
     @property
     def verified(self) -> bool:
@@ -127,6 +136,11 @@ class KubeVirtOnly:
     @property
     def for_anybody(self) -> Knowledge:
         return replace(self, verified=False)
+
+    slices: Iterable[Part] = ()
+
+    def asking(self, evaluator: Evaluator) -> Knowledge:
+        return self
 
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         return Verdict(allowed=True)

@@ -32,6 +32,8 @@ from webhooks.lint.subject import Linted
 from webhooks.lint.world import DEFAULT_NAMESPACE, Configuration, Subject, World, claim_users
 from webhooks.lost_requests import loses_requests
 from webhooks.rules.silence import IGNORE_ANNOTATION
+from webhooks.selectors.answers import Evaluator
+from webhooks.selectors.parts import Part
 from webhooks.verdict import INVALID, Cause, Verdict
 
 __all__ = [
@@ -93,6 +95,17 @@ class Preflight:
         """What a VM or VMI is judged by."""
         return self.world if self.verified else World(configuration=Configuration(self.gates), known=frozenset())
 
+    evaluator: Evaluator | None = None
+    """Finds what selectors say of devices; None for this process, within the settings."""
+
+    def asking(self, evaluator: Evaluator) -> Preflight:
+        """The same knowledge for one review, whose selectors that evaluator evaluates."""
+        return replace(self, evaluator=evaluator)
+
+    @property
+    def slices(self) -> Iterable[Part]:
+        return self.world.inventory.parts
+
     @property
     def gates(self) -> Gates:
         return self.world.configuration.gates
@@ -107,7 +120,7 @@ class Preflight:
         """``old`` makes it an update: a VM whose template stays as it was gets warnings only, so that it can be stopped and labelled."""
         untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
         settings = replace(self.settings, writers=self.launcher.writers)
-        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._judged_by, settings)
+        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._judged_by, settings, self.evaluator)
         findings = tuple(findings_of(linted, [check for check in CHECKS if self._adds(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
         causes = tuple(Cause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
@@ -117,7 +130,7 @@ class Preflight:
         return self.world.vmis.get((namespace, name))
 
     def drivers(self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
-        return serving(self.world, self.settings, namespace, claims, pairs)
+        return serving(self.world, self.settings, namespace, claims, pairs, self.evaluator)
 
     @property
     def now(self) -> datetime | None:

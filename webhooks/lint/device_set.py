@@ -9,7 +9,7 @@ from typing import Final
 
 from virt_dra.api.attribute_keys import STANDARD_DOMAIN, Addresses, Need, Unusable, needed
 from virt_dra.api.resource_v1 import DeviceAttribute
-from webhooks.lint.published import Published, text_of
+from webhooks.selectors.published import Published, text_of
 
 NATIVE_KEYS: Final = ("mdevUUID", f"{STANDARD_DOMAIN}/pciBusID")
 """K-7.9: what KubeVirt 1.8 and newer reads."""

@@ -41,6 +41,7 @@ class Check:
     * ``title``: a sentence for lists of checks.
     * ``find``: what is found in a VM or VMI and all it names. ``judge``: what is found in an object as it is written, of whatever kind; it
       is given the release of KubeVirt where one is named. Most checks have one of both.
+    * ``never_denies``: a warning even where all findings are to deny: it says something about us, not about the object.
     * ``last``: only run where no other check of VMs finds a denial: it shows that a VM can't start, the others show why.
     """
 
@@ -51,6 +52,7 @@ class Check:
     lenient: bool = False
     judge: Callable[[Manifest, Gates | None], Iterator[Found]] | None = None
     last: bool = False
+    never_denies: bool = False
 
     @property
     def page(self) -> str:
@@ -96,7 +98,8 @@ class Settings:
     nothing is known of such a webhook. What it puts right is no finding.
 
     What is left out is not judged, so that nobody's object takes long; None is without limit:
-    ``max_entries``: of claims, and of devices that use them. ``max_devices``: that a selector is tried on. ``max_work``: on selectors
+    ``max_entries``: of claims, and of devices that use them. ``max_wishes``: requests and alternatives of all claims together; one claim
+    has at most 256. ``max_devices``: that a selector is tried on. ``max_work``: on selectors
     together, in microseconds as estimated from their length and loops, not measured: equal inputs get equal answers.
     """
 
@@ -106,6 +109,7 @@ class Settings:
     at_admission: bool = False
     writers: frozenset[str] | None = None
     max_entries: int | None = None
+    max_wishes: int | None = None
     max_devices: int | None = None
     max_work: int | None = None
 
@@ -114,13 +118,13 @@ class Settings:
         cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
     ) -> Settings:
         """As the webhook asks: what may come later warns unless ``deny`` names it, and no review takes long."""
-        return cls(ignore, deny, warn, at_admission=True, max_entries=128, max_devices=2000, max_work=200_000)
+        return cls(ignore, deny, warn, at_admission=True, max_entries=128, max_wishes=256, max_devices=2000, max_work=200_000)
 
     def severity(self, check: Check) -> Severity | None:
         """None where the check is ignored."""
         if check.id in self.ignore:
             return None
-        if check.id in self.deny:
+        if check.id in self.deny and not check.never_denies:
             return DENIAL
         if check.id in self.warn or (self.at_admission and check.lenient):
             return WARNING

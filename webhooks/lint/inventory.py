@@ -17,21 +17,20 @@ from typing import Final
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cel import CompileError, Interrupted, Selector, compile_selector
-from virt_dra.cel.reads import together
 from webhooks.lint.device_set import DeviceSet
-from webhooks.lint.parts import Fault, Part, Pool, Work, ask
-from webhooks.lint.published import Published, seen_by
+from webhooks.selectors.answers import Answers, Depths, Evaluator, Kept, Question, digest
+from webhooks.selectors.evaluating import InProcess
+from webhooks.selectors.parts import Fault, Part, Pool, Work
+from webhooks.selectors.published import Published
+from webhooks.selectors.recent import Recent
 
 __all__ = ["Drivers", "Fault", "Inventory", "Match", "Work"]
 
-KEPT_ANSWERS: Final = 512
-"""Lists of selectors whose answers are kept: texts come from users, so their number must have an end."""
 NEAREST: Final = 3
-_PER_COMPILED_CHARACTER: Final = 5
-"""Microseconds (measured)."""
-_PER_COMPARISON: Final = 2
-"""Microseconds (measured): to look whether a device differs, for selectors, from one that was asked."""
+KEPT_DEVICES: Final = 250_000
+"""Devices in all the matches that an inventory keeps: what a set of devices has in common takes some 200 bytes for each."""
+KEPT_DRIVERS: Final = 4096
+"""Answers about drivers that an inventory keeps, and drivers in them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Match:
     """What a list of selectors, all of which must hold, says of the devices.
 
     ``passed[i]``: how many devices the first ``i`` selectors leave. ``nearest``: some that pass as many as any device does, and then
-    fail. ``cut``: not all devices were tried.
+    fail. ``cut``: not all devices were tried. ``unchecked``: set if no answer was found within a limit of virt-dra's own; why.
     """
 
     devices: tuple[Published, ...] = ()
@@ -47,6 +46,7 @@ class Match:
     nearest: tuple[Published, ...] = ()
     fault: Fault | None = None
     cut: bool = False
+    unchecked: str = ""
 
     @cached_property
     def set(self) -> DeviceSet:
@@ -70,8 +70,10 @@ class Inventory:
     _pools: PersistentMap[Pool, tuple[Part, ...]] = field(default_factory=PersistentMap, repr=False)
     """All parts of a pool, of whatever generation, by name."""
     _order: tuple[Pool, ...] = ()
-    _answers: dict[tuple[tuple[str, ...], int | None], Match] = field(default_factory=dict, repr=False)
-    _drivers: dict[tuple[str, ...], Drivers] = field(default_factory=dict, repr=False)
+    _answers: Answers = field(default_factory=Answers, repr=False)
+    """Of slices, shared with the inventories that this one was made of."""
+    _matches: Recent[tuple[bytes, int | None], Match] = field(default_factory=lambda: Recent(KEPT_DEVICES), repr=False)
+    _drivers: Recent[bytes, Drivers] = field(default_factory=lambda: Recent(KEPT_DRIVERS), repr=False)
 
     @classmethod
     def of(cls, slices: Iterable[ResourceSlice], keys: Iterable[DriverKeys] = ()) -> Inventory:
@@ -94,8 +96,10 @@ class Inventory:
         added = [Part.of(each, self._keys) for each in put]
         replaced = [part.name for part in added if part.name in self._slices]
         pools: dict[Pool, tuple[Part, ...]] = {}
+        outdated: list[Part] = []
         for name in dict.fromkeys((*(name for name in gone if name in self._slices), *replaced)):
             old = self._slices[name]
+            outdated.append(old)
             pools[old.pool] = tuple(part for part in pools.get(old.pool, self._pools[old.pool]) if part is not old)
         slices = {part.name: part for part in added}  # of two of one name the later stays
         for part in slices.values():
@@ -111,13 +115,14 @@ class Inventory:
                 del order[at]
             elif parts and not known:
                 order.insert(at, pool)
+        self._answers.forget(outdated)
         return replace(
             self,
             _slices=self._slices.changed(slices, gone),
             _pools=self._pools.changed({pool: parts for pool, parts in pools.items() if parts}, emptied),
             _order=tuple(order),
-            _answers={},
-            _drivers={},
+            _matches=Recent(KEPT_DEVICES),
+            _drivers=Recent(KEPT_DRIVERS),
         )
 
     def __len__(self) -> int:
@@ -146,128 +151,128 @@ class Inventory:
 
     # --- selectors ---
 
-    def matching(self, expressions: Sequence[str], limit: int | None = None, work: Work | None = None) -> Match:
-        """The devices that every selector matches; nothing but ``cut`` where the work was not enough.
-
-        A fault on one device is told, and the others are tried all the same.
-        """
-        key = (tuple(expressions), limit)
-        kept = self._answers.get(key)
+    def matching(self, expressions: Sequence[str], limit: int | None = None, evaluator: Evaluator | None = None) -> Match:
+        """The devices that every selector matches, of the first ``limit``. ``evaluator`` finds what isn't known yet; without one this
+        process does, without limits. A fault on one device is reported, and the others are tried all the same."""
+        by = evaluator or InProcess()
+        refused = by.refuses(expressions)
+        if refused:
+            return Match(cut=True, unchecked=refused)
+        key = digest(expressions), limit
+        kept = self._matches.get(key)
         if kept is not None:
             return kept
-        try:
-            found = self._tried(key[0], limit, work or Work())
-        except Interrupted:
-            return Match(cut=True)
-        if len(self._answers) >= KEPT_ANSWERS:
-            self._answers.clear()
-        self._answers[key] = found
+        known = self._answers.of("each", key[0])
+        parts = self._first(limit)
+        missing = [part for part in parts if part not in known.of] if known.fault is None else []
+        if known.fault is None and (missing or not known.valid):
+            why = by.find(Question("each", tuple(expressions), missing), self._answers)
+            if why:
+                return Match(cut=True, unchecked=why)
+            known = self._answers.of("each", key[0])
+        if known.fault is not None:
+            return Match(fault=Fault(known.fault.selector, known.fault.message))
+        found = self._joined(len(expressions), parts, known, limit)
+        self._matches.put(key, found, 1 + len(found.devices) + len(found.nearest))
         return found
 
-    def _tried(self, expressions: tuple[str, ...], limit: int | None, work: Work) -> Match:
-        """Raises Interrupted where the work is not enough."""
-        selectors = _compiled(expressions, work)
-        if isinstance(selectors, Fault):
-            return Match(fault=selectors)
-        passed = [0] * (len(selectors) + 1)
+    def _first(self, limit: int | None) -> list[Part]:
+        """The slices that have the first devices, and one device more if there is one."""
+        parts: list[Part] = []
+        devices = 0
+        for part in self._parts():
+            if limit is not None and devices > limit:
+                break
+            parts.append(part)
+            devices += len(part.devices)
+        return parts
+
+    def _joined(self, count: int, parts: Iterable[Part], known: Kept, limit: int | None) -> Match:
+        """What the slices' answers say together. Every slice has one, of ``count`` selectors."""
+        passed = [0] * (count + 1)
         matching: list[Published] = []
         stopped: dict[int, list[Published]] = {}
         fault: Fault | None = None
         tried = 0
-        for part in self._parts():
-            answers = part.answers(expressions, selectors, work)
-            for published, answer in zip(part.devices, answers, strict=True):
+        cut = False
+        for part in parts:
+            answer = known.of[part]
+            assert isinstance(answer, Depths)
+            failed = answer.fault
+            for number, (published, depth) in enumerate(zip(part.devices, answer.depths, strict=True)):
                 if tried == limit:
-                    nearest = tuple(stopped[max(stopped)]) if stopped and not matching else ()
-                    return Match(tuple(matching), tuple(passed), nearest, fault, cut=True)
+                    cut = True
+                    break
                 tried += 1
-                if isinstance(answer, Fault):
-                    fault = fault or answer
-                    answer = answer.selector
-                for depth in range(answer + 1):
-                    passed[depth] += 1
-                if answer == len(selectors):
+                if failed is not None and failed.device == number:
+                    fault = fault or Fault(failed.selector, failed.message, published)
+                passed[depth] += 1
+                if depth == count:
                     matching.append(published)
-                elif len(stopped.setdefault(answer, [])) < NEAREST:
-                    stopped[answer].append(published)
+                elif len(stopped.setdefault(depth, [])) < NEAREST:
+                    stopped[depth].append(published)
+        for depth in range(count, 0, -1):
+            passed[depth - 1] += passed[depth]
         nearest = tuple(stopped[max(stopped)]) if stopped and not matching else ()
-        return Match(tuple(matching), tuple(passed), nearest, fault)
+        return Match(tuple(matching), tuple(passed), nearest, fault, cut)
 
     def stopped_at(self, expressions: Sequence[str], position: int, limit: int) -> tuple[Published, ...]:
-        """At most ``limit`` devices that all selectors before one match, and that one doesn't."""
+        """At most ``limit`` devices that all selectors before one match, and that one doesn't, as far as :meth:`matching` found out."""
+        known = self._answers.of("each", digest(expressions))
         found: list[Published] = []
-        try:
-            selectors = _compiled(expressions, Work())
-            if isinstance(selectors, Fault):
-                return ()
-            for part in self._parts():
-                answers = part.answers(tuple(expressions), selectors, Work())
-                found += [each for each, answer in zip(part.devices, answers, strict=True) if answer == position]
-                if len(found) >= limit:
-                    return tuple(found[:limit])
-        except Interrupted:
-            return ()
+        for part in self._parts():
+            answer = known.of.get(part)
+            if isinstance(answer, Depths):
+                found += [each for each, depth in zip(part.devices, answer.depths, strict=True) if depth == position]
+            if len(found) >= limit:
+                return tuple(found[:limit])
         return tuple(found)
 
     def _parts(self) -> Iterator[Part]:
         for pool in self._order:
             yield from self._newest(pool)
 
-    def drivers(self, expressions: Sequence[str], work: Work | None = None) -> Drivers:
+    @property
+    def parts(self) -> Iterable[Part]:
+        """All slices, of whatever generation."""
+        return self._slices.values()
+
+    def drivers(self, expressions: Sequence[str], evaluator: Evaluator | None = None) -> Drivers:
         """Which drivers have a device that every selector matches. Of each driver devices are tried until one does, and of devices that are
-        the same for the selectors only one: so it costs little however many there are."""
-        key = tuple(expressions)
+        the same for the selectors only one: so it costs little however many there are. ``evaluator``: as for :meth:`matching`."""
+        by = evaluator or InProcess()
+        if by.refuses(expressions):
+            return Drivers(cut=True)
+        key = digest(expressions)
         kept = self._drivers.get(key)
         if kept is not None:
             return kept
-        budget = work or Work()
+        known = self._answers.of("any", key)
+        found, missing = self._served(known)
+        why = ""
+        if known.fault is None and (missing or not known.valid):
+            why = by.find(Question("any", tuple(expressions), missing), self._answers)
+            known = self._answers.of("any", key)
+            found, _ = self._served(known)
+        if known.fault is not None:
+            return Drivers()
+        if why:
+            return Drivers(found, cut=True)
+        self._drivers.put(key, Drivers(found), 1 + len(found))
+        return Drivers(found)
+
+    def _served(self, known: Kept) -> tuple[tuple[str, ...], list[Part]]:
+        """The drivers of which a device is known to match; of the others, the slices of which nothing is known."""
         found: list[str] = []
-        try:
-            selectors = _compiled(key, budget)
-            if isinstance(selectors, Fault):
-                return Drivers()
-            for driver, pools in groupby(self._order, key=lambda pool: pool[0]):
-                devices = (device for pool in pools for part in self._newest(pool) for device in part.devices)
-                if _any_matches(devices, selectors, budget):
-                    found.append(driver)
-        except Interrupted:
-            return Drivers(tuple(found), cut=True)
-        if len(self._drivers) >= KEPT_ANSWERS:
-            self._drivers.clear()
-        self._drivers[key] = Drivers(tuple(found))
-        return self._drivers[key]
+        missing: list[Part] = []
+        for driver, pools in groupby(self._order, key=lambda pool: pool[0]):
+            parts = [part for pool in pools for part in self._newest(pool)]
+            if any(known.of.get(part) for part in parts):
+                found.append(driver)
+            else:
+                missing += [part for part in parts if part not in known.of]
+        return tuple(found), missing
 
 
 def _name(part: Part) -> str:
     return part.name
-
-
-def _compiled(expressions: Iterable[str], work: Work) -> list[Selector] | Fault:
-    """Raises Interrupted where the work is not enough."""
-    selectors: list[Selector] = []
-    for position, text in enumerate(expressions):
-        if work.spent(_PER_COMPILED_CHARACTER * len(text)):
-            raise Interrupted
-        try:
-            selectors.append(compile_selector(text))
-        except CompileError as error:
-            return Fault(position, error.message)
-    return selectors
-
-
-def _any_matches(devices: Iterable[Published], selectors: Sequence[Selector], work: Work) -> bool:
-    """Raises Interrupted where the work is not enough."""
-    reads = together([selector.reads for selector in selectors])
-    tried: set[object] = set()
-    for device in devices:
-        if reads is not None:
-            if work.spent(_PER_COMPARISON):
-                raise Interrupted
-            seen = seen_by(reads, device)
-            if seen in tried:
-                continue
-            if not isinstance(device.input, str):  # on one that can't be converted every selector fails, whatever it reads
-                tried.add(seen)
-        if ask(device, selectors, work) == len(selectors):
-            return True
-    return False

@@ -63,6 +63,13 @@ _CHECKS: Final = (
     Check("first-available", WARNING, "A request with alternatives, which KubeVirt does not find.", shapes.first_available),
     Check("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, lenient=True),
     Check("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, lenient=True),
+    Check(
+        "selector-not-checked",
+        WARNING,
+        "Selectors that take too long to be checked.",
+        selection.selector_not_checked,
+        never_denies=True,
+    ),
     Check("selector-fails-on-device", WARNING, "A selector that fails on some device.", selection.selector_fails_on_device),
     Check("no-matching-device", DENIAL, "No device in the cluster matches.", selection.no_matching_device, lenient=True),
     Check("not-enough-devices", DENIAL, "No node has as many devices as asked for.", selection.not_enough_devices, lenient=True),

@@ -18,19 +18,26 @@ from webhooks.lint.finding import Settings, visible
 from webhooks.lint.named_driver import named_driver
 from webhooks.lint.subject import Linted, NamedClaim, Wish
 from webhooks.lint.world import CLASSES, SLICES, World
+from webhooks.selectors.answers import Evaluator
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def serving(
-    world: World, settings: Settings, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]
+    world: World,
+    settings: Settings,
+    namespace: str,
+    claims: Iterable[PodResourceClaim],
+    pairs: Iterable[Pair],
+    evaluator: Evaluator | None = None,
 ) -> Mapping[Pair, Serving]:
     """The drivers of each pair, as far as they are known.
 
+    ``evaluator``: as for :class:`Linted`.
     ``pairs`` whose claim entry has no single source, or comes after the settings' limit, are left out.
     """
     spec = VirtualMachineInstanceSpec(resource_claims=tuple(claims))
-    linted = Linted(VirtualMachineInstance(spec=spec), namespace, world, settings)
+    linted = Linted(VirtualMachineInstance(spec=spec), namespace, world, settings, evaluator)
     named = {claim.entry: claim for claim in reversed(linted.claims)}
     return {pair: _of(linted, named[pair.claim], pair.request) for pair in pairs if pair.claim in named}
 

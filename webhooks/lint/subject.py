@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
 from virt_dra.api.attribute_keys import Need
 from virt_dra.api.core_v1 import PodResourceClaim
@@ -31,6 +32,8 @@ from webhooks.lint.named_driver import named_driver
 from webhooks.lint.world import CLAIMS, SLICES, TEMPLATES, Subject, World
 from webhooks.rules.subject import KINDS
 from webhooks.rules.subject import Subject as Reviewed
+from webhooks.selectors.answers import Evaluator
+from webhooks.selectors.evaluating import InProcess
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +161,8 @@ class Linted:
     namespace: str
     world: World
     settings: Settings = field(default_factory=Settings)
+    evaluator: Evaluator | None = None
+    """Finds what selectors say of devices; None for this process, within the settings."""
 
     @cached_property
     def reviewed(self) -> Reviewed:
@@ -201,7 +206,14 @@ class Linted:
                 allocated = tuple(results) if results is not None else None
                 asked, created = (direct.spec, direct.metadata.creation_timestamp) if direct else (None, None)
                 found.append(NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, asked, allocated, created))
-        return tuple(found)
+        return self._few(found)
+
+    def _few(self, claims: Sequence[NamedClaim]) -> tuple[NamedClaim, ...]:
+        """The first of the claims, with no more wishes together than are judged."""
+        if self.settings.max_wishes is None:
+            return tuple(claims)
+        sums = accumulate(len(claim.wishes) for claim in claims)
+        return tuple(claim for claim, wishes in zip(claims, sums, strict=True) if wishes <= self.settings.max_wishes)
 
     @cached_property
     def uses(self) -> tuple[Use, ...]:
@@ -258,7 +270,7 @@ class Linted:
         if wish not in self._matches:
             known = self.class_of(wish) is not None and SLICES in self.world.known
             texts = [text for _, text in self.expressions(wish)] if known else []
-            self._matches[wish] = self.world.inventory.matching(texts, self.settings.max_devices, self._work) if known else None
+            self._matches[wish] = self.world.inventory.matching(texts, self.settings.max_devices, self._evaluator) if known else None
         return self._matches[wish]
 
     @cached_property
@@ -266,12 +278,12 @@ class Linted:
         return {}
 
     @cached_property
-    def _work(self) -> Work:
-        return Work(self.settings.max_work)
+    def _evaluator(self) -> Evaluator:
+        return self.evaluator or InProcess(Work(self.settings.max_work))
 
     def drivers_matching(self, wish: Wish) -> Drivers:
         """The drivers with a device that every selector of the wish, and of its class, matches. ``cut`` if a limit ended the search."""
-        return self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._work)
+        return self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._evaluator)
 
     def drivers(self, claim: NamedClaim, request: str) -> Drivers:
         """The drivers that may serve a request: of the devices allocated already, else of those that match, else those that

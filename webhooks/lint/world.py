@@ -26,7 +26,7 @@ from virt_dra.api.resource_v1 import (
 )
 from webhooks.lint.inventory import Inventory
 from webhooks.lint.manifest import Identity
-from webhooks.lint.published import Published
+from webhooks.selectors.published import Published
 
 Key = tuple[str, str]
 """Namespace and name."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from virt_dra.api.resource_v1 import ResourceSlice
 from webhooks.lint import Inventory, named_driver
 from webhooks.lint.inventory import Drivers, Work
+from webhooks.selectors.evaluating import InProcess
 
 MODEL = 'device.attributes["a.example.com"].?model.orValue("") == "m1"'
 OTHER = 'device.driver == "b.example.com"'
@@ -134,12 +135,13 @@ def _large() -> Inventory:
 )
 def test_drivers_of_forty_thousand_devices_are_found_within_what_a_review_may_take(selectors: list[str], drivers: tuple[str, ...]) -> None:
     budget = Work(1_000_000)
-    assert LARGE.drivers(selectors, budget) == Drivers(drivers)
-    assert LARGE.drivers(selectors, Work(0)) == Drivers(drivers), "the answer is kept"
+    assert LARGE.drivers(selectors, InProcess(budget)) == Drivers(drivers)
+    assert LARGE.drivers(selectors, InProcess(Work(0))) == Drivers(drivers), "the answer is kept"
 
 
 def test_drivers_that_could_not_be_looked_for_are_told() -> None:
-    assert LARGE.drivers(['device.attributes["b.example.com"].?serial.orValue("") == "s4999-6"'], Work(100_000)) == Drivers((), cut=True)
+    selectors = ['device.attributes["b.example.com"].?serial.orValue("") == "s4999-6"']
+    assert LARGE.drivers(selectors, InProcess(Work(100_000))) == Drivers((), cut=True)
 
 
 def test_a_changed_slice_costs_little_whatever_there_is() -> None:

@@ -19,6 +19,7 @@ from virt_dra.api.scheme import read_object
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, Inventory, Preflight, Settings, World, lint
 from webhooks.lint.inventory import Work
+from webhooks.selectors.evaluating import InProcess
 from webhooks.verdict import INVALID, Cause, Verdict
 
 MISSING = (
@@ -184,11 +185,11 @@ HOSTILE = f'{NINE}.all(a, {NINE}.all(b, {NINE}.all(c, device.driver.startsWith("
 def test_selectors_that_take_long_are_left_open() -> None:
     inventory = Inventory.of([_object("slice")])
     work = Work(3_000)
-    assert inventory.matching([HOSTILE], work=work).cut
+    assert inventory.matching([HOSTILE], evaluator=InProcess(work)).cut
     assert work.left is not None
     assert work.left < 0
     assert len(inventory.matching([HOSTILE]).devices) == 2  # the answer was not kept
-    assert not inventory.matching([HOSTILE], work=Work(0)).cut  # now it is
+    assert not inventory.matching([HOSTILE], evaluator=InProcess(Work(0))).cut  # now it is
 
 
 def test_nobodys_vm_takes_long_at_admission() -> None:

@@ -11,8 +11,8 @@ from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
 from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS
 from webhooks.lint.finding import Found
-from webhooks.lint.published import text_of
 from webhooks.lint.subject import Linted, NamedClaim, Use
+from webhooks.selectors.published import text_of
 
 VFIO_CONFIG: Final = "VfioDeviceConfig"
 _IOMMU: Final = "iommu {backendPolicy: LegacyOnly, enableAPIDevice: true}"

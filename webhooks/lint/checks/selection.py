@@ -11,9 +11,9 @@ from virt_dra.api.resource_v1 import DeviceTaint
 from virt_dra.api.tolerations import tolerates
 from webhooks.lint.finding import Found
 from webhooks.lint.inventory import Fault, Match
-from webhooks.lint.published import Published, contradiction, values_read
 from webhooks.lint.subject import Linted, NamedClaim, Wish
 from webhooks.lint.world import SLICES
+from webhooks.selectors.published import Published, contradiction, values_read
 
 SHOWN_TEXT = 200
 """Characters of a selector that a message shows."""
@@ -51,6 +51,17 @@ def selector_fails_on_device(linted: Linted) -> Iterator[Found]:
                 claim.field,
                 f"{_selector(linted, claim, wish, fault)} fails on the device {fault.device}: {_first_line(fault.message)}. "
                 "On a node with such a device the claim may not be allocated at all: ask first whether the value is there, e.g. with has()",
+            )
+
+
+def selector_not_checked(linted: Linted) -> Iterator[Found]:
+    """Selectors that nothing is known of, because of a limit of virt-dra's own: says nothing against the VM."""
+    for claim, wish, match in _judged(linted):
+        if match.unchecked:
+            yield Found(
+                claim.field,
+                f"{claim} request {quoted(wish.name)}: which devices its selectors match was not checked: {match.unchecked}. The scheduler "
+                "will; virt-dra cel shows what a selector costs",
             )
 
 

@@ -1,21 +1,18 @@
-"""One ResourceSlice as the inventory keeps it: its devices, and what selectors said of them. It stays when other slices change."""
+"""One ResourceSlice as the inventory keeps it, and what selectors say of one of its devices. It stays when other slices change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import EvaluationError, Interrupted, Selector, Work
-from webhooks.lint.published import Name, Published
+from webhooks.selectors.published import Name, Published
 
 __all__ = ["Answer", "Fault", "Part", "Pool", "Work", "ask"]
-
-KEPT_LISTS: Final = 64
-"""Lists of selectors whose answers a slice keeps: texts come from users, so their number must have an end."""
 
 _PER_DEVICE: Final = 1.0
 """Microseconds (measured) of a device, besides what its selectors report of themselves."""
@@ -45,7 +42,6 @@ class Part:
     generation: int
     name: str
     devices: tuple[Published, ...]
-    _answers: dict[tuple[str, ...], tuple[Answer, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, part: ResourceSlice, keys: Mapping[str, tuple[DriverKeys, ...]]) -> Part:
@@ -60,17 +56,6 @@ class Part:
     @cached_property
     def by_name(self) -> Mapping[Name, Published]:
         return {each.name: each for each in self.devices}
-
-    def answers(self, expressions: tuple[str, ...], selectors: Sequence[Selector], work: Work) -> tuple[Answer, ...]:
-        """What the selectors, compiled from ``expressions``, say of each device. Raises Interrupted where the work is not enough."""
-        kept = self._answers.get(expressions)
-        if kept is not None:
-            return kept
-        found = tuple(ask(each, selectors, work) for each in self.devices)
-        if len(self._answers) >= KEPT_LISTS:
-            self._answers.clear()
-        self._answers[expressions] = found
-        return found
 
 
 def ask(published: Published, selectors: Sequence[Selector], work: Work) -> Answer:

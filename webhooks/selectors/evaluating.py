@@ -1,0 +1,116 @@
+"""Evaluating selectors: the answers to a question, one slice after the other. What runs here may take long; a server has it run apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from virt_dra.cel import CompileError, Interrupted, Selector, compile_selector
+from virt_dra.cel.reads import Reads, together
+from webhooks.selectors.answers import MAX_SELECTORS, Answer, Answers, Depths, Failure, Question, digest
+from webhooks.selectors.parts import Fault, Part, Work, ask
+from webhooks.selectors.published import seen_by
+
+_PER_COMPILED_CHARACTER = 5
+"""Microseconds (measured)."""
+_PER_COMPARISON = 2
+"""Microseconds (measured): to look whether a device differs, for selectors, from one that was asked."""
+
+TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
+
+
+class InProcess:
+    """Evaluates at once, in this process: for a lint of files, whose user waits for no one else.
+
+    ``work``: what may be done on selectors; None is without limit.
+    """
+
+    def __init__(self, work: Work | None = None) -> None:
+        self.work = work or Work()
+
+    def refuses(self, expressions: Sequence[str]) -> str:
+        return TOO_MUCH_WORK if self.work.left is not None and self.work.left < 0 else ""
+
+    def find(self, question: Question, answers: Answers) -> str:
+        key = digest(question.expressions)
+        try:
+            for position, answer in evaluate(question, self.work):
+                if isinstance(answer, Failure):
+                    answers.put_fault(question.kind, key, answer)
+                else:
+                    answers.put(question.kind, key, question.parts[position], answer)
+            answers.put_valid(question.kind, key)
+        except Interrupted:
+            return TOO_MUCH_WORK
+        return ""
+
+
+def evaluate(question: Question, work: Work) -> Iterator[tuple[int, Answer | Failure]]:
+    """The answers as they are found: the position of the slice in the question with its answer, or 0 with the fault of a text.
+
+    For ``any`` a driver's slices are tried until a device matches; of the slices after that one nothing is said. Devices that are the
+    same for the selectors are tried once. Raises Interrupted where the work is not enough.
+    """
+    selectors = compiled(question.expressions, work)
+    if isinstance(selectors, Failure):
+        yield 0, selectors
+    elif question.kind == "each":
+        for position, part in enumerate(question.parts):
+            yield position, _depths(part, selectors, work)
+    else:
+        yield from _any(question.parts, selectors, work)
+
+
+def compiled(expressions: Sequence[str], work: Work) -> list[Selector] | Failure:
+    """Raises Interrupted where the work is not enough."""
+    if len(expressions) > MAX_SELECTORS:
+        return Failure(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
+    selectors: list[Selector] = []
+    for position, text in enumerate(expressions):
+        if work.spent(_PER_COMPILED_CHARACTER * len(text)):
+            raise Interrupted
+        try:
+            selectors.append(compile_selector(text))
+        except CompileError as error:
+            return Failure.of(position, error.message)
+    return selectors
+
+
+def _depths(part: Part, selectors: Sequence[Selector], work: Work) -> Depths:
+    """Raises Interrupted where the work is not enough."""
+    depths = bytearray()
+    fault: Failure | None = None
+    for number, published in enumerate(part.devices):
+        answer = ask(published, selectors, work)
+        if isinstance(answer, Fault):
+            fault = fault or Failure.of(answer.selector, answer.message, number)
+            answer = answer.selector
+        depths.append(answer)
+    return Depths(bytes(depths), fault)
+
+
+def _any(parts: Sequence[Part], selectors: Sequence[Selector], work: Work) -> Iterator[tuple[int, bool]]:
+    """Raises Interrupted where the work is not enough."""
+    reads = together([selector.reads for selector in selectors])
+    for _, of_driver in groupby(enumerate(parts), key=lambda each: each[1].pool[0]):
+        tried: set[object] = set()
+        for position, part in of_driver:
+            found = _any_of(part, selectors, work, reads, tried)
+            yield position, found
+            if found:
+                break
+
+
+def _any_of(part: Part, selectors: Sequence[Selector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
+    for published in part.devices:
+        if reads is not None:
+            if work.spent(_PER_COMPARISON):
+                raise Interrupted
+            seen = seen_by(reads, published)
+            if seen in tried:
+                continue
+            if not isinstance(published.input, str):  # on one that can't be converted every selector fails, whatever it reads
+                tried.add(seen)
+        if ask(published, selectors, work) == len(selectors):
+            return True
+    return False
