@@ -75,8 +75,8 @@ class Knowledge(Protocol):
         """The same for one review, whose selectors that evaluator evaluates."""
 
     @property
-    def slices(self) -> Iterable[Part]:
-        """The published devices, by slice, that selectors may be evaluated on."""
+    def slices(self) -> Iterable[Part] | None:
+        """The published devices, by slice, that selectors may be evaluated on; None where no selector ever is."""
 
     @property
     def verified(self) -> bool:
@@ -137,7 +137,7 @@ class KubeVirtOnly:
     def for_anybody(self) -> Knowledge:
         return replace(self, verified=False)
 
-    slices: Iterable[Part] = ()
+    slices: Iterable[Part] | None = None
 
     def asking(self, evaluator: Evaluator) -> Knowledge:
         return self

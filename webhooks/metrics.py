@@ -64,6 +64,30 @@ class Metrics:
             ("result",),
             registry=self.registry,
         )
+        self.evaluations = Counter(
+            "virt_dra_webhook_selector_evaluations",
+            "Reviews whose selectors had to be evaluated, by outcome: answered, or not checked because killed (took too long), "
+            "stopped (too much work), refused (the namespace has used up its share), late (waited too long), failed (no worker process).",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self.evaluation_seconds = Histogram(
+            "virt_dra_webhook_selector_evaluation_duration_seconds",
+            "Time that a review waited for its selectors, evaluation included.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.evaluating = Gauge(
+            "virt_dra_webhook_selector_evaluations_in_flight",
+            "Reviews whose selectors are evaluated, by state: fast, slow, waiting.",
+            ("state",),
+            registry=self.registry,
+        )
+        self.workers = Counter(
+            "virt_dra_webhook_worker_starts",
+            "Processes for evaluating selectors that were started; more than one means that one ended.",
+            registry=self.registry,
+        )
         self.cached = Gauge(
             "virt_dra_webhook_cached_objects", "Objects known of a live cluster, by kind.", ("kind",), registry=self.registry
         )
@@ -73,6 +97,19 @@ class Metrics:
             ("kind",),
             registry=self.registry,
         )
+
+    # --- what the worker reports (webhooks.worker.parent.WorkerObserver) ---
+
+    def asked(self, outcome: str, seconds: float) -> None:
+        self.evaluations.labels(outcome).inc()
+        self.evaluation_seconds.observe(seconds)
+
+    def started(self) -> None:
+        self.workers.inc()
+
+    def state(self, fast: int, slow: int, waiting: int) -> None:
+        for name, value in (("fast", fast), ("slow", slow), ("waiting", waiting)):
+            self.evaluating.labels(name).set(value)
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""

@@ -16,13 +16,13 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -32,11 +32,14 @@ from webhooks.callers import Callers
 from webhooks.knowledge import Knowledge
 from webhooks.metrics import CONTENT_TYPE, Metrics
 from webhooks.review import BadReview, Review, answer, check_content_type, failure, read_review
+from webhooks.reviewing import NOT_IN_TIME, ROUNDS, Collecting
+from webhooks.selectors.parts import Part
 from webhooks.server_connections import Connections
 from webhooks.server_log import LOGGER, Repeats
 from webhooks.tls import CertificateError, ReloadingTls
 from webhooks.validation import WEBHOOKS, Webhook, judge
 from webhooks.verdict import Verdict
+from webhooks.worker.parent import Worker, WorkerLimits
 
 AT_ONCE_BYTES: Final = 64 * 1024
 """Larger reviews are decided in a thread, so that one of them doesn't make all others wait."""
@@ -52,6 +55,8 @@ _HANG_UP_AFTER: Final = (
 """The rest of such a request isn't read."""
 _HANG_UP_SECONDS: Final = 1.0
 """For the ends of a TLS connection to say goodbye."""
+
+T = TypeVar("T")
 
 KnowledgeSource = Callable[[], Knowledge | None]
 """The present state; None as long as there is none."""
@@ -85,6 +90,7 @@ class WebhookServer:
         metrics: Metrics | None = None,
         limits: Limits | None = None,
         callers: Callers | None = None,
+        evaluation: WorkerLimits | None = None,
     ) -> None:
         self.metrics = metrics or Metrics()
         self._knowledge = knowledge
@@ -93,6 +99,9 @@ class WebhookServer:
         self.callers = callers or Callers()
         self._log = logging.getLogger(LOGGER)
         self._repeats = Repeats(time.monotonic)
+        self._worker = Worker(self._slices, evaluation, observer=self.metrics, log=self._log)
+        self._evaluation = AsyncExitStack()
+        self._evaluation_seconds = (evaluation or WorkerLimits()).seconds
         self._draining = False
         self._in_flight = 0
         self._buffered = 0
@@ -110,6 +119,7 @@ class WebhookServer:
         """
         self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
         self.metrics.callers_mode.labels(self.callers.unverified).set(1)
+        await self._evaluation.enter_async_context(self._worker.running())
         reviews = await self._listen(self._reviews, host, port, encrypted=True)
         plain = await self._listen(self._probes, host, plain_port, encrypted=False) if plain_port is not None else None
         return reviews, plain
@@ -127,6 +137,7 @@ class WebhookServer:
         for server in self._servers:
             await server.shutdown(_HANG_UP_SECONDS)
         self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._evaluation.aclose()
         self._log.info("stopped")
 
     async def keep_certificate(self, every_seconds: float) -> None:
@@ -163,7 +174,17 @@ class WebhookServer:
     def _unready(self) -> str | None:
         if self._draining:
             return "shutting down"
-        return "the cluster's state isn't known yet" if self._knowledge() is None else None
+        knowledge = self._knowledge()
+        if knowledge is None:
+            return "the cluster's state isn't known yet"
+        if knowledge.slices is not None and not self._worker.filled:
+            return "the process that evaluates selectors is being started"
+        return None
+
+    def _slices(self) -> Iterable[Part] | None:
+        """What selectors are evaluated on."""
+        knowledge = self._knowledge()
+        return knowledge.slices if knowledge is not None else None
 
     async def _listen(self, handler: Callable[[web.BaseRequest], object], host: str, port: int, *, encrypted: bool) -> int:
         server = web.Server(
@@ -329,9 +350,24 @@ class WebhookServer:
         if known is None:
             raise BadReview(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
         knowledge = known if everything else known.for_anybody
-        if len(body) <= AT_ONCE_BYTES:
-            return decide(webhook, body, knowledge)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, decide, webhook, body, knowledge)
+        large = len(body) > AT_ONCE_BYTES
+        review = await self._run(large, read_review, body)
+        until = time.monotonic() + self._evaluation_seconds
+        why = ""
+        for number in range(ROUNDS + 1):
+            collecting = Collecting(why or (NOT_IN_TIME if number == ROUNDS else ""))
+            verdict = await self._run(large, judge, webhook, review, knowledge.asking(collecting))
+            if not collecting.asked:
+                break
+            # A caller who isn't verified doesn't take from the share of the namespace that it names.
+            share = review.namespace if knowledge.verified else f"?{review.namespace}"
+            why = await self._worker.answer(share, collecting.asked, max(until - time.monotonic(), 0.0))
+        return review, _encoded(answer(review.uid, verdict)), verdict
+
+    async def _run(self, large: bool, function: Callable[..., T], *arguments: Any) -> T:
+        if not large:
+            return function(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
     def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.failures.labels(str(bad.code)).inc()
@@ -369,13 +405,6 @@ class WebhookServer:
         suppressed = self._repeats.suppressed_before(key)
         if suppressed is not None:
             self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})
-
-
-def decide(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:
-    """From a body to the review in it, the JSON of the answer, and the verdict. Raises :class:`BadReview`."""
-    review = read_review(body)
-    verdict = judge(webhook, review, knowledge)
-    return review, _encoded(answer(review.uid, verdict)), verdict
 
 
 def _encoded(value: Json) -> bytes:

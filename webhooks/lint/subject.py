@@ -283,7 +283,13 @@ class Linted:
 
     def drivers_matching(self, wish: Wish) -> Drivers:
         """The drivers with a device that every selector of the wish, and of its class, matches. ``cut`` if a limit ended the search."""
-        return self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._evaluator)
+        if wish not in self._served:
+            self._served[wish] = self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._evaluator)
+        return self._served[wish]
+
+    @cached_property
+    def _served(self) -> dict[Wish, Drivers]:
+        return {}
 
     def drivers(self, claim: NamedClaim, request: str) -> Drivers:
         """The drivers that may serve a request: of the devices allocated already, else of those that match, else those that

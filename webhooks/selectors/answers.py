@@ -5,6 +5,7 @@ A list of selectors, all of which must hold, is asked of slices. An answer belon
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -92,62 +93,68 @@ class Kept:
 class Answers:
     """Answers that are kept, the least recently used questions going first. Its texts come from users, so it has an end in bytes.
 
-    Questions are known by a digest of their texts, so that the texts themselves aren't kept.
+    Questions are known by a digest of their texts, so that the texts themselves aren't kept. May be used by several threads.
     """
 
     def __init__(self, limit: int = KEPT_WEIGHT) -> None:
         self._limit = limit
         self._kept: OrderedDict[bytes, Kept] = OrderedDict()
         self._same: dict[bytes, Depths] = {}
+        self._lock = threading.RLock()
         self.weight = 0
 
     def of(self, kind: Kind, digest: bytes) -> Kept:
         """What is known; what is put into it must go through :meth:`put` and :meth:`put_fault`."""
-        key = _key(kind, digest)
-        kept = self._kept.get(key)
-        if kept is None:
-            kept = self._kept[key] = Kept()
-            self._add(kept, 0)
-            self.weight += kept.weight
-        else:
-            self._kept.move_to_end(key)
-        return kept
+        with self._lock:
+            key = _key(kind, digest)
+            kept = self._kept.get(key)
+            if kept is None:
+                kept = self._kept[key] = Kept()
+                self._add(kept, 0)
+                self.weight += kept.weight
+            else:
+                self._kept.move_to_end(key)
+            return kept
 
     def put(self, kind: Kind, digest: bytes, part: Part, answer: Answer) -> None:
-        kept = self.of(kind, digest)
-        if isinstance(answer, Depths) and answer.fault is None:
-            # Most slices are alike for a selector: one value stands for all of them.
-            if len(self._same) > 10_000:
-                self._same.clear()
-            answer = self._same.setdefault(answer.depths, answer)
-            cost = _PER_ANSWER
-        elif isinstance(answer, Depths):
-            assert answer.fault is not None
-            cost = _PER_ANSWER + len(answer.depths) + 4 * len(answer.fault.message)
-        else:
-            cost = _PER_ANSWER
-        if part not in kept.of:
-            self._add(kept, cost)
-        kept.of[part] = answer
+        with self._lock:
+            kept = self.of(kind, digest)
+            if isinstance(answer, Depths) and answer.fault is None:
+                # Most slices are alike for a selector: one value stands for all of them.
+                if len(self._same) > 10_000:
+                    self._same.clear()
+                answer = self._same.setdefault(answer.depths, answer)
+                cost = _PER_ANSWER
+            elif isinstance(answer, Depths):
+                assert answer.fault is not None
+                cost = _PER_ANSWER + len(answer.depths) + 4 * len(answer.fault.message)
+            else:
+                cost = _PER_ANSWER
+            if part not in kept.of:
+                self._add(kept, cost)
+            kept.of[part] = answer
 
     def put_valid(self, kind: Kind, digest: bytes) -> None:
         """The texts are without fault."""
-        self.of(kind, digest).valid = True
+        with self._lock:
+            self.of(kind, digest).valid = True
 
     def put_fault(self, kind: Kind, digest: bytes, fault: Failure) -> None:
-        kept = self.of(kind, digest)
-        if kept.fault is None:
-            self._add(kept, 4 * len(fault.message))
-        kept.fault = fault
+        with self._lock:
+            kept = self.of(kind, digest)
+            if kept.fault is None:
+                self._add(kept, 4 * len(fault.message))
+            kept.fault = fault
 
     def forget(self, parts: Iterable[Part]) -> None:
         """Slices that are gone."""
-        gone = tuple(parts)
-        for kept in self._kept.values():
-            for part in gone:
-                if kept.of.pop(part, None) is not None:
-                    kept.weight -= _PER_ANSWER
-                    self.weight -= _PER_ANSWER
+        with self._lock:
+            gone = tuple(parts)
+            for kept in self._kept.values():
+                for part in gone:
+                    if kept.of.pop(part, None) is not None:
+                        kept.weight -= _PER_ANSWER
+                        self.weight -= _PER_ANSWER
 
     def _add(self, kept: Kept, weight: int) -> None:
         kept.weight += weight

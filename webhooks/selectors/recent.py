@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -11,27 +12,33 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values with weights that are together at most ``limit``; the least recently used go first. The last one is always kept."""
+    """Values with weights that are together at most ``limit``; the least recently used go first. The last one is always kept.
+
+    May be used by several threads.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._weight = 0
         self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, key: K) -> V | None:
-        found = self._kept.get(key)
-        if found is None:
-            return None
-        self._kept.move_to_end(key)
-        return found[0]
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
 
     def put(self, key: K, value: V, weight: int) -> None:
-        replaced = self._kept.pop(key, None)
-        self._weight += weight - (replaced[1] if replaced is not None else 0)
-        self._kept[key] = value, weight
-        while self._weight > self._limit and len(self._kept) > 1:
-            _, (_, least) = self._kept.popitem(last=False)
-            self._weight -= least
+        with self._lock:
+            replaced = self._kept.pop(key, None)
+            self._weight += weight - (replaced[1] if replaced is not None else 0)
+            self._kept[key] = value, weight
+            while self._weight > self._limit and len(self._kept) > 1:
+                _, (_, least) = self._kept.popitem(last=False)
+                self._weight -= least

@@ -22,6 +22,7 @@ from webhooks.metrics import Metrics
 from webhooks.server import Limits, WebhookServer
 from webhooks.tls import CertificateSource, ReloadingTls
 from webhooks.tls_folder import AuthorityFolder
+from webhooks.worker.parent import WorkerLimits
 
 NAMES = ("localhost", "127.0.0.1")
 KNOWLEDGE = KubeVirtOnly(Gates.of(NEWEST))
@@ -151,10 +152,16 @@ async def serving(
     source: CertificateSource | None = None,
     callers: Callers | None = None,
     client_ca: Path | None = None,
+    evaluation: WorkerLimits | None = None,
 ) -> AsyncIterator[Served]:
-    """A server, stopped at the end unless the test did it. Its certificate is the folder's authority's, unless there is another source."""
-    server = WebhookServer(lambda: knowledge, ReloadingTls(source or authority(folder), client_ca), Metrics(), limits, callers)
+    """A server that is ready, if it has knowledge, and is stopped at the end unless the test did it. Its certificate is the folder's
+    authority's, unless there is another source."""
+    tls = ReloadingTls(source or authority(folder), client_ca)
+    server = WebhookServer(lambda: knowledge, tls, Metrics(), limits, callers, evaluation)
     port, plain_port = await server.start("127.0.0.1", 0, 0)
+    async with asyncio.timeout(60):
+        while knowledge is not None and not server.ready:
+            await asyncio.sleep(0.02)
     assert plain_port is not None
     trust = trusting(folder if source is None else source.certificate.parent)
     try:

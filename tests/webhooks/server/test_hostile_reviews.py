@@ -22,8 +22,8 @@ from virt_dra.api.wire import WireError
 from virt_dra.cli.jsonl import read_vmi
 from virt_dra.cluster.patches import patched
 from webhooks import vmi as vmi_rules
-from webhooks.review import BadReview, Review, read_review
-from webhooks.server import Limits, decide
+from webhooks.review import BadReview, Review, answer, read_review
+from webhooks.server import Limits
 from webhooks.server_log import json_logging
 from webhooks.validation import WEBHOOKS, judge
 from webhooks.verdict import Verdict
@@ -78,7 +78,9 @@ def test_every_one_is_answered_as_it_should() -> None:
 
 def _decided(hostile: Hostile) -> tuple[Review, bytes, Verdict] | BadReview:
     try:
-        return decide(WEBHOOKS[hostile.path], hostile.body, KNOWLEDGE)
+        reviewed = read_review(hostile.body)
+        verdict = judge(WEBHOOKS[hostile.path], reviewed, KNOWLEDGE)
+        return reviewed, json.dumps(answer(reviewed.uid, verdict)).encode(), verdict
     except BadReview as bad:
         return bad
 

@@ -1,0 +1,292 @@
+"""The worker process: it finds what this process finds, and survives whatever is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.webhooks.worker.hostile import DRIVER, HOSTILE, cluster
+from virt_dra.api.resource_v1 import ResourceSlice
+from webhooks.lint import Inventory
+from webhooks.reviewing import Collecting
+from webhooks.selectors.answers import Evaluator
+from webhooks.selectors.evaluating import InProcess
+from webhooks.worker.parent import Worker, WorkerLimits
+from webhooks.worker.turns import Shares
+
+PLENTY = WorkerLimits(seconds=20, fast_seconds=20, work=None, shares=Shares(burst=1000))
+"""So that a machine that is busy with something else makes no difference."""
+MODEL = f'device.attributes["{DRIVER}"].model'
+
+
+def inventory() -> Inventory:
+    return cluster({}).world.inventory
+
+
+@dataclass
+class Observed:
+    outcomes: list[str] = field(default_factory=list)
+    starts: int = 0
+    most: int = 0
+
+    def asked(self, outcome: str, seconds: float) -> None:
+        self.outcomes.append(outcome)
+
+    def started(self) -> None:
+        self.starts += 1
+
+    def state(self, fast: int, slow: int, waiting: int) -> None:
+        self.most = max(self.most, fast + slow)
+
+
+@asynccontextmanager
+async def working(known: Callable[[], Inventory], limits: WorkerLimits = PLENTY) -> AsyncIterator[tuple[Worker, Observed]]:
+    observed = Observed()
+    worker = Worker(lambda: known().parts, limits, observer=observed)
+    async with worker.running():
+        await until(lambda: worker.filled)
+        yield worker, observed
+
+
+async def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def files_open(pid: str) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def run(test: Callable[[Worker, Observed, Inventory], Awaitable[None]], limits: WorkerLimits = PLENTY) -> None:
+    async def whole() -> None:
+        known = inventory()
+        async with working(lambda: known, limits) as (worker, observed):
+            await test(worker, observed, known)
+
+    asyncio.run(whole())
+
+
+def seen(inventory: Inventory, expressions: Sequence[str], limit: int | None, evaluator: Evaluator) -> Any:
+    match, drivers = inventory.matching(expressions, limit, evaluator), inventory.drivers(expressions, evaluator)
+    fault = match.fault and (match.fault.selector, match.fault.message, str(match.fault.device))
+    return (
+        [str(each) for each in match.devices],
+        match.passed,
+        [str(each) for each in match.nearest],
+        fault,
+        match.cut,
+        match.unchecked,
+        drivers,
+    )
+
+
+async def found(worker: Worker, inventory: Inventory, expressions: Sequence[str], limit: int | None, namespace: str = "n") -> Any:
+    """What is seen once the worker was asked."""
+    collecting = Collecting()
+    seen(inventory, expressions, limit, collecting)
+    why = await worker.answer(namespace, collecting.asked, 20) if collecting.asked else ""
+    return seen(inventory, expressions, limit, Collecting(why or "still open"))
+
+
+QUESTIONS: list[list[str]] = [
+    [],
+    ["true"],
+    ["false"],
+    [f'{MODEL} == "m1"'],
+    [f'device.driver == "{DRIVER}"', f'{MODEL} == "m1"', f'device.attributes["{DRIVER}"].index > 3'],
+    [f'{MODEL} == "m1"', f'device.attributes["{DRIVER}"].missing == 1'],
+    [f'device.attributes["{DRIVER}"].index == 5 ? device.attributes["{DRIVER}"].missing == 1 : true'],
+    [f'device.capacity["{DRIVER}"].memory.isGreaterThan(quantity("16Gi"))'],
+    [f'device.attributes["{DRIVER}"].driverVersion.isGreaterThan(semver("5.3.0"))'],
+    ["true", "this is no CEL"],
+    ["device.nothing == 1"],
+    ["1 + 1"],
+    ['"\\ud800" == "x"'],
+    ['device.driver == "nobody"'],
+    ["true"] * 64,
+    ["true"] * 300,
+]
+
+
+@pytest.mark.parametrize("limit", [None, 10])
+def test_it_finds_what_this_process_finds(limit: int | None) -> None:
+    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+        for number, expressions in enumerate(QUESTIONS):
+            assert await found(worker, known, expressions, limit, f"n{number}") == seen(inventory(), expressions, limit, InProcess()), (
+                expressions
+            )
+
+    run(test)
+
+
+def test_a_changed_slice_is_asked_alone_and_seen_by_the_worker() -> None:
+    async def test() -> None:
+        known = inventory()
+        async with working(lambda: known) as (worker, _):
+            await found(worker, known, [f'{MODEL} == "m1"'], None)
+            raw = {
+                "driver": DRIVER,
+                "pool": {"name": "node-1", "generation": 2},
+                "devices": [{"name": "d", "attributes": {"model": {"string": "m1"}}}],
+            }
+            new = ResourceSlice.from_wire({"metadata": {"name": "s1"}, "spec": raw})
+            known = known.changed([new], ["s2"])
+            collecting = Collecting()
+            known.matching([f'{MODEL} == "m1"'], None, collecting)
+            assert [[part.name for part in question.parts] for question, _ in collecting.asked] == [["s1"]]
+            assert len((await found(worker, known, [f'{MODEL} == "m1"'], None))[0]) == 3 + 1 + 3
+            fresh = Inventory().changed([new])
+            assert (await found(worker, fresh, ['device.driver != "x"'], None))[0] == [f"d (driver {DRIVER}, pool node-1)"]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(name: str) -> None:
+    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+        # 20 times, so that it takes too long even where the engine has been made faster
+        expressions = [f"{HOSTILE[name]} && {n} < 100" if n else HOSTILE[name] for n in range(20)]
+        asked = [[each] for each in expressions]
+        began = time.monotonic()
+        reasons = []
+        for each in asked:
+            collecting = Collecting()
+            known.matching(each, None, collecting)
+            left = 0.5 - (time.monotonic() - began)
+            if left <= 0:
+                break
+            reasons.append(await worker.answer("n", collecting.asked, left))
+        assert time.monotonic() - began < 1.0
+        if reasons[-1]:
+            assert "takes longer than the 500 ms" in reasons[-1]
+        assert await found(worker, known, ["true"], None, "another") == seen(inventory(), ["true"], None, InProcess())
+
+    run(test, WorkerLimits(work=None, fast_seconds=20))
+
+
+def test_a_killed_selector_is_not_tried_again_at_once() -> None:
+    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+        collecting = Collecting()
+        known.matching([HOSTILE["loops"]], None, collecting)
+        assert "takes longer" in await worker.answer("n", collecting.asked, 0.5)
+        began = time.monotonic()
+        assert "a short while ago" in await worker.answer("m", collecting.asked, 0.5)
+        assert time.monotonic() - began < 0.2
+        assert observed.outcomes == ["killed", "refused"]
+
+    run(test, WorkerLimits(work=None, fast_seconds=20))
+
+
+def test_work_has_an_end_before_time_has() -> None:
+    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+        assert (await found(worker, known, [HOSTILE["loops"]], None))[5] == "evaluating them is more work than one review may cause"
+        assert observed.outcomes == ["stopped"]
+
+    run(test, WorkerLimits(seconds=20, fast_seconds=20, work=10_000))
+
+
+def test_memory_has_an_end() -> None:
+    doubled = "".join(f"cel.bind(x{n}, x{n - 1} + x{n - 1}, " for n in range(1, 26))
+    greedy = f"cel.bind(x0, [1,2,3,4,5,6,7,8], {doubled} x25.size() > 0{')' * 26}"
+
+    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+        collecting = Collecting()
+        known.matching([greedy], None, collecting)
+        assert worker.pid is not None
+        await worker.answer("n", collecting.asked, 5)
+        assert (await found(worker, known, ["true"], None, "m"))[0]
+
+    run(test, WorkerLimits(seconds=5, fast_seconds=20, work=None))
+
+
+def test_a_killed_worker_is_replaced_and_filled_again() -> None:
+    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+        before = worker.pid
+        assert before is not None
+        waiting = asyncio.create_task(found(worker, known, [HOSTILE["loops"]], None))
+        await asyncio.sleep(0.2)
+        os.kill(before, signal.SIGKILL)
+        assert "is started again" in (await waiting)[5] or "takes longer" in (await waiting)[5]
+        await until(lambda: observed.starts == 2 and worker.pid not in (None, before))
+        expressions = [f'{MODEL} == "m2"']
+        for _ in range(200):
+            if (what := await found(worker, known, expressions, None, "m"))[5] == "":
+                break
+            await asyncio.sleep(0.05)
+        assert what == seen(inventory(), expressions, None, InProcess())
+
+    run(test)
+
+
+def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhooks.worker.parent._ALIVE_SECONDS", 0.5)
+
+    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+        before = worker.pid
+        assert before is not None
+        os.kill(before, signal.SIGSTOP)
+        await until(lambda: worker.pid not in (None, before))
+        assert observed.starts >= 2
+
+    run(test)
+
+
+def test_nothing_is_left_of_it() -> None:
+    """Neither children, nor what they were connected by, after many questions, kills and an end in the middle of one."""
+
+    async def test() -> None:
+        known = inventory()
+        async with working(lambda: known, WorkerLimits(seconds=0.1, work=None, shares=Shares(burst=1000))) as (worker, observed):
+            await found(worker, known, ["true"], None)
+            files = files_open("self")
+            for number in range(30):
+                collecting = Collecting()
+                known.matching([f"{HOSTILE['loops']} && {number} < 100"], None, collecting)
+                await asyncio.gather(*(worker.answer(f"n{number}-{n}", collecting.asked, 0.1) for n in range(6)))
+            assert observed.most > 1
+            assert worker.pid is not None
+            await until(lambda: files_open("self") <= files)
+            await until(lambda: children(worker.pid) == [])
+            worker_pid = worker.pid
+            last = asyncio.create_task(worker.answer("last", collecting.asked, 5))
+            await asyncio.sleep(0.05)
+        last.cancel()
+        await until(lambda: not Path(f"/proc/{worker_pid}").exists())
+        assert children(os.getpid()) == []
+
+    def children(pid: int | None) -> list[str]:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+    asyncio.run(test())
+
+
+def test_children_may_do_little() -> None:
+    """As the kernel says, while one runs."""
+
+    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+        running = asyncio.create_task(found(worker, known, [HOSTILE["loops"]], None))
+        directory = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
+        await until(lambda: bool(directory.read_text().split()))
+        await asyncio.sleep(0.1)
+        (child,) = directory.read_text().split()
+        limits = Path(f"/proc/{child}/limits").read_text()
+        assert [line.split()[-3:-1] for line in limits.splitlines() if line.startswith("Max core")] == [["0", "0"]]
+        (space,) = [line.split()[3] for line in limits.splitlines() if line.startswith("Max address space")]
+        assert int(space) < 1 << 30
+        assert os.getpriority(os.PRIO_PROCESS, int(child)) == 19, "it is one that takes long"
+        assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
+        assert files_open(child) == 4, "three that go nowhere, and its own socket"
+        assert not [name for name in Path(f"/proc/{child}/environ").read_text().split("\0") if name.startswith("KUBERNETES")]
+        running.cancel()
+
+    run(test, WorkerLimits(seconds=5, work=None, fast_seconds=0.02))

@@ -1,0 +1,53 @@
+"""How a review comes to its verdict where answers about selectors are missing: decide, ask, decide again.
+
+Deciding is pure and at once (:func:`webhooks.validation.judge`); it goes by the answers that are known and collects the questions that are
+open. What is still unknown at the last decision is not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from webhooks.selectors.answers import Answers, Question
+
+MAX_CHARACTERS: Final = 1024 * 1024
+"""Of all selectors that one decision may look up."""
+MAX_QUESTION_CHARACTERS: Final = 256 * 1024
+MAX_QUESTIONS: Final = 64
+"""That one review may ask."""
+ROUNDS: Final = 3
+"""In which a review may ask: an answer can open another question."""
+
+TOO_LONG: Final = "the selectors of one VM are too long together"
+TOO_MANY: Final = "a VM has too many different selectors that were not seen before"
+NOT_IN_TIME: Final = "one answer led to the next question, too often for one review"
+OPEN: Final = "they are being evaluated"
+
+
+class Collecting:
+    """Evaluates nothing: collects the questions of one decision. It is a :class:`webhooks.selectors.answers.Evaluator`.
+
+    ``why``: what is not checked, where this is the last decision, and why.
+    """
+
+    def __init__(self, why: str = "") -> None:
+        self.asked: list[tuple[Question, Answers]] = []
+        self._why = why
+        self._looked_up = 0
+        self._characters = 0
+
+    def refuses(self, expressions: Sequence[str]) -> str:
+        self._looked_up += sum(map(len, expressions))
+        return TOO_LONG if self._looked_up > MAX_CHARACTERS else ""
+
+    def find(self, question: Question, answers: Answers) -> str:
+        if self._why:
+            return self._why
+        if self._characters + question.characters > MAX_QUESTION_CHARACTERS:
+            return TOO_LONG
+        if len(self.asked) >= MAX_QUESTIONS:
+            return TOO_MANY
+        self._characters += question.characters
+        self.asked.append((question, answers))
+        return OPEN

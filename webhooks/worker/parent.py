@@ -1,0 +1,410 @@
+"""The server's side of the worker: starts and replaces it, keeps its replica, and has questions answered by its children."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from webhooks.selectors.answers import Answers, Question, digest
+from webhooks.selectors.parts import Part
+from webhooks.selectors.recent import Recent
+from webhooks.worker.turns import Refused, Shares, Turn, Turns
+from webhooks.worker.wire import (
+    APPLIED,
+    BEGIN,
+    KILL,
+    MAX_LINE,
+    SLOW,
+    BadAnswer,
+    Command,
+    gone_frame,
+    put_frame,
+    questions_line,
+    read_answers,
+)
+
+_GRACE_SECONDS: Final = 0.05
+"""By which the server gives up later than the kernel."""
+KILLED: Final = 4096
+KILLED_SECONDS: Final = 30.0
+"""How many selectors that took too long are remembered, and how long they are not tried again."""
+_AHEAD: Final = 8
+"""Frames with slices that may be under way: the worker takes them in one after the other, and commands in between."""
+_TURN_SECONDS: Final = 0.004
+"""For encoding slices, before others have their turn on the event loop."""
+_RESTART_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
+_FOLLOW_SECONDS: Final = 0.25
+"""Between two looks at the slices. What a question needs is sent before it."""
+_ALIVE_SECONDS: Final = 5.0
+"""Within which the worker answers, or is replaced."""
+_CHARACTERS: Final = 1024 * 1024
+"""Of all that one child may write."""
+
+_ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
+"""What the worker gets of the server's."""
+
+Asked = Sequence[tuple[Question, Answers]]
+"""Questions, each with where its answers are kept."""
+
+
+@dataclass(frozen=True)
+class WorkerLimits:
+    """``seconds``: for the selectors of one review, waiting included. ``fast_seconds``: after which a child is slow. ``work``: as for
+    :class:`webhooks.selectors.parts.Work`."""
+
+    seconds: float = 0.5
+    fast_seconds: float = 0.03
+    work: int | None = 200_000
+    shares: Shares = field(default_factory=Shares)
+
+
+class WorkerObserver(Protocol):
+    """Is told what happens, for metrics."""
+
+    def asked(self, outcome: str, seconds: float) -> None:
+        """Questions of one review: ``answered``, or why not: ``killed``, ``refused``, ``stopped``, ``late``, ``failed``."""
+
+    def started(self) -> None:
+        """A worker process was started, in place of one that ended unless it is the first."""
+
+    def state(self, fast: int, slow: int, waiting: int) -> None:
+        """Children that run, and reviews that wait."""
+
+
+class _Lost(Exception):
+    """The worker process is gone."""
+
+
+class Worker:
+    """One worker process and what is known of it. Use it within :meth:`running`."""
+
+    def __init__(
+        self,
+        slices: Callable[[], Iterable[Part] | None],
+        limits: WorkerLimits | None = None,
+        *,
+        observer: WorkerObserver | None = None,
+        log: logging.Logger | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``slices``: those that there are now; None as long as that isn't known."""
+        self._slices, self._limits, self._observer, self._clock = slices, limits or WorkerLimits(), observer, clock
+        self._log = log or logging.getLogger(__name__)
+        self._turns = Turns(self._limits.shares, clock)
+        self._killed: Recent[bytes, float] = Recent(KILLED)
+        self._process: _Process | None = None
+        self._next = 0
+        self.filled = False
+        """True once a worker has had every slice that there was."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keeps a worker process as long as the body runs."""
+        keeping = asyncio.create_task(self._keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    async def answer(self, namespace: str, asked: Asked, seconds: float) -> str:
+        """Put the answers where they are kept, within so many seconds, waiting included; "" if all are there, else why not."""
+        began = self._clock()
+        fresh = [(question, answers) for question, answers in asked if not self._took_too_long(question)]
+        outcome, why = "answered", ""
+        if fresh:
+            try:
+                async with asyncio.timeout(seconds + _GRACE_SECONDS):
+                    outcome, why = await self._turn(namespace, fresh, began + seconds)
+            except TimeoutError:
+                outcome, why = "late", "too many other reviews wait for their selectors to be evaluated; try again in some seconds"
+        if not why and len(fresh) < len(asked):
+            outcome, why = "refused", "they took too long when they were evaluated a short while ago"
+        if self._observer is not None:
+            self._observer.asked(outcome, self._clock() - began)
+        return why
+
+    def _took_too_long(self, question: Question) -> bool:
+        until = self._killed.get(digest(question.expressions))
+        return until is not None and until > self._clock()
+
+    async def _turn(self, namespace: str, asked: Asked, until: float) -> tuple[str, str]:
+        come = asyncio.Event()
+        try:
+            turn = self._turns.ask(namespace, come.set)
+        except Refused as refused:
+            return "refused", str(refused)
+        used = 0.0
+        try:
+            self._tell_state()
+            await come.wait()
+            process = self._process
+            if process is None:
+                return "failed", "the process that evaluates selectors is being started; try again in some seconds"
+            needed = [part for question, _ in asked for part in question.parts]
+            while not process.has(needed):
+                await process.fill(needed)
+            began = self._clock()
+            try:
+                return await self._child(process, turn, asked, until)
+            finally:
+                used = self._clock() - began
+        except (_Lost, OSError):
+            return "failed", "the process that evaluates selectors has ended, and is started again; try again in some seconds"
+        finally:
+            self._turns.end(turn, used)
+            self._tell_state()
+
+    async def _child(self, process: _Process, turn: Turn, asked: Asked, until: float) -> tuple[str, str]:
+        self._next += 1
+        number = self._next
+        questions = [question for question, _ in asked]
+        line = questions_line(questions, process.numbers, self._limits.work)
+        began = self._clock()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            try:
+                process.command(Command(BEGIN, number, max(until - began, 0.001)), theirs)
+            except OSError:
+                ours.close()
+                raise
+        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
+        slower = asyncio.get_running_loop().call_later(self._limits.fast_seconds, self._slower, process, number, turn)
+        open_questions = dict.fromkeys(range(len(asked)))
+        ended = False
+        try:
+            writer.write(line)
+            writer.write_eof()
+            written = 0
+            while answered := await reader.readline():
+                written += len(answered)
+                if written > _CHARACTERS:
+                    raise BadAnswer("more than all answers can be")
+                heard = read_answers(answered, questions)
+                if heard.ended:
+                    ended = True
+                    return "answered", ""
+                if heard.stopped:
+                    ended = True
+                    return "stopped", "evaluating them is more work than one review may cause"
+                assert heard.question is not None
+                question, answers = asked[heard.question]
+                key = digest(question.expressions)
+                for part, answer in heard.answers:
+                    answers.put(question.kind, key, part, answer)
+                if heard.fault is not None:
+                    answers.put_fault(question.kind, key, heard.fault)
+                if heard.valid:
+                    answers.put_valid(question.kind, key)
+                if heard.valid or heard.fault is not None:
+                    open_questions.pop(heard.question, None)
+                await asyncio.sleep(0)  # many lines may be here already
+        except (BadAnswer, ValueError) as error:
+            self._log.error("a child of the worker wrote what is no answer", extra={"fields": {"reason": str(error)}})
+            return "failed", "they could not be evaluated"
+        except (ConnectionError, BrokenPipeError):
+            pass  # it ended before it read the questions, which is as if it ended after
+        finally:
+            slower.cancel()
+            if not ended:
+                with suppress(OSError):
+                    process.command(Command(KILL, number))
+                long = self._clock() - began > self._limits.seconds / 2
+                for position in list(open_questions)[: 1 if long else 0]:
+                    self._killed.put(digest(questions[position].expressions), self._clock() + KILLED_SECONDS, 1)
+            writer.close()
+        return "killed", f"evaluating them takes longer than the {self._limits.seconds * 1000:g} ms that one review may take"
+
+    def _slower(self, process: _Process, number: int, turn: Turn) -> None:
+        with suppress(OSError):
+            process.command(Command(SLOW if self._turns.slower(turn) else KILL, number))
+        self._tell_state()
+
+    def _tell_state(self) -> None:
+        if self._observer is not None:
+            self._observer.state(self._turns.fast, self._turns.slow, self._turns.waiting)
+
+    # --- the process ----------------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        """Start a worker, fill it, and start another when it ends, for ever."""
+        failures = 0
+        while self._slices() is None:
+            await asyncio.sleep(_FOLLOW_SECONDS)  # as long as nothing is known, nothing can be asked
+        while True:
+            await asyncio.sleep(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS) - 1)])
+            began = self._clock()
+            try:
+                async with _Process.started() as process:
+                    if self._observer is not None:
+                        self._observer.started()
+                    self._process = process
+                    await self._follow(process)
+            except (_Lost, OSError, TimeoutError) as error:
+                reason = str(error) or type(error).__name__
+                self._log.error("the worker that evaluates selectors ended; starting another", extra={"fields": {"reason": reason}})
+            finally:
+                self._process = None
+            _reap_orphans()
+            failures = failures + 1 if self._clock() - began < 60 else 1
+
+    async def _follow(self, process: _Process) -> None:
+        """Keep its replica as the slices are. Raises _Lost."""
+        while True:
+            slices = self._slices()
+            if slices is not None:
+                await process.replicate(slices)
+                if not self.filled:
+                    self.filled = True
+                    self._log.info("selectors can be evaluated", extra={"fields": {"slices": len(process.numbers)}})
+            async with asyncio.timeout(_ALIVE_SECONDS):
+                await process.alive()
+            _reap_orphans()
+            await asyncio.sleep(_FOLLOW_SECONDS)
+
+
+def _reap_orphans() -> None:
+    """In a container the server is process 1, which inherits a killed worker's children."""
+    with suppress(ChildProcessError):
+        while os.getpid() == 1 and os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+class _Process:
+    """A worker process that runs, and what its replica holds. ``numbers``: of the slices that it has, or that are under way."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], control: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self._popen, self._control, self._reader, self._writer = popen, control, reader, writer
+        self.numbers: dict[Part, int] = {}
+        self._frames: dict[Part, int] = {}
+        """The frame that brought a slice."""
+        self._last = 0
+        self._sent = 0
+        self._applied = 0
+        self._progress = asyncio.Condition()
+        self._reason: bytes | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls) -> AsyncIterator[_Process]:
+        """A new one; killed at the end, with all its children."""
+        control, its_control = socket.socketpair()
+        data, its_data = socket.socketpair()
+        with control, its_control, its_data:
+            control.setblocking(False)
+            numbers = [str(each.fileno()) for each in (its_control, its_data)]
+            popen = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.process", *numbers],
+                pass_fds=(its_control.fileno(), its_data.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # the server's is a log of JSON; why the worker ends it says on its socket
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | {"PYTHONPATH": os.pathsep.join(sys.path)},
+                start_new_session=True,  # a group that can be killed as one
+            )
+            its_control.close()
+            its_data.close()
+            reader, writer = await asyncio.open_connection(sock=data)
+            made = cls(popen, control, reader, writer)
+            reading = asyncio.create_task(made._read())
+            try:
+                yield made
+            finally:
+                writer.close()
+                reading.cancel()
+                with suppress(ProcessLookupError):
+                    os.killpg(popen.pid, signal.SIGKILL)
+                popen.wait()  # at once: it was killed
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def command(self, command: Command, file: socket.socket | None = None) -> None:
+        """Raises OSError where the worker is gone, or doesn't read."""
+        data = command.encoded()
+        sent = socket.send_fds(self._control, [data], [file.fileno()]) if file is not None else self._control.send(data)
+        if sent < len(data):
+            self._writer.close()  # what follows would be misread: it is replaced
+            raise OSError("the worker does not read")
+
+    async def replicate(self, slices: Iterable[Part]) -> None:
+        """Send what is new of the slices, and which are gone. Raises _Lost."""
+        now = dict.fromkeys(slices)
+        await self.fill(now)
+        gone = [part for part in self.numbers if part not in now]
+        if gone:
+            numbers = [self.numbers.pop(part) for part in gone]
+            for part in gone:
+                del self._frames[part]
+            await self._send(gone_frame(numbers))
+
+    async def fill(self, parts: Iterable[Part]) -> None:
+        """Send those slices that the worker hasn't, and wait until it has them. Raises _Lost."""
+        wanted = list(parts)
+        while missing := [part for part in wanted if part not in self.numbers]:
+            began = time.perf_counter()
+            for part in missing:
+                if part in self.numbers:
+                    continue  # another question needed it, too
+                self._last += 1
+                self.numbers[part] = self._last
+                self._frames[part] = self._sent + 1
+                await self._send(put_frame(self._last, part))
+                if time.perf_counter() - began > _TURN_SECONDS:
+                    await asyncio.sleep(0)
+                    began = time.perf_counter()
+        await self._until(max((self._frames.get(part, 0) for part in wanted), default=0))
+
+    def has(self, parts: Iterable[Part]) -> bool:
+        """Whether the worker has applied all of these slices."""
+        return all(0 < self._frames.get(part, 0) <= self._applied for part in parts)
+
+    async def alive(self) -> None:
+        """Raises _Lost, or waits for ever where the worker does nothing."""
+        await self._send(gone_frame(()))
+        await self._until(self._sent)
+
+    async def _send(self, frame: bytes) -> None:
+        self._sent += 1
+        number = self._sent
+        self._writer.write(frame)
+        await self._until(number - _AHEAD)
+
+    async def _until(self, frame: int) -> None:
+        """Until the worker has applied a frame. Raises _Lost."""
+        if self._applied < frame:
+            async with self._progress:
+                await self._progress.wait_for(lambda: self._reason is not None or self._applied >= frame)
+        if self._reason is not None:
+            raise _Lost(self._reason.decode(errors="replace") or f"it ended with code {self._popen.poll()}")
+
+    async def _read(self) -> None:
+        rest = b""
+        with suppress(OSError):  # as if it had closed its end
+            while received := await self._reader.read(4096):
+                self._applied += received.count(APPLIED)
+                rest = (rest + received.replace(APPLIED, b""))[:500]
+                async with self._progress:
+                    self._progress.notify_all()
+        self._reason = rest
+        async with self._progress:
+            self._progress.notify_all()

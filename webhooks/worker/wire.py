@@ -1,0 +1,216 @@
+"""What the server and its worker write to each other.
+
+* Control, a stream of commands of fixed size, server to worker: begin a child with the socket that comes along, slow it down, kill it.
+* Data, a stream of frames (length, JSON), server to worker: slices; after each the worker answers one byte, and
+  why it ends where it ends by itself.
+* A socket of its own for each child: the server writes its questions and closes its side, the child writes answers, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from virt_dra.api.resource_v1 import Device
+from webhooks.selectors.answers import MAX_SELECTORS, Answer, Depths, Failure, Question
+from webhooks.selectors.parts import Part
+from webhooks.selectors.published import Published
+
+BEGIN: Final = 1
+SLOW: Final = 2
+KILL: Final = 3
+_COMMAND: Final = struct.Struct("!BQd")
+COMMAND_BYTES: Final = _COMMAND.size
+LENGTH: Final = struct.Struct("!I")
+APPLIED: Final = b"\0"
+MAX_LINE: Final = 256 * 1024
+"""Bytes of one line of answers."""
+BATCH: Final = 64
+BATCH_DEVICES: Final = 500
+"""Slices, and devices, in one line of answers: what is written before a child is killed counts."""
+
+
+class BadAnswer(Exception):
+    """A child wrote what is no answer to its questions."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """``seconds``: for BEGIN, after which the child is killed by the kernel."""
+
+    kind: int
+    child: int
+    seconds: float = 0.0
+
+    def encoded(self) -> bytes:
+        return _COMMAND.pack(self.kind, self.child, self.seconds)
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Command:
+        return cls(*_COMMAND.unpack(data))
+
+
+# --- slices -------------------------------------------------------------------------------------------------------------
+
+
+def put_frame(number: int, part: Part) -> bytes:
+    """A slice with what selectors can see of its devices, under the number that questions name it by."""
+    devices = [_seen(each.device) for each in part.devices]
+    return _frame({"put": number, "driver": part.pool[0], "devices": devices})
+
+
+def gone_frame(numbers: Sequence[int]) -> bytes:
+    return _frame({"gone": list(numbers)})
+
+
+def _frame(message: dict[str, Any]) -> bytes:
+    encoded = json.dumps(message, separators=(",", ":")).encode()
+    return LENGTH.pack(len(encoded)) + encoded
+
+
+def _seen(device: Device) -> dict[str, Any]:
+    attributes = {name: value.to_wire() for name, value in device.attributes.items()}
+    found: dict[str, Any] = {"attributes": attributes, "capacity": {name: each.to_wire() for name, each in device.capacity.items()}}
+    if device.allow_multiple_allocations:
+        found["allowMultipleAllocations"] = True
+    return found
+
+
+def apply_frame(message: dict[str, Any], replica: dict[int, Part]) -> None:
+    """Take a frame into the replica of the published devices."""
+    for number in message.get("gone", ()):
+        replica.pop(number, None)
+    if "put" in message:
+        driver = message["driver"]
+        devices = tuple(Published(driver, "", Device.from_wire({"name": "d", **raw}), "") for raw in message["devices"])
+        for device in devices:
+            _ = device.input  # once here, not in every child
+        replica[message["put"]] = Part((driver, ""), 0, "", devices)
+
+
+# --- questions ----------------------------------------------------------------------------------------------------------
+
+
+def questions_line(questions: Iterable[Question], numbers: Mapping[Part, int], work: int | None) -> bytes:
+    wire = [{"kind": each.kind, "expressions": each.expressions, "parts": [numbers[part] for part in each.parts]} for each in questions]
+    return json.dumps({"questions": wire, "work": work}, separators=(",", ":")).encode()
+
+
+def read_questions(data: bytes, replica: Mapping[int, Part]) -> tuple[list[Question], int | None]:
+    """Raises KeyError where the replica hasn't the slices."""
+    wire = json.loads(data)
+    found = [Question(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["parts"]]) for each in wire["questions"]]
+    return found, wire["work"]
+
+
+# --- answers ------------------------------------------------------------------------------------------------------------
+
+
+def answer_lines(number: int, found: Iterable[tuple[int, Answer | Failure]]) -> Iterator[bytes]:
+    """The answers to a question, as they are found; the last line says that there are no more."""
+    batch: list[Answer] = []
+    first = devices = 0
+    for position, answer in found:
+        if isinstance(answer, Failure):
+            yield _line({"q": number, "fault": [answer.selector, answer.message]})
+            return
+        if batch and (position != first + len(batch) or len(batch) >= BATCH or devices >= BATCH_DEVICES):
+            yield _batch(number, first, batch)
+            batch = []
+        if not batch:
+            first, devices = position, 0
+        batch.append(answer)
+        devices += len(answer.depths) if isinstance(answer, Depths) else 0
+    if batch:
+        yield _batch(number, first, batch)
+    yield _line({"q": number, "valid": True})
+
+
+def _batch(number: int, first: int, batch: Sequence[Answer]) -> bytes:
+    if isinstance(batch[0], bool):
+        return _line({"q": number, "at": first, "any": batch})
+    depths = [each for each in batch if isinstance(each, Depths)]
+    faults = [[n, each.fault.selector, each.fault.device, each.fault.message] for n, each in enumerate(depths) if each.fault is not None]
+    return _line({"q": number, "at": first, "each": [each.depths.hex() for each in depths], "faults": faults})
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def stopped_line() -> bytes:
+    """All work that the questions may cause is done."""
+    return _line({"stopped": True})
+
+
+def ended_line() -> bytes:
+    """There are no more answers."""
+    return _line({"ended": True})
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a line says. ``question``: its number; None where the line is about all of them."""
+
+    question: int | None
+    answers: tuple[tuple[Part, Answer], ...] = ()
+    fault: Failure | None = None
+    valid: bool = False
+    stopped: bool = False
+    ended: bool = False
+
+
+def read_answers(line: bytes, questions: Sequence[Question]) -> Heard:
+    """One line of a child. Raises :class:`BadAnswer`: the child is not trusted, and may have written anything."""
+    try:
+        wire = json.loads(line)
+        if wire.get("stopped") is True or wire.get("ended") is True:
+            return Heard(None, stopped=wire.get("stopped") is True, ended=wire.get("ended") is True)
+        number = _index(wire["q"], len(questions))
+        question = questions[number]
+        if wire.get("valid") is True:
+            return Heard(number, valid=True)
+        if "fault" in wire:
+            selector, message = wire["fault"]
+            return Heard(number, fault=Failure.of(_index(selector, MAX_SELECTORS + 1), _text(message)))
+        if question.kind == "any":
+            given = [(each, None) for each in wire["any"]]
+        else:
+            faults = {each[0]: each[1:] for each in wire["faults"]}
+            given = [(each, faults.get(n)) for n, each in enumerate(wire["each"])]
+        first = _index(wire["at"], len(question.parts))
+        parts = question.parts[first : first + len(given)]
+        return Heard(number, tuple((part, _answer(question, part, *each)) for part, each in zip(parts, given, strict=True)))
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        raise BadAnswer(f"{type(error).__name__}: {error}"[:200]) from None
+
+
+def _answer(question: Question, part: Part, given: Any, fault: Any) -> Answer:
+    if question.kind == "any":
+        if given is not True and given is not False:
+            raise TypeError("no bool")
+        return given is True
+    depths = bytes.fromhex(_text(given))
+    if len(depths) != len(part.devices) or max(depths, default=0) > len(question.expressions):
+        raise ValueError("not the depths of this slice")
+    if fault is None:
+        return Depths(depths)
+    selector, device, message = fault
+    # A device that can't be converted fails on the first selector.
+    found = Failure.of(_index(selector, len(question.expressions)), _text(message), _index(device, len(depths)))
+    return Depths(depths, found)
+
+
+def _index(value: Any, end: int) -> int:
+    if type(value) is not int or not 0 <= value < end:
+        raise ValueError("out of range")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
