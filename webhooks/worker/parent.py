@@ -268,13 +268,14 @@ class Worker:
 
     async def _follow(self, process: _Process) -> None:
         """Keep its replica as the slices are. Raises _Lost."""
+        told = not self.filled
         while True:
             slices = self._slices()
             if slices is not None:
                 await process.replicate(slices)
-                if not self.filled:
-                    self.filled = True
-                    self._log.info("selectors can be evaluated", extra={"fields": {"slices": len(process.numbers)}})
+                if self.filled and not told:
+                    self._log.info("selectors can be evaluated again", extra={"fields": {"slices": len(process.numbers)}})
+                self.filled = told = True
             async with asyncio.timeout(_ALIVE_SECONDS):
                 await process.alive()
             _reap_orphans()

@@ -166,7 +166,7 @@ def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(name: s
             if left <= 0:
                 break
             reasons.append(await worker.answer("n", collecting.asked, left))
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 2.0, "0.5 s and what a loaded machine takes to start a child"
         if reasons[-1]:
             assert "takes longer than the 500 ms" in reasons[-1]
         assert await found(worker, known, ["true"], None, "another") == seen(inventory(), ["true"], None, InProcess())
