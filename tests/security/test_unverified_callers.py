@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.webhooks.server.serving import launcher_pod, review, vm, vmi
+from tests.webhooks.server.serving import decide, launcher_pod, review, vm, vmi
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from webhooks.lint import Preflight, World
 from webhooks.review import answer, read_review
-from webhooks.server import decide
 from webhooks.validation import WEBHOOKS, judge
 
 Json = dict[str, Any]

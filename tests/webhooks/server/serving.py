@@ -19,9 +19,12 @@ from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from webhooks.callers import Callers
 from webhooks.knowledge import Knowledge, KubeVirtOnly
 from webhooks.metrics import Metrics
+from webhooks.review import Review, answer, read_review
 from webhooks.server import Limits, WebhookServer
 from webhooks.tls import CertificateSource, ReloadingTls
 from webhooks.tls_folder import AuthorityFolder
+from webhooks.validation import Webhook, judge
+from webhooks.verdict import Verdict
 from webhooks.worker.parent import WorkerLimits
 
 NAMES = ("localhost", "127.0.0.1")
@@ -102,6 +105,13 @@ def review(obj: object = None, old: object = None, **members: object) -> dict[st
 
 def body(obj: object = None, old: object = None, **members: object) -> bytes:
     return json.dumps(review(vmi() if obj is None else obj, old, **members)).encode()
+
+
+def decide(webhook: Webhook, data: bytes, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:
+    """As a server does that knows all answers about selectors: the review in a body, the JSON of the answer, and the verdict."""
+    reviewed = read_review(data)
+    verdict = judge(webhook, reviewed, knowledge)
+    return reviewed, json.dumps(answer(reviewed.uid, verdict)).encode(), verdict
 
 
 @dataclass

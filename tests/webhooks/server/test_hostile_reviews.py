@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.webhooks.server.hostile import Hostile, hostile_reviews
-from tests.webhooks.server.serving import KNOWLEDGE, Served, body, review, serving, vmi
+from tests.webhooks.server.serving import KNOWLEDGE, Served, body, decide, review, serving, vmi
 from tests.webhooks.server.test_server import ADMITTED
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from virt_dra.api.wire import WireError
 from virt_dra.cli.jsonl import read_vmi
 from virt_dra.cluster.patches import patched
 from webhooks import vmi as vmi_rules
-from webhooks.review import BadReview, Review, answer, read_review
+from webhooks.review import BadReview, Review, read_review
 from webhooks.server import Limits
 from webhooks.server_log import json_logging
 from webhooks.validation import WEBHOOKS, judge
@@ -78,9 +78,7 @@ def test_every_one_is_answered_as_it_should() -> None:
 
 def _decided(hostile: Hostile) -> tuple[Review, bytes, Verdict] | BadReview:
     try:
-        reviewed = read_review(hostile.body)
-        verdict = judge(WEBHOOKS[hostile.path], reviewed, KNOWLEDGE)
-        return reviewed, json.dumps(answer(reviewed.uid, verdict)).encode(), verdict
+        return decide(WEBHOOKS[hostile.path], hostile.body, KNOWLEDGE)
     except BadReview as bad:
         return bad
 
