@@ -68,6 +68,14 @@ class WorkerLimits:
     shares: Shares = field(default_factory=Shares)
 
 
+_WHY: Final = {
+    "answered": "",
+    "killed": "evaluating them takes longer than the {milliseconds:g} ms that one review may take",
+    "stopped": "evaluating them is more work than one review may cause",
+    "failed": "they could not be evaluated",
+}
+
+
 class WorkerObserver(Protocol):
     """Is told what happens, for metrics."""
 
@@ -130,11 +138,7 @@ class Worker:
         fresh = [(question, answers) for question, answers in asked if not self._took_too_long(question)]
         outcome, why = "answered", ""
         if fresh:
-            try:
-                async with asyncio.timeout(seconds + _GRACE_SECONDS):
-                    outcome, why = await self._turn(namespace, fresh, began + seconds)
-            except TimeoutError:
-                outcome, why = "late", "too many other reviews wait for their selectors to be evaluated; try again in some seconds"
+            outcome, why = await self._turn(namespace, fresh, began + seconds)
         if not why and len(fresh) < len(asked):
             outcome, why = "refused", "they took too long when they were evaluated a short while ago"
         if self._observer is not None:
@@ -154,18 +158,21 @@ class Worker:
         used = 0.0
         try:
             self._tell_state()
-            await come.wait()
-            process = self._process
-            if process is None:
-                return "failed", "the process that evaluates selectors is being started; try again in some seconds"
-            needed = [part for question, _ in asked for part in question.parts]
-            while not process.has(needed):
-                await process.fill(needed)
+            async with asyncio.timeout(until - self._clock()):
+                await come.wait()
+                process = self._process
+                if process is None:
+                    return "failed", "the process that evaluates selectors is being started; try again in some seconds"
+                needed = [part for question, _ in asked for part in question.parts]
+                while not process.has(needed):
+                    await process.fill(needed)
             began = self._clock()
             try:
                 return await self._child(process, turn, asked, until)
             finally:
                 used = self._clock() - began
+        except TimeoutError:
+            return "late", "too many other reviews wait for their selectors to be evaluated; try again in some seconds"
         except (_Lost, OSError):
             return "failed", "the process that evaluates selectors has ended, and is started again; try again in some seconds"
         finally:
@@ -189,49 +196,51 @@ class Worker:
         reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
         slower = asyncio.get_running_loop().call_later(self._limits.fast_seconds, self._slower, process, number, turn)
         open_questions = dict.fromkeys(range(len(asked)))
-        ended = False
+        outcome = "killed"
         try:
-            writer.write(line)
-            writer.write_eof()
-            written = 0
-            while answered := await reader.readline():
-                written += len(answered)
-                if written > _CHARACTERS:
-                    raise BadAnswer("more than all answers can be")
-                heard = read_answers(answered, questions)
-                if heard.ended:
-                    ended = True
-                    return "answered", ""
-                if heard.stopped:
-                    ended = True
-                    return "stopped", "evaluating them is more work than one review may cause"
-                assert heard.question is not None
-                question, answers = asked[heard.question]
-                key = digest(question.expressions)
-                for part, answer in heard.answers:
-                    answers.put(question.kind, key, part, answer)
-                if heard.fault is not None:
-                    answers.put_fault(question.kind, key, heard.fault)
-                if heard.valid:
-                    answers.put_valid(question.kind, key)
-                if heard.valid or heard.fault is not None:
-                    open_questions.pop(heard.question, None)
-                await asyncio.sleep(0)  # many lines may be here already
+            async with asyncio.timeout(until - self._clock() + _GRACE_SECONDS):
+                writer.write(line)
+                writer.write_eof()
+                outcome = await self._heard(reader, asked, open_questions)
         except (BadAnswer, ValueError) as error:
             self._log.error("a child of the worker wrote what is no answer", extra={"fields": {"reason": str(error)}})
-            return "failed", "they could not be evaluated"
-        except (ConnectionError, BrokenPipeError):
-            pass  # it ended before it read the questions, which is as if it ended after
+            outcome = "failed"
+        except (TimeoutError, ConnectionError):
+            pass  # killed: before it had read the questions, or so that its end isn't seen
         finally:
             slower.cancel()
-            if not ended:
+            if outcome not in ("answered", "stopped"):
                 with suppress(OSError):
                     process.command(Command(KILL, number))
                 long = self._clock() - began > self._limits.seconds / 2
                 for position in list(open_questions)[: 1 if long else 0]:
                     self._killed.put(digest(questions[position].expressions), self._clock() + KILLED_SECONDS, 1)
             writer.close()
-        return "killed", f"evaluating them takes longer than the {self._limits.seconds * 1000:g} ms that one review may take"
+        return outcome, _WHY[outcome].format(milliseconds=self._limits.seconds * 1000)
+
+    async def _heard(self, reader: asyncio.StreamReader, asked: Asked, open_questions: dict[int, None]) -> str:
+        """Keep a child's answers until it ends, and remove questions that are answered. Raises BadAnswer; ValueError for a line too long."""
+        questions = [question for question, _ in asked]
+        written = 0
+        while (line := await reader.readline()).endswith(b"\n"):  # it may be killed in the middle of one
+            written += len(line)
+            if written > _CHARACTERS:
+                raise BadAnswer("more than all answers can be")
+            heard = read_answers(line, questions)
+            if heard.question is None:
+                return "stopped" if heard.stopped else "answered"
+            question, answers = asked[heard.question]
+            key = digest(question.expressions)
+            for part, answer in heard.answers:
+                answers.put(question.kind, key, part, answer)
+            if heard.fault is not None:
+                answers.put_fault(question.kind, key, heard.fault)
+            if heard.valid:
+                answers.put_valid(question.kind, key)
+            if heard.valid or heard.fault is not None:
+                open_questions.pop(heard.question, None)
+            await asyncio.sleep(0)  # many lines may be here already
+        return "killed"
 
     def _slower(self, process: _Process, number: int, turn: Turn) -> None:
         with suppress(OSError):
