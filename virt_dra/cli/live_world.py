@@ -91,10 +91,10 @@ class LiveWorld:
 
         # What only some clusters have is optional: KubeVirt's kinds may come later, taint rules are young.
         self.informers: tuple[Informer[Any], ...] = (
-            informer(ResourceClaimTemplate, self._keeper("templates")),
-            informer(ResourceClaim, self._keeper("claims")),
-            informer(DeviceClass, self._keeper("classes")),
-            informer(ResourceSlice, self._slice),
+            informer(ResourceClaimTemplate, self._keeper("templates"), transform=_template),
+            informer(ResourceClaim, self._keeper("claims"), transform=_bare),
+            informer(DeviceClass, self._keeper("classes"), transform=_bare),
+            informer(ResourceSlice, self._slice, transform=_bare),
             informer(Node, self._keeper("nodes"), transform=_labels_only),
             informer(DeviceTaintRule, self._keeper("taint_rules"), optional=True),
             informer(VirtualMachine, self._subject, optional=True, transform=_claims_only_vm),
@@ -228,6 +228,20 @@ def _identity(meta: ObjectMeta) -> ObjectMeta:
         annotations={key: value for key, value in meta.annotations.items() if key.startswith(f"{DOMAIN}/")},
         owner_references=meta.owner_references,
     )
+
+
+_UNREAD: Final = ("annotations", "labels", "managed_fields", "finalizers")
+
+
+def _bare(obj: O) -> O:
+    """Without what can be large and nobody reads of a claim's, class's or slice's metadata."""
+    return obj.with_(metadata=obj.metadata.without(*_UNREAD))
+
+
+def _template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
+    made = template.spec.metadata.without(*_UNREAD)
+    bare = _bare(template)
+    return bare if made is template.spec.metadata else bare.with_(spec=template.spec.with_(metadata=made))
 
 
 def _labels_only(node: Node) -> Node:

@@ -37,6 +37,8 @@ Tell = Callable[[O | None, O | None], None]
 
 log = logging.getLogger(__name__)
 
+_TURN = 0.005
+"""Seconds that a list is taken over before others on the event loop get their turn."""
 _TRIES_FROM_A_VERSION = 5
 """After so many failures in a row the list is made anew, whatever the reason: a restored server may not know our version."""
 
@@ -224,7 +226,7 @@ class Informer(Generic[O]):
         self._observer.listed(self.kind.KIND, len(items), self._clock() - began)
         self._contact()
         self.not_served = False
-        self._replace(items)
+        await self._replace_in_turns(items)
         self._version = version
         self._synced.set()
 
@@ -276,6 +278,18 @@ class Informer(Generic[O]):
                 self._gone(key)
         for obj in items:
             self._there(obj)
+
+    async def _replace_in_turns(self, items: Sequence[O]) -> None:
+        """As :meth:`_replace`, with turns for others on the event loop: between them some objects are as they were before."""
+        there = {key_of(obj) for obj in items}
+        until = time.monotonic() + _TURN
+        for key in self.store.keys():  # noqa: SIM118 - as above
+            if key not in there:
+                self._gone(key)
+                until = await _after(until)
+        for obj in items:
+            self._there(obj)
+            until = await _after(until)
 
     def _there(self, obj: O) -> None:
         old = self.store.get(obj.metadata.name, obj.metadata.namespace)
@@ -334,6 +348,14 @@ async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
         if len(errors.exceptions) == 1:
             raise errors.exceptions[0] from None
         raise
+
+
+async def _after(until: float) -> float:
+    """Lets others have their turn if ours is over; gives the end of ours."""
+    if time.monotonic() < until:
+        return until
+    await asyncio.sleep(0)
+    return time.monotonic() + _TURN
 
 
 def _same_state(one: TypedObject, other: TypedObject) -> bool:

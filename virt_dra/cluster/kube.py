@@ -8,7 +8,9 @@ Importing this module costs a third of a second: import it where a cluster is re
 from __future__ import annotations
 
 import asyncio
+import builtins
 import random
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -25,7 +27,7 @@ from virt_dra.cluster.kube_decoding import Decoder, parsed
 from virt_dra.cluster.kube_errors import ConnectionProblem, of_status
 from virt_dra.cluster.kube_limits import Limits
 from virt_dra.cluster.kube_raw import RawObjects
-from virt_dra.cluster.kube_transport import KubeObserver, Request, Transport, Unobserved, UntrustedServer, lost
+from virt_dra.cluster.kube_transport import KubeObserver, Request, TooMuch, Transport, Unobserved, UntrustedServer, lost
 from virt_dra.cluster.kube_watch import lines, parsed_event
 from virt_dra.cluster.port import ApiError, BadRequest, Forbidden, Gone, Listed, Unauthorized, Unavailable, WatchEvent
 
@@ -33,8 +35,8 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 __all__ = ["ConnectionProblem", "KubeCluster", "connect"]
 
-_BREATH = 100
-"""Objects that are read before others on the event loop get their turn."""
+_BREATH = 0.005
+"""Seconds that objects are read before others on the event loop get their turn."""
 _SHORTEST_WATCH = 1.0
 """Seconds; a watch that ends sooner, having told nothing, was not ended because its time was over."""
 
@@ -87,24 +89,41 @@ class KubeCluster(RawObjects):
         """``page`` 0: all at once."""
         resource = resource_of(kind)
         path = kube_paths.collection(resource, namespace)
-        token = ""
+        wanted = self._transport.limits.page_bytes
+        token, number = "", page
         while True:
-            limit = (("limit", str(page)),) if page else ()
+            limit = (("limit", str(number)),) if page else ()
             following = (("continue", token),) if token else ()
-            request = Request("GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural)
-            answer = parsed(await self._transport.request(request))
-            found: list[O] = []
-            for number, raw in enumerate(answer.get("items") or ()):
-                if number % _BREATH == 0:
-                    await asyncio.sleep(0)
-                obj = self._decoder.listed(kind, resource, raw)
-                if obj is not None:
-                    found.append(obj)
+            most = 4 * wanted if number > 1 else 0
+            request = Request("GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural, most=most)
+            try:
+                body = await self._transport.request(request)
+            except TooMuch:
+                number = max(number // 8, 1)  # the state that the token names has pages of any size
+                continue
+            if page:
+                number = max(min(page, number * 4, number * wanted // max(len(body), 1)), 1)
+            answer = parsed(body)
+            del body
+            found = [obj async for obj in self._read(kind, resource, answer.pop("items", None) or [])]
             meta = answer.get("metadata") or {}
             yield Listed(tuple(found), str(meta.get("resourceVersion") or ""))
+            found.clear()
             token = str(meta.get("continue") or "")
             if not token:
                 return
+
+    async def _read(self, kind: type[O], resource: Resource, items: builtins.list[Any]) -> AsyncIterator[O]:
+        """Takes the items from their list, so that none is there twice for long; others on the event loop get their turns."""
+        items.reverse()
+        until = 0.0
+        while items:
+            if time.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = time.monotonic() + _BREATH
+            obj = self._decoder.listed(kind, resource, items.pop())
+            if obj is not None:
+                yield obj
 
     # --- Writer ---------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,9 @@ class Limits:
     watch_seconds: float = 400.0
     """How long a watch is asked to last; up to twice that, at random, so that not all end together."""
     page: int = 500
-    """Objects of one page of a list."""
+    """Objects of one page of a list, at most."""
+    page_bytes: int = 2 * 2**20
+    """What a page should have: fewer objects are asked for where they are large. More than four times as much isn't read."""
 
 
 class TokenBucket:

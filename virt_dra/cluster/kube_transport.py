@@ -54,6 +54,8 @@ class Request:
     subject: str = ""
     repeatable: bool = True
     """Whether it may be carried out twice when the first answer was lost."""
+    most: int = 0
+    """Bytes of an answer that are read at most, or :class:`TooMuch` is raised; 0: of any length."""
 
 
 class KubeObserver(Protocol):
@@ -79,6 +81,10 @@ class Unobserved:
 
 class NotSent(Unavailable):
     """There is no connection, so the request was certainly not carried out."""
+
+
+class TooMuch(Unavailable):
+    """The answer is longer than the request allows. Asking again for the same doesn't help."""
 
 
 class NotWriting(Unavailable):
@@ -117,7 +123,7 @@ class Transport:
         async def once() -> bytes:
             response = await self._sent(request, timeout)
             try:
-                data = await response.read()
+                data = await _body(response, request.most)
             except BaseException:
                 _abort(response)
                 raise
@@ -235,6 +241,20 @@ class _Lost(Unavailable):
     """The connection ended before the answer did."""
 
 
+async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Raises :class:`TooMuch`."""
+    if not most:
+        return await response.read()
+    parts: list[bytes] = []
+    size = 0
+    while part := await response.content.readany():
+        size += len(part)
+        if size > most:
+            raise TooMuch(f"the answer has more than {most} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
 def _abort(response: aiohttp.ClientResponse) -> None:
     """Cuts the connection. Closing it would wait for the server's farewell, which may never come, long after the loop has ended."""
     transport = response.connection.transport if response.connection is not None else None
@@ -256,7 +276,7 @@ def lost(server: str, error: aiohttp.ClientError | OSError) -> Unavailable:
 
 
 def _may_repeat(request: Request, error: ApiError) -> bool:
-    if isinstance(error, UntrustedServer):
+    if isinstance(error, UntrustedServer | TooMuch):
         return False
     if isinstance(error, NotSent | TooManyRequests):
         return True

@@ -34,7 +34,7 @@ from virt_dra.controllers.device_resolution import DEFAULTS, Options
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.examining import Examiner, ThreadExaminer
 from virt_dra.controllers.explaining import Explainer, Stores
-from virt_dra.controllers.trimming import trimmed
+from virt_dra.controllers.trimming import trimmed, trimmed_where_read_only
 from virt_dra.controllers.watched import INDEXES, WatchedSources, concerned_vms
 from virt_dra.controllers.writes import WRITE_REFUSED
 
@@ -126,7 +126,7 @@ class InstanceLoop:
     def _informer(self, kind: type[Any], *, labels: str = "", everywhere: bool = False, optional: bool = False) -> Informer[Any]:
         return Informer(
             self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels, indexes=INDEXES.get(kind),
-            transform=None if self._settings.standalone else trimmed, optional=optional, observer=self._observer,
+            transform=trimmed_where_read_only if self._settings.standalone else trimmed, optional=optional, observer=self._observer,
         )  # fmt: skip
 
     # --- running ---

@@ -40,6 +40,7 @@ from virt_dra.controllers.device_resolution import Resolved, Subject, Unresolved
 from virt_dra.controllers.devices_object import owned_by
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.network_devices import network_devices, used_pairs
+from virt_dra.controllers.trimming import REST, rest_of
 from virt_dra.controllers.writes import PatchAnnotations
 
 NOT_THE_PODS: Final = "NotThePodsClaim"
@@ -127,8 +128,10 @@ def fill_in(inputs: Inputs, pod: Pod, *, addresses_only: bool = False) -> Filled
 
 
 def _fits(pod: Pod, changes: Mapping[str, str | None]) -> bool:
-    after = {**pod.metadata.annotations, **changes}
-    return sum(byte_length(key) + byte_length(value) for key, value in after.items() if value is not None) <= ANNOTATIONS_LIMIT
+    """Whether the API server takes the pod with these changes (K-12.2); of annotations that nobody reads only the size is known."""
+    after = {key: value for key, value in {**pod.metadata.annotations, **changes}.items() if value is not None}
+    size = sum(byte_length(key) + byte_length(value) for key, value in after.items() if key != REST)
+    return size + rest_of(after) <= ANNOTATIONS_LIMIT
 
 
 def _located(inputs: Inputs, pod: Pod, subjects: tuple[Subject, ...]) -> Sequence[Resolved | Unresolved]:
