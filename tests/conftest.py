@@ -30,7 +30,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--unit"):
         return
     programs = {"control_plane", "libvirt"}
-    outside = [item for item in items if programs & {*getattr(item, "fixturenames", ()), *(mark.name for mark in item.iter_markers())}]
+    outside = [
+        item
+        for item in items
+        if programs & {*getattr(item, "fixturenames", ()), *(mark.name for mark in item.iter_markers())}
+        or item.path.parent.name in {"guides", "faults", "e2e"}
+        or item.path.stem.endswith(("_cluster", "_real_api", "test_control_plane", "test_rights", "test_webhook_faults"))
+    ]
     config.hook.pytest_deselected(items=outside)
     items[:] = [item for item in items if item not in set(outside)]
 

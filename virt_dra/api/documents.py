@@ -9,18 +9,27 @@ from __future__ import annotations
 import codecs
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
 
-from virt_dra.api import json_text, yaml_fast, yaml_text
+from virt_dra.api import json_text, yaml_text
 from virt_dra.api.document_error import DocumentError, Parsed
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.scheme import read_object
 from virt_dra.api.wire import WireError
+
+try:
+    from virt_dra.api import yaml_fast
+
+    _parse_yaml: Callable[[str, str], Iterator[Parsed]] = yaml_fast.parse
+except ModuleNotFoundError as error:  # no yaml-rs for this Python: everything is read exactly, large texts three times as slow (0015)
+    if error.name != "yaml_rs":
+        raise
+    _parse_yaml = yaml_text.parse
 
 __all__ = ["Document", "DocumentError", "Loaded", "Problem", "Source", "Sourced", "read_document", "read_documents", "read_objects"]
 
@@ -181,7 +190,7 @@ def _parsed(text: str, name: str) -> Iterator[Parsed]:
     if not begin:
         return iter(())
     if begin not in ("{", "["):
-        return yaml_fast.parse(text, name)
+        return _parse_yaml(text, name)
     try:
         return iter(json_text.parse(text, name))
     except DocumentError as json_error:

@@ -7,7 +7,7 @@ import math
 import re
 from typing import NoReturn
 
-from virt_dra.api.document_error import DocumentError, Parsed, limit_depth, too_deep
+from virt_dra.api.document_error import MAX_DEPTH, DocumentError, Parsed, limit_depth, too_deep
 from virt_dra.api.yaml_scalars import whole
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -48,6 +48,8 @@ def _value(text: str, position: int, name: str, line: int, document: int) -> tup
     try:
         value, end = _DECODER.raw_decode(text, position)
     except json.JSONDecodeError as error:
+        if _too_deep_before(text, position, error.pos):  # since Python 3.14 the decoder goes as deep as the text does
+            raise too_deep(name, line, 1, document) from None
         message = f"not JSON: {error.msg}"
         raise DocumentError(name, error.lineno, error.colno, message, document) from None
     except _DuplicateKey as error:
@@ -70,6 +72,16 @@ def _value(text: str, position: int, name: str, line: int, document: int) -> tup
             message = f"{text[surrogate.start() : surrogate.start() + 6]} is half of a surrogate pair and no character"
             raise DocumentError(name, where, column, message, document, final=True) from None
     return value, end
+
+
+def _too_deep_before(text: str, start: int, end: int) -> bool:
+    """Whether a text that is JSON up to a place is nested too deeply on the way there."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start, end):
+        depth += 1 if token[0] in "[{" else -1 if token[0] in "]}" else 0
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def _line_and_column(text: str, position: int) -> tuple[int, int]:
