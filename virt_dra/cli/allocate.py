@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Literal
 
 import click
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from virt_dra.allocator import Features
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
@@ -22,7 +20,7 @@ from virt_dra.cli import allocate_lines, collector
 from virt_dra.cli.allocate_files import InputError, allocate_each, choose_claims, choose_nodes, gather
 from virt_dra.cli.allocate_lines import FEATURE_FIELDS
 from virt_dra.cli.allocate_report import Answer, answer_json, refusal_trees, table
-from virt_dra.cli.console import output_console
+from virt_dra.cli.console import output_console, progress
 from virt_dra.cli.deadline import DEFAULT_TIMEOUT, Deadline, parse_timeout
 from virt_dra.cli.gate_options import gates_epilog, gates_option, with_features
 from virt_dra.cli.jsonl import answer_stream, parse_request
@@ -187,7 +185,7 @@ def _run_workload(path: str, deadline: Deadline, *, auto: bool) -> None:
         refuse([f"{path}: {_reason(error)}"], "table")
     except RecursionError:
         refuse([f"{path}: the JSON is nested too deeply"], "table")
-    with _progress("placing pods") as told:
+    with progress("placing pods") as told:
         figures = allocate_workload.run(workload, auto=auto, told=told, deadline=deadline)
     click.echo(json.dumps(figures.to_json()))
 
@@ -220,20 +218,10 @@ def _allocate(
         refuse(error.sentences, output)
     for replaced in cluster.replaced:
         click.echo(str(replaced), err=True)
-    with _progress("trying nodes") as told, collector.left_alone():
+    with progress("trying nodes") as told, collector.left_alone():
         return tuple(
             allocate_each(cluster, subjects, nodes, Features.of(gates), everywhere=all_nodes, explain=explain, told=told, deadline=deadline)
         )
-
-
-@contextmanager
-def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """A line on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(doing, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _show(answers: tuple[Answer, ...], output: Format, *, all_nodes: bool, explain: bool) -> None:

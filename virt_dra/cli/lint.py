@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NoReturn, TypeAlias
 
 import click
@@ -14,6 +15,8 @@ from virt_dra.api.documents import Document, Problem, Source, Sourced
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.console import progress
+from virt_dra.cli.deadline import Deadline
 from virt_dra.cli.lint_live import Gathered, gather
 from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.lint_report import Report
@@ -126,18 +129,20 @@ def command(
     there = gathered.objects
     from virt_dra.simulator.fit import Fitting  # not needed for --help and --list, and not quick
 
-    judgement = judge(
-        once.documents,
-        Settings(ignore=ignore, deny=deny, warn=warn),
-        version=kubevirt,
-        gates=gates,
-        namespace=namespace,
-        known=EVERYTHING - gathered.unknown if complete or live else None,
-        address_keys=address_keys,
-        there=there,
-        trial=Fitting,
-        also=[Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace],
-    )
+    with progress("checking VMs") as told:
+        judgement = judge(
+            once.documents,
+            Settings.for_command(ignore=ignore, deny=deny, warn=warn),
+            version=kubevirt,
+            gates=gates,
+            namespace=namespace,
+            known=EVERYTHING - gathered.unknown if complete or live else None,
+            address_keys=address_keys,
+            there=there,
+            trial=partial(Fitting, limit=Deadline()),
+            told=told,
+            also=[Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace],
+        )
     if paths and not live:
         _require_subjects(judgement, written.documents, paths, output)
     report = Report(judgement, once.replaced)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ from virt_dra.api.documents import Document
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
 from virt_dra.cli.console import output_console
+from virt_dra.cli.deadline import Deadline
 from virt_dra.cli.endings import interruptible
 from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
@@ -102,7 +104,7 @@ def command(
     """
     settings = Settings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
     jobs = _jobs(paths, out, separate)
-    severities = LintSettings(ignore=ignore, deny=deny, warn=warn)
+    severities = LintSettings.for_command(ignore=ignore, deny=deny, warn=warn)
     read = [(job, _read(job, output)) for job in jobs]
     once = [(job, latest(written.documents, namespace)) for job, written in read]
     judged = [(job, _lint(job, found.documents, settings, severities, output), found.replaced) for job, found in once]
@@ -147,7 +149,7 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: Settings, severi
         version=settings.kubevirt,
         gates=settings.gates,
         namespace=settings.namespace,
-        trial=Fitting,
+        trial=partial(Fitting, limit=Deadline()),
     )
     if not judgement.readable:
         problems = unreadable(documents)

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
-from virt_dra.allocator import Snapshot
+from virt_dra.allocator import DeadlineExceeded, Snapshot
 from virt_dra.api.attribute_keys import NO_ADDRESS
 from virt_dra.api.core_v1 import Node, Pod, PodResourceClaimStatus
 from virt_dra.api.defaults import apply_defaults
@@ -54,17 +54,39 @@ class _Trial:
     vmi: VirtualMachineInstance
     pod: Pod
     claims: tuple[tuple[str, ResourceClaim], ...]
-    outcome: Placement | Unplaced
+    outcome: Placement | Unplaced | TooLong
+
+
+class Limit(Protocol):
+    """How long one trial may take: an allocator's interrupt, that begins anew with :meth:`start`. Its text is the limit's."""
+
+    def start(self) -> None: ...
+
+    def __call__(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """A trial that was ended."""
+
+    why: str
+
+
+_SPENT = 6
+"""Trials that were ended, after which no other is begun: a tenant may have thousands of VMs that differ a little."""
 
 
 class Fitting:
     """Implements :class:`webhooks.lint.world.Trial` over the objects of an input or of a cluster. Computes nothing before it is called."""
 
-    def __init__(self, objects: Sequence[TypedObject], configuration: Configuration) -> None:
+    def __init__(self, objects: Sequence[TypedObject], configuration: Configuration, limit: Limit | None = None) -> None:
+        """``limit``: for each trial; without one selectors may take as long as they want."""
+        self._limit = limit
         self._objects = objects
         self._configuration = configuration
-        self._outcomes: dict[tuple[str, str], Placement | Unplaced] = {}
+        self._outcomes: dict[tuple[str, str], Placement | Unplaced | TooLong] = {}
         """By namespace and the part of the pod that decides its placement: many VMs are alike."""
+        self._spent = 0
         self._last: tuple[Subject, str, _Trial | None] | None = None
 
     def pod(self, subject: Subject, namespace: str) -> str | None:
@@ -78,9 +100,15 @@ class Fitting:
         tried = self._tried(subject, namespace)
         return _why(tried.outcome) if tried is not None and isinstance(tried.outcome, Unplaced) else None
 
+    def unchecked(self, subject: Subject, namespace: str) -> str | None:
+        if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
+            return None
+        tried = self._last[2]
+        return tried.outcome.why if tried is not None and isinstance(tried.outcome, TooLong) else None
+
     def domain(self, subject: Subject, namespace: str) -> tuple[str, str] | None:
         tried = self._tried(subject, namespace)
-        if tried is None or isinstance(tried.outcome, Unplaced):
+        if tried is None or not isinstance(tried.outcome, Placement):
             vmi = _instance(subject, namespace)
             return self._converted(vmi, only=(UNWRITABLE_TEXT, DUPLICATE_ALIAS)) or self._converted(_without_claims(vmi))
         pod = tried.pod.with_(spec=tried.pod.spec.with_(node_name=tried.outcome.node))
@@ -129,11 +157,22 @@ class Fitting:
             self._outcomes[asked] = self._placed(pod, claims)
         return _Trial(vmi, pod, tuple(claims), self._outcomes[asked])
 
-    def _placed(self, pod: Pod, claims: Sequence[tuple[str, ResourceClaim]]) -> Placement | Unplaced:
+    def _placed(self, pod: Pod, claims: Sequence[tuple[str, ResourceClaim]]) -> Placement | Unplaced | TooLong:
         held = {claim.key: claim.status.allocation for _, claim in claims if claim.status.allocation is not None}
         snapshot = self._snapshot.with_allocation(*held.values())
         view = ClusterView(self._nodes, {claim.key: claim for _, claim in claims}, snapshot)
-        return place(pod, view)
+        limit = self._limit
+        if limit is None:
+            return place(pod, view)
+        if self._spent >= _SPENT:
+            return TooLong("other VMs of the input took too long already")
+        limit.start()
+        try:
+            return place(pod, view, interrupt=limit)
+        except DeadlineExceeded as error:
+            self._spent += 1
+            where = f"{error.subject.removeprefix(f'claim {pod.namespace}/')}: " if error.subject else ""
+            return TooLong(f"{where}it takes longer than {limit}")
 
     def _pod(self, vmi: VirtualMachineInstance, namespace: str) -> Pod | RenderError:
         pod = launcher_pods.render(vmi, self._configuration.gates, self._configuration.permitted)

@@ -101,6 +101,7 @@ class Settings:
     ``max_entries``: of claims, and of devices that use them. ``max_wishes``: requests and alternatives of all claims together; one claim
     has at most 256. ``max_devices``: that a selector is tried on. ``max_work``: on selectors
     together, in microseconds as estimated from their length and loops, not measured: equal inputs get equal answers.
+    ``max_work_in_all``: for all VMs of an input together.
     """
 
     ignore: Collection[str] = frozenset()
@@ -112,6 +113,15 @@ class Settings:
     max_wishes: int | None = None
     max_devices: int | None = None
     max_work: int | None = None
+    max_work_in_all: int | None = None
+
+    @classmethod
+    def for_command(
+        cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
+    ) -> Settings:
+        """As somebody asks who waits for the answer: whoever wrote the selectors, it comes within minutes. 10 s of work are enough for a
+        thousand times as many devices as a selector usually needs them for."""
+        return cls(ignore, deny, warn, max_work=10_000_000, max_work_in_all=60_000_000)
 
     @classmethod
     def for_admission(

@@ -6,7 +6,7 @@ findings that say why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from virt_dra.api.applying import on_top
@@ -16,12 +16,15 @@ from virt_dra.api.instancetypes import NAMESPACED_KINDS
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
+from virt_dra.cel import Work
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, Finding, Settings
 from webhooks.lint.manifest import Identity, Manifest
-from webhooks.lint.registry import CHECKS, INVALID, UNKNOWN_FIELD, UNRENDERED
+from webhooks.lint.registry import BY_ID, CHECKS, INVALID, SELECTOR_NOT_CHECKED, UNKNOWN_FIELD, UNRENDERED
 from webhooks.lint.subject import Linted
 from webhooks.lint.world import CLASSES, DEFAULT_NAMESPACE, KINDS, SLICES, Configuration, Subject, Trial, World
+from webhooks.selectors.answers import Evaluator
+from webhooks.selectors.evaluating import InProcess
 
 __all__ = ["Judged", "Judgement", "judge"]
 
@@ -87,12 +90,15 @@ def judge(
     there: Sequence[TypedObject] = (),
     also: Sequence[Sourced[TypedObject]] = (),
     trial: Callable[[Sequence[TypedObject], Configuration], Trial] | None = None,
+    told: Callable[[int, int], None] = lambda done, of: None,
 ) -> Judgement:
     """All findings on the documents. Raises nothing, whatever they hold.
 
     ``there``: what a cluster has already; the documents count as created or changed after it. ``also``: VMs and VMIs of the cluster to
     judge where the documents have none. ``known``, ``address_keys``: as for :meth:`World.of`. ``trial`` makes :attr:`World.trial` of
-    all objects and the KubeVirt at hand.
+    all objects and the KubeVirt at hand. ``told`` hears how many VMs have been judged, and of how many.
+
+    What ``settings.max_work_in_all`` leaves is shared by all VMs, the first ones first; equal inputs get equal findings.
     """
     manifests = [Manifest.read(document, namespace) for document in documents]
     read = [each.object for each in manifests if each.object is not None]
@@ -117,26 +123,50 @@ def judge(
     owners = {each.key for each in accepted if isinstance(each, VirtualMachine)}
     subjects: list[Judged] = []
     others: list[Judged] = []
-    for manifest, findings in found:
+    left = _Left(settings)
+    for number, (manifest, findings) in enumerate(found):
         obj = manifest.object
         if isinstance(obj, VirtualMachine | VirtualMachineInstance):
             if not _is_owned(obj, owners):
-                subjects.append(_judged(manifest.source, obj, world, settings, namespace, findings))
+                told(number, len(found))
+                subjects.append(left.judged(manifest.source, obj, world, namespace, findings))
         elif manifest.is_subject:
             subjects.append(Judged(manifest.kind, manifest.namespace, manifest.name, manifest.source, findings))
         elif findings:
             others.append(Judged(manifest.kind, manifest.namespace, manifest.name, manifest.source, findings))
     if not subjects:
         owners = {each.object.key for each in also if isinstance(each.object, VirtualMachine)}
-        for sourced in also:
+        for number, sourced in enumerate(also):
             vm = sourced.object
             if isinstance(vm, VirtualMachine | VirtualMachineInstance) and not _is_owned(vm, owners):
-                subjects.append(_judged(sourced.source, vm, world, settings, namespace))
+                told(number, len(also))
+                subjects.append(left.judged(sourced.source, vm, world, namespace))
     return Judgement(world, tuple(subjects), tuple(others), found, release.version if release is not None else None)
 
 
-def _judged(source: Source, vm: Subject, world: World, settings: Settings, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:
-    found = list(findings_of(Linted(vm, vm.namespace or namespace, world, settings), CHECKS, _denied(as_written)))
+class _Left:
+    """What all VMs together may still cost, and each of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._left = settings.max_work_in_all
+
+    def judged(self, source: Source, vm: Subject, world: World, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:
+        limits = [each for each in (self._settings.max_work, self._left) if each is not None]
+        work = Work(min(limits, default=None))
+        before = work.left
+        judged = _judged(source, vm, world, self._settings, namespace, as_written, InProcess(work))
+        if self._left is not None and before is not None and work.left is not None:
+            self._left = max(self._left - int(before - max(work.left, 0)), 0)
+        return judged
+
+
+def _judged(
+    source: Source, vm: Subject, world: World, settings: Settings, namespace: str, as_written: Sequence[Finding], evaluator: Evaluator
+) -> Judged:
+    linted = Linted(vm, vm.namespace or namespace, world, settings, evaluator)
+    found = list(findings_of(linted, CHECKS, _denied(as_written)))
+    found += _not_tried(linted)
     # A field of a newer KubeVirt is also unknown to the schema; of the two findings the one that names the release is kept.
     newer = tuple(each.field for each in found if each.id == UNKNOWN_FIELD)
     unrendered = {each.field for each in as_written if each.id == UNRENDERED}
@@ -148,6 +178,18 @@ def _judged(source: Source, vm: Subject, world: World, settings: Settings, names
             found.append(each)
     findings = tuple(sorted(found, key=lambda each: _ORDER[each.id]))
     return Judged(vm.KIND, vm.namespace or namespace, vm.name or vm.metadata.generate_name, source, findings, vm)
+
+
+def _not_tried(linted: Linted) -> Iterator[Finding]:
+    """Where a trial of the VM's claims was ended by a limit, mostly because of their selectors."""
+    trial = linted.world.trial
+    why = trial.unchecked(linted.expanded, linted.namespace) if trial is not None else None
+    severity = linted.settings.severity(BY_ID[SELECTOR_NOT_CHECKED])
+    if why is not None and severity is not None:
+        text = f"whether some node could serve the VM's claims together was not checked: {why}. The scheduler will try"
+        yield Finding(
+            SELECTOR_NOT_CHECKED, severity, linted.path("resourceClaims"), f"{text}; virt-dra allocate --timeout tries for longer"
+        )
 
 
 _ORDER: Mapping[str, int] = {check.id: position for position, check in enumerate(CHECKS)}

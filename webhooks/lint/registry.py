@@ -27,6 +27,7 @@ _OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
 UNRENDERED: Final = "unrendered-template"
 UNKNOWN_FIELD: Final = "unknown-field"
 INVALID: Final = "invalid-object"
+SELECTOR_NOT_CHECKED: Final = "selector-not-checked"
 
 
 def _of_rule(id: str, warner: Warner) -> Check:
@@ -64,7 +65,7 @@ _CHECKS: Final = (
     Check("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, lenient=True),
     Check("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, lenient=True),
     Check(
-        "selector-not-checked",
+        SELECTOR_NOT_CHECKED,
         WARNING,
         "Selectors that take too long to be checked.",
         selection.selector_not_checked,

@@ -80,6 +80,9 @@ class Trial(Protocol):
     def claims(self, subject: Subject, namespace: str) -> str | None:
         """Why no node could serve its claims."""
 
+    def unchecked(self, subject: Subject, namespace: str) -> str | None:
+        """The limit of ours that kept :meth:`claims` from an answer, when it was asked just now; None without one."""
+
     def domain(self, subject: Subject, namespace: str) -> tuple[str, str] | None:
         """Why there is no domain: the field of the VMI, and the reason. Devices that can't be known are left out."""
 
