@@ -16,7 +16,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from webhooks.metrics import CONTENT_TYPE, Metrics
 from webhooks.review import BadReview, Review, answer, check_content_type, failure, read_review
 from webhooks.reviewing import NOT_IN_TIME, ROUNDS, Collecting
 from webhooks.selectors.parts import Part
-from webhooks.server_connections import Connections
+from webhooks.server_connections import ConnectionLimits, Connections
 from webhooks.server_log import LOGGER, Repeats
 from webhooks.tls import CertificateError, ReloadingTls
 from webhooks.validation import WEBHOOKS, Webhook, judge
@@ -69,7 +70,7 @@ class Limits:
     ``body_bytes``: of one request. ``buffered_bytes``: of all requests that are being read or decided. ``seconds``: for one answer, less
     where the API server says that it waits less. ``head_seconds``: until the first request of a connection has arrived.
     ``idle_seconds``: a connection without requests; more than the 90 s after which Kubernetes' client closes it, so that the server never
-    closes one that is about to be used.
+    closes one that is about to be used. ``connections_per_address``, ``connections_reserved``: as :class:`ConnectionLimits` has them.
     """
 
     body_bytes: int = 3 * 1024 * 1024
@@ -78,6 +79,21 @@ class Limits:
     head_seconds: float = 10.0
     idle_seconds: float = 120.0
     connections: int = 1000
+    connections_per_address: int = 250
+    connections_reserved: int = 100
+
+    def of_listener(self, *, encrypted: bool) -> ConnectionLimits:
+        reserved = min(self.connections_reserved, self.connections // 10) if encrypted else 0
+        each = min(self.connections_per_address, self.connections - reserved)
+        return ConnectionLimits(self.connections, each, reserved, head_seconds=self.head_seconds)
+
+
+@dataclass
+class _Held:
+    """The part of a body that has arrived. ``group``: whose share it takes from; None for a verified client."""
+
+    group: str | None
+    size: int = 0
 
 
 class WebhookServer:
@@ -105,7 +121,8 @@ class WebhookServer:
         self._draining = False
         self._in_flight = 0
         self._buffered = 0
-        self._listeners: list[asyncio.Server] = []
+        self._buffered_of: Counter[str] = Counter()
+        """By the address of clients that aren't verified."""
         self._servers: list[web.Server] = []
         self._connections: list[Connections] = []
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="review")
@@ -130,8 +147,8 @@ class WebhookServer:
         self._draining = True
         self._log.info("shutting down", extra={"fields": {"inFlight": self._in_flight, "announceSeconds": announce_seconds}})
         await asyncio.sleep(announce_seconds)
-        for listener in self._listeners:
-            listener.close()
+        for connections in self._connections:
+            await connections.stop_listening()
         # aiohttp's own shutdown comes last: it no longer reads what is left of a request that is being received.
         await asyncio.gather(*(connections.end(self._limits.seconds + _HANG_UP_SECONDS) for connections in self._connections))
         for server in self._servers:
@@ -195,24 +212,16 @@ class WebhookServer:
             lingering_time=1.0,
             logger=_QuietLogger(self._log),
         )
-        connections = Connections(server, self.metrics, self._limits.connections, self._limits.head_seconds)
-        loop = asyncio.get_running_loop()
-        listener = (
-            await loop.create_server(
-                connections,
-                host,
-                port,
-                ssl=self._tls.context,
-                ssl_handshake_timeout=self._limits.head_seconds,
-                ssl_shutdown_timeout=_HANG_UP_SECONDS,
-            )
-            if encrypted
-            else await loop.create_server(connections, host, port)
-        )
+        connections = Connections(server, self.metrics, self._limits.of_listener(encrypted=encrypted), self._is_verified)
         self._servers.append(server)
         self._connections.append(connections)
-        self._listeners.append(listener)
-        return int(listener.sockets[0].getsockname()[1])
+        return await connections.listen(host, port, self._tls.context if encrypted else None)
+
+    def _is_verified(self, peer: Mapping[str, Any]) -> bool:
+        try:
+            return self.callers.verified(peer, datetime.now(UTC))
+        except BadReview:
+            return False
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -270,14 +279,16 @@ class WebhookServer:
     async def _reviewed(self, webhook: Webhook, request: web.BaseRequest) -> web.Response:
         begin = time.perf_counter()
         seconds = self._seconds(request)
-        reserved = 0
+        held = _Held(next((each.group(request.protocol) for each in self._connections if request.protocol in each), None))
         read = False
         try:
             everything = self._tells(request)
             async with asyncio.timeout(seconds):
-                reserved = self._reserve(request)
-                body = await self._body(request)
+                self._check(request)
+                body = await self._body(request, held)
                 read = True
+                for connections in self._connections:
+                    connections.deciding(request.protocol)
                 review, wire, verdict = await self._decided(webhook, body, everything=everything)
         except BadReview as bad:
             return self._failed(bad)
@@ -286,8 +297,10 @@ class WebhookServer:
             code, reason = (504, "Timeout") if read else (408, "Timeout")
             return self._failed(BadReview(code, reason, f"the review could not be {what} within {seconds:g} s"))
         finally:
-            self._buffered -= reserved
+            self._hold(held, -held.size)
         taken = time.perf_counter() - begin
+        for connections in self._connections:
+            connections.proven(request.protocol)
         self.metrics.reviews.labels(webhook.name, review.operation, str(verdict.allowed).lower()).inc()
         self.metrics.seconds.labels(webhook.name).observe(taken)
         self._tell(webhook, review, verdict, taken)
@@ -298,37 +311,43 @@ class WebhookServer:
         told = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
         return min(self._limits.seconds, max(float(told[1]) - _MARGIN, _MARGIN)) if told else self._limits.seconds
 
-    def _reserve(self, request: web.BaseRequest) -> int:
-        """Room for the body, or a :class:`BadReview` before any of it is read."""
+    def _check(self, request: web.BaseRequest) -> None:
+        """Raises :class:`BadReview` for what can be refused before any of the body is read."""
         if request.method != "POST":
             raise BadReview(405, "MethodNotAllowed", "only POST is possible here")
         check_content_type(request.headers.get("Content-Type", ""))
         if "Content-Encoding" in request.headers:
             raise BadReview(415, "UnsupportedMediaType", "Content-Encoding is not supported; send plain JSON")
-        length = request.content_length
-        if length is not None and length > self._limits.body_bytes:
+        if (request.content_length or 0) > self._limits.body_bytes:
             raise self._too_large()
-        room = self._limits.body_bytes if length is None else length
-        if self._buffered + room > self._limits.buffered_bytes:
-            raise BadReview(503, "ServiceUnavailable", "too many large requests at once; try again")
-        self._buffered += room
-        return room
 
-    async def _body(self, request: web.BaseRequest) -> bytes:
+    async def _body(self, request: web.BaseRequest, held: _Held) -> bytes:
+        """What has arrived counts, not what was announced: announcing costs a client nothing."""
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0
         parts: list[bytes] = []
-        size = 0
         try:
             async for part in request.content.iter_any():
-                size += len(part)
-                if size > self._limits.body_bytes:
+                self._hold(held, len(part))
+                if held.size > self._limits.body_bytes:
                     raise self._too_large()
                 parts.append(part)
         except web.RequestPayloadError as error:
             raise BadReview(400, "BadRequest", f"the body could not be received: {error}") from None
         return b"".join(parts)
+
+    def _hold(self, held: _Held, size: int) -> None:
+        """So many bytes more of a body. Raises :class:`BadReview` where there are too many of all, or of one address."""
+        held.size += size
+        self._buffered += size
+        if held.group is not None:
+            self._buffered_of[held.group] += size
+            if not self._buffered_of[held.group]:
+                del self._buffered_of[held.group]
+        of_address = self._buffered_of[held.group] if held.group is not None else 0
+        if size > 0 and (self._buffered > self._limits.buffered_bytes or of_address > self._limits.buffered_bytes // 2):
+            raise BadReview(503, "ServiceUnavailable", "too many large requests at once; try again")
 
     def _too_large(self) -> BadReview:
         return BadReview(

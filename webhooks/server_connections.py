@@ -1,56 +1,202 @@
-"""What stands between the network and the HTTP protocol: how many connections there may be, and how long one may take to ask.
+"""What stands between the network and the HTTP protocol: how many connections there may be, from whom, and how long one may take to ask.
 
-aiohttp limits the pauses between requests, but not how long the first one takes to arrive; a client that only connects, or sends a byte a
-minute, would hold its connection for ever.
+asyncio's own servers begin a handshake for whoever connects, and know nothing of a connection before it is over; aiohttp limits the pauses
+between requests, but not how long one takes to arrive. So connections are accepted here: :mod:`webhooks.connection_table` says which are
+kept when there are too many, :mod:`webhooks.handshakes` whose handshake is next.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
 
+from webhooks.connection_table import Entry, Phase, Standing, Table, group_of
+from webhooks.handshakes import Turns
 from webhooks.metrics import Metrics
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
+IsVerified = Callable[[Mapping[str, Any]], bool]
+"""Whether a client's certificate, as ``ssl`` shows it of a handshake in which it was verified, is an API server's."""
+
+_BACKLOG: Final = 1024
+_SHUTDOWN_SECONDS: Final = 1.0
+"""For the ends of a TLS connection to say goodbye."""
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ACCEPT_PAUSE: Final = 0.1
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Of one listener.
+
+    ``connections``: all; ``per_address``: of one address (IPv6: of a /64), without those of verified clients; ``reserved``: of all, for
+    verified clients only. ``handshakes``: begun a second; ``handshake_burst``: at once. ``head_seconds``: from connecting to the first
+    request's head, from any other request's first byte to its head, and for a client to read an answer.
+    """
+
+    connections: int = 1000
+    per_address: int = 250
+    reserved: int = 100
+    handshakes: float = 200.0
+    handshake_burst: int = 200
+    head_seconds: float = 10.0
 
 
 class Connections:
-    """All open connections of a server. Calling it makes the protocol of the next one."""
+    """All connections of a server, from when they are accepted."""
 
-    def __init__(self, make: ProtocolFactory, metrics: Metrics, limit: int, seconds: float) -> None:
-        """``seconds``: how long the head of a connection's first request may take."""
+    def __init__(self, make: ProtocolFactory, metrics: Metrics, limits: ConnectionLimits, is_verified: IsVerified | None = None) -> None:
         self._make = make
         self._metrics = metrics
-        self._limit = limit
-        self._seconds = seconds
-        self._open: dict[asyncio.BaseProtocol, _Guard] = {}
-
-    def __call__(self) -> asyncio.Protocol:
-        return _Guard(self._make(), self)
+        self._limits = limits
+        self._is_verified = is_verified
+        self._table = Table(limits.connections, limits.per_address, limits.reserved)
+        self._guards: dict[Entry, _Guard] = {}
+        self._by_protocol: dict[asyncio.BaseProtocol, _Guard] = {}
+        self._context: ssl.SSLContext | None = None
+        self._turns: Turns[_Guard] | None = None
+        self._pumping: asyncio.TimerHandle | None = None
+        self._listening: list[tuple[socket.socket, asyncio.Task[None]]] = []
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._guards)
+
+    def __contains__(self, protocol: object) -> bool:
+        """True for the protocol of an open connection."""
+        return protocol in self._by_protocol
+
+    # --- listening --------------------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
+        """Accept connections, with TLS where a context is given; the port, which matters for 0. Raises OSError where it isn't free."""
+        loop = asyncio.get_running_loop()
+        self._context = context
+        self._turns = Turns(self._limits.handshakes, self._limits.handshake_burst, loop.time())
+        for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
+            listening = socket.socket(family, kind, protocol)
+            try:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.bind((address[0], self.port or port, *address[2:]))
+                listening.listen(_BACKLOG)
+                listening.setblocking(False)
+            except OSError:
+                listening.close()
+                await self.stop_listening()
+                raise
+            self._listening.append((listening, asyncio.create_task(self._accept(listening))))
+        return self.port
+
+    @property
+    def port(self) -> int:
+        """0 where none is listened on."""
+        return int(self._listening[0][0].getsockname()[1]) if self._listening else 0
+
+    async def stop_listening(self) -> None:
+        """No new connections; handshakes that haven't begun are given up."""
+        listening, self._listening = self._listening, []
+        for _, task in listening:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        for each, _ in listening:
+            each.close()
+        for guard in tuple(self._guards.values()):
+            if guard.is_queued:
+                guard.abort()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._metrics.refused_connections.labels("resources").inc()
+                    await asyncio.sleep(_ACCEPT_PAUSE)
+                continue
+            self._arrived(connection, group_of(address))
+
+    def _arrived(self, connection: socket.socket, group: str) -> None:
+        now = asyncio.get_running_loop().time()
+        entry, evicted = self._table.enter(group, now)
+        if evicted is not None:
+            self._metrics.refused_connections.labels("evicted").inc()
+            self._guards[evicted].abort()
+        if entry is None:
+            self._metrics.refused_connections.labels("limit").inc()
+            connection.close()
+            return
+        guard = self._guards[entry] = _Guard(self, entry, connection)
+        self._metrics.connections.inc()
+        guard.expect_head()
+        if self._context is None or self._turns is None:
+            guard.establish(None)
+        else:
+            self._turns.add(group, guard)
+            self._pump()
+
+    def _pump(self) -> None:
+        """Begin the handshakes whose turn it is."""
+        loop = asyncio.get_running_loop()
+        if self._turns is None or self._pumping is not None:
+            return
+        while (guard := self._turns.next(loop.time())) is not None:
+            guard.establish(self._context)
+        if len(self._turns):
+            self._pumping = loop.call_later(self._turns.pause, self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._pumping = None
+        self._pump()
+
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def asked(self, protocol: asyncio.BaseProtocol | None) -> None:
-        """The head of a request has arrived on the connection of this protocol."""
-        guard = self._open.get(protocol) if protocol is not None else None
+        """The head of a request has arrived on the connection of this protocol; its body may not have."""
+        guard = self._guard(protocol)
         if guard is not None:
-            guard.asked()
+            guard.stop_timer()
+            guard.change(phase=Phase.READING)
+
+    def deciding(self, protocol: asyncio.BaseProtocol | None) -> None:
+        """The request on the connection of this protocol has arrived as a whole."""
+        guard = self._guard(protocol)
+        if guard is not None:
+            guard.change(phase=Phase.BUSY)
+
+    def proven(self, protocol: asyncio.BaseProtocol | None) -> None:
+        """What was asked on the connection of this protocol was a review, and got a verdict."""
+        guard = self._guard(protocol)
+        if guard is not None:
+            guard.change(standing=Standing.PROVEN)
 
     def answered(self, protocol: asyncio.BaseProtocol | None) -> None:
         """The request on the connection of this protocol is over."""
-        guard = self._open.get(protocol) if protocol is not None else None
+        guard = self._guard(protocol)
         if guard is not None:
-            guard.idle = True
+            guard.change(phase=Phase.WAITING)
+
+    def group(self, protocol: asyncio.BaseProtocol | None) -> str | None:
+        """Whose share the connection of this protocol takes from; None for a verified client, who takes from nobody's."""
+        guard = self._guard(protocol)
+        return guard.entry.group if guard is not None and guard.entry.standing != Standing.VERIFIED else None
 
     def is_retired(self, protocol: asyncio.BaseProtocol | None) -> bool:
         """True if the connection of this protocol is to be closed with its next answer."""
-        guard = self._open.get(protocol) if protocol is not None else None
+        guard = self._guard(protocol)
         return guard is not None and guard.retired
 
     def retire(self) -> None:
         """Close all connections that there are: idle ones now, others with their next answer (:meth:`is_retired`)."""
-        for guard in self._open.values():
+        for guard in tuple(self._guards.values()):
             guard.retired = True
             if guard.idle:
                 guard.close()
@@ -62,48 +208,98 @@ class Connections:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while self._open and loop.time() < end:
+        while self._guards and loop.time() < end:
             await asyncio.sleep(0.01)
-            for guard in tuple(self._open.values()):
+            for guard in tuple(self._guards.values()):
                 if guard.idle:
                     guard.close()
-        for guard in tuple(self._open.values()):
+        for guard in tuple(self._guards.values()):
             guard.abort()
 
-    def _opened(self, guard: _Guard) -> asyncio.TimerHandle | None:
-        """The timer of a connection's first request; None where there are too many connections."""
-        if len(self._open) >= self._limit:
-            self._metrics.refused_connections.labels("limit").inc()
-            return None
-        self._open[guard.inner] = guard
-        self._metrics.connections.inc()
-        return asyncio.get_running_loop().call_later(self._seconds, self._too_slow, guard)
+    def _guard(self, protocol: asyncio.BaseProtocol | None) -> _Guard | None:
+        return self._by_protocol.get(protocol) if protocol is not None else None
+
+    # --- of guards --------------------------------------------------------------------------------------------------
 
     def _too_slow(self, guard: _Guard) -> None:
         self._metrics.refused_connections.labels("slow").inc()
         guard.abort()
 
+    def _established(self, guard: _Guard, peer: Mapping[str, Any] | None) -> asyncio.Protocol:
+        inner = self._make()
+        self._by_protocol[inner] = guard
+        if peer and self._is_verified is not None and self._is_verified(peer):
+            guard.change(standing=Standing.VERIFIED)
+        return inner
+
+    def _changed(self, guard: _Guard, phase: Phase | None, standing: Standing | None) -> None:
+        self._table.change(guard.entry, asyncio.get_running_loop().time(), phase, standing)
+
     def _closed(self, guard: _Guard) -> None:
-        if self._open.pop(guard.inner, None) is not None:
+        if self._turns is not None:
+            self._turns.remove(guard.entry.group, guard)
+        self._table.leave(guard.entry)
+        if self._guards.pop(guard.entry, None) is not None:
+            if guard.inner is not None:
+                del self._by_protocol[guard.inner]
             self._metrics.connections.dec()
 
 
 class _Guard(asyncio.Protocol):
-    """Hands everything on to the HTTP protocol of one connection."""
+    """One connection: first a socket, then a handshake, then whatever hands everything on to the HTTP protocol."""
 
-    def __init__(self, inner: asyncio.Protocol, connections: Connections) -> None:
-        self.inner = inner
-        self.idle = True
+    def __init__(self, connections: Connections, entry: Entry, connection: socket.socket) -> None:
+        self.inner: asyncio.Protocol | None = None
+        self.entry = entry
         self.retired = False
         self._connections = connections
+        self._socket: socket.socket | None = connection
+        self._handshake: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._refused = False
+        self._sending: asyncio.TimerHandle | None = None
 
-    def asked(self) -> None:
+    @property
+    def is_queued(self) -> bool:
+        """True if its handshake hasn't begun."""
+        return self._socket is not None
+
+    @property
+    def idle(self) -> bool:
+        return self._transport is not None and self.entry.phase == Phase.WAITING
+
+    def establish(self, context: ssl.SSLContext | None) -> None:
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            self._handshake = asyncio.create_task(self._establish(connection, context))
+
+    async def _establish(self, connection: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        tls: dict[str, Any] = {}
+        if context is not None:  # the time for handshake and head together is held by our own timer
+            tls = {"ssl": context, "ssl_handshake_timeout": 3600.0, "ssl_shutdown_timeout": _SHUTDOWN_SECONDS}
+        try:
+            await loop.connect_accepted_socket(lambda: self, connection, **tls)
+        except OSError:  # ssl.SSLError and TimeoutError are; whoever didn't want to speak TLS is told by its own side
+            pass
+        finally:
+            if self._transport is None:
+                self._gone()
+
+    def expect_head(self) -> None:
+        """Its request's head must arrive in time from now on."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(
+                self._connections._limits.head_seconds, self._connections._too_slow, self
+            )  # fmt: skip
+
+    def stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def change(self, phase: Phase | None = None, standing: Standing | None = None) -> None:
+        self._connections._changed(self, phase, standing)
 
     def close(self) -> None:
         """When what was written is sent."""
@@ -113,33 +309,56 @@ class _Guard(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+        elif self._handshake is not None:
+            self._handshake.cancel()
+        if self._transport is None:
+            self._gone()
+
+    def _gone(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self.stop_timer()
+        if self._sending is not None:
+            self._sending.cancel()
+        self._connections._closed(self)
+
+    # --- asyncio.Protocol -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._timer = self._connections._opened(self)
-        self._refused = self._timer is None
-        if self._refused:
-            transport.abort()
-        else:
-            self.inner.connection_made(transport)
+        self.inner = self._connections._established(self, transport.get_extra_info("peercert"))
+        self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        self.idle = False
-        if not self._refused:
-            self.inner.data_received(data)
+        if self.entry.phase == Phase.WAITING:
+            self.expect_head()
+            self.change(phase=Phase.READING)
+        assert self.inner is not None
+        self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return None if self._refused else self.inner.eof_received()
+        assert self.inner is not None
+        return self.inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.asked()
-        self._connections._closed(self)
-        if not self._refused:
+        self._gone()
+        if self.inner is not None:
             self.inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
+        """The client doesn't read its answer."""
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().call_later(
+                self._connections._limits.head_seconds, self._connections._too_slow, self
+            )  # fmt: skip
+        assert self.inner is not None
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
+        assert self.inner is not None
         self.inner.resume_writing()

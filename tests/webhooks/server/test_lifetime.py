@@ -151,7 +151,7 @@ def test_shutdown_loses_no_request(tmp_path: Path) -> None:
             late[1].write(probe)
             assert b"\r\nConnection: close\r\n" in await late[0].readuntil(b"\r\n\r\n"), "whoever asks is asked to go"
 
-            await _until(lambda: not served.server._listeners[0].is_serving())
+            await _until(lambda: not served.server._connections[0].port)
             try:
                 _, refused = await served.connect()
             except OSError:

@@ -1,0 +1,149 @@
+"""Which connections a server keeps when more want in than there is room for. Pure: a table of connections, the clock comes in.
+
+    standing   UNPROVEN < PROVEN (a review of it got a verdict) < VERIFIED (it has shown an API server's certificate)
+    phase      WAITING (handshake, or nothing asked) | READING (a request is arriving) | BUSY (it is being decided)
+
+A newcomer gets in at the cost of another connection: of the lowest standing; among those, of the address that has most; of that one whose
+request isn't arriving; the one that has waited longest. Never of one whose request is being decided. So who holds many idle connections
+loses these first, and a flood from one address costs other addresses nothing. Addresses have a limit of their own, of which verified
+connections take nothing: several API servers may come from one address, and so may attackers beside them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+UNKNOWN_ADDRESS: Final = "?"
+
+
+class Standing(IntEnum):
+    UNPROVEN = 0
+    PROVEN = 1
+    VERIFIED = 2
+
+
+class Phase(IntEnum):
+    WAITING = 0
+    READING = 1
+    BUSY = 2
+
+
+@dataclass(eq=False)
+class Entry:
+    """A connection. ``since``: when its phase began. ``group``: whose it is (:func:`group_of`)."""
+
+    group: str
+    since: float
+    standing: Standing = Standing.UNPROVEN
+    phase: Phase = Phase.WAITING
+
+
+def group_of(address: object) -> str:
+    """Whose an address is, as ``socket.accept`` gives it: each IPv4 address counts, IPv6 addresses by their /64, which is one host's."""
+    if not isinstance(address, tuple) or not address:
+        return UNKNOWN_ADDRESS
+    try:
+        ip = ipaddress.ip_address(str(address[0]).partition("%")[0])
+    except ValueError:
+        return UNKNOWN_ADDRESS
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        return str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)
+
+
+class Table:
+    """``limit``: of all. ``per_group``: of one address, without verified ones. ``reserved``: of all, for verified ones only."""
+
+    def __init__(self, limit: int, per_group: int, reserved: int) -> None:
+        self._limit, self._per_group, self._reserved = limit, per_group, reserved
+        self._entries: set[Entry] = set()
+        self._sizes: Counter[str] = Counter()
+        """Of each group, without verified ones."""
+        self._evictable: dict[Standing, dict[str, dict[Phase, dict[Entry, None]]]] = {standing: {} for standing in Standing}
+        """By group and phase, in the order in which their phase began."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def enter(self, group: str, now: float) -> tuple[Entry | None, Entry | None]:
+        """The entry of a newcomer, None where there is no room for it; and the entry that has lost its room to it."""
+        evicted: Entry | None = None
+        if self._sizes[group] >= self._per_group:
+            evicted = self._victim_of(group)
+            if evicted is None:
+                return None, None
+        elif self._sizes.total() >= self._limit - self._reserved or len(self._entries) >= self._limit:
+            evicted = self._victim()
+            if evicted is None:
+                return None, None
+        if evicted is not None:
+            self.leave(evicted)
+        entry = Entry(group, now)
+        self._entries.add(entry)
+        self._sizes[group] += 1
+        self._queue(entry)
+        return entry, evicted
+
+    def leave(self, entry: Entry) -> None:
+        """Nothing where it has left, or was evicted."""
+        if entry not in self._entries:
+            return
+        self._entries.remove(entry)
+        self._unqueue(entry)
+        if entry.standing != Standing.VERIFIED:
+            self._shrink(entry.group)
+
+    def change(self, entry: Entry, now: float, phase: Phase | None = None, standing: Standing | None = None) -> None:
+        """Another phase, a higher standing."""
+        self._unqueue(entry)
+        if phase is not None:
+            entry.phase, entry.since = phase, now
+        if standing is not None and standing > entry.standing:
+            if standing == Standing.VERIFIED and entry in self._entries:
+                self._shrink(entry.group)
+            entry.standing = standing
+        if entry in self._entries:
+            self._queue(entry)
+
+    def _shrink(self, group: str) -> None:
+        self._sizes[group] -= 1
+        if not self._sizes[group]:
+            del self._sizes[group]
+
+    def _queue(self, entry: Entry) -> None:
+        if entry.phase != Phase.BUSY and entry.standing != Standing.VERIFIED:  # verified ones make no room for others
+            self._evictable[entry.standing].setdefault(entry.group, {}).setdefault(entry.phase, {})[entry] = None
+
+    def _unqueue(self, entry: Entry) -> None:
+        groups = self._evictable[entry.standing]
+        phases = groups.get(entry.group, {})
+        if entry not in phases.get(entry.phase, {}):
+            return
+        del phases[entry.phase][entry]
+        if not phases[entry.phase]:
+            del phases[entry.phase]
+        if not phases:
+            del groups[entry.group]
+
+    def _victim(self) -> Entry | None:
+        for standing in Standing:
+            groups = self._evictable[standing]
+            if groups:
+                return _first(groups[max(groups, key=self._sizes.__getitem__)])
+        return None
+
+    def _victim_of(self, group: str) -> Entry | None:
+        for standing in Standing:
+            if group in self._evictable[standing]:
+                return _first(self._evictable[standing][group])
+        return None
+
+
+def _first(phases: dict[Phase, dict[Entry, None]]) -> Entry:
+    return next(iter(phases[min(phases)]))
