@@ -262,18 +262,18 @@ class _Guard(asyncio.Protocol):
     @property
     def is_queued(self) -> bool:
         """True if its handshake hasn't begun."""
-        return self._socket is not None
+        return self._handshake is None
 
     @property
     def idle(self) -> bool:
         return self._transport is not None and self.entry.phase == Phase.WAITING
 
     def establish(self, context: ssl.SSLContext | None) -> None:
-        connection, self._socket = self._socket, None
-        if connection is not None:
-            self._handshake = asyncio.create_task(self._establish(connection, context))
+        self._handshake = asyncio.create_task(self._establish(context))
 
-    async def _establish(self, connection: socket.socket, context: ssl.SSLContext | None) -> None:
+    async def _establish(self, context: ssl.SSLContext | None) -> None:
+        connection, self._socket = self._socket, None  # a task that is cancelled before it begins leaves it to be closed
+        assert connection is not None
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}
         if context is not None:  # the time for handshake and head together is held by our own timer
