@@ -67,7 +67,8 @@ class Metrics:
         self.evaluations = Counter(
             "virt_dra_webhook_selector_evaluations",
             "Reviews whose selectors had to be evaluated, by outcome: answered, or not checked because killed (took too long), "
-            "stopped (too much work), refused (the namespace has used up its share), late (waited too long), failed (no worker process).",
+            "evicted (others waited), stopped (too much work), refused (the namespace has used up its share), late (waited too long), "
+            "failed (no worker).",
             ("outcome",),
             registry=self.registry,
         )

@@ -25,19 +25,29 @@ NOT_IN_TIME: Final = "one answer led to the next question, too often for one rev
 OPEN: Final = "they are being evaluated"
 
 
+class TooMuchAtOnce(Exception):
+    """The decision looks up so many selectors that others must not wait for it: make it anew, elsewhere."""
+
+
 class Collecting:
     """Evaluates nothing: collects the questions of one decision. It is a :class:`webhooks.selectors.answers.Evaluator`.
 
-    ``why``: what is not checked, where this is the last decision, and why.
+    ``why``: set if this is the last decision: why what is still open is not checked. ``at_once``: how many lists of selectors are looked up
+    before :class:`TooMuchAtOnce` is raised; None for any number.
     """
 
-    def __init__(self, why: str = "") -> None:
+    def __init__(self, why: str = "", at_once: int | None = None) -> None:
         self.asked: list[tuple[Question, Answers]] = []
         self._why = why
+        self._at_once = at_once
+        self._lists = 0
         self._looked_up = 0
         self._characters = 0
 
     def refuses(self, expressions: Sequence[str]) -> str:
+        self._lists += 1
+        if self._at_once is not None and self._lists > self._at_once:
+            raise TooMuchAtOnce
         self._looked_up += sum(map(len, expressions))
         return TOO_LONG if self._looked_up > MAX_CHARACTERS else ""
 

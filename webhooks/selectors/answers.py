@@ -26,6 +26,7 @@ _PER_ANSWER: Final = 100
 
 Kind = Literal["each", "any"]
 """``each``: what the selectors say of every device of the slices. ``any``: whether a driver has a device that they match."""
+KINDS: Final[tuple[Kind, ...]] = ("each", "any")
 
 
 @dataclass(frozen=True)

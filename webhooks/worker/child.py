@@ -21,7 +21,7 @@ from webhooks.worker.wire import answer_lines, ended_line, read_questions, stopp
 
 MEMORY_BYTES: Final = 48 * 1024 * 1024
 """That a child may use beside what it shares with the worker."""
-NICE: Final = 5
+NICE: Final = 2
 """Children wait for the event loop; those that take long wait for all others."""
 _READ: Final = 1024 * 1024
 

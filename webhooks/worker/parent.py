@@ -45,7 +45,7 @@ _TURN_SECONDS: Final = 0.004
 _RESTART_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
 _FOLLOW_SECONDS: Final = 0.25
 """Between two looks at the slices. What a question needs is sent before it."""
-_ALIVE_SECONDS: Final = 5.0
+_ALIVE_SECONDS: Final = 10.0
 """Within which the worker answers, or is replaced."""
 _CHARACTERS: Final = 1024 * 1024
 """Of all that one child may write."""
@@ -63,7 +63,7 @@ class WorkerLimits:
     :class:`webhooks.selectors.parts.Work`."""
 
     seconds: float = 0.5
-    fast_seconds: float = 0.03
+    fast_seconds: float = 0.05
     work: int | None = 200_000
     shares: Shares = field(default_factory=Shares)
 
@@ -71,6 +71,7 @@ class WorkerLimits:
 _WHY: Final = {
     "answered": "",
     "killed": "evaluating them takes longer than the {milliseconds:g} ms that one review may take",
+    "evicted": "evaluating them took longer than it may while other reviews wait; try again in some seconds",
     "stopped": "evaluating them is more work than one review may cause",
     "failed": "they could not be evaluated",
 }
@@ -80,7 +81,7 @@ class WorkerObserver(Protocol):
     """Is told what happens, for metrics."""
 
     def asked(self, outcome: str, seconds: float) -> None:
-        """Questions of one review: ``answered``, or why not: ``killed``, ``refused``, ``stopped``, ``late``, ``failed``."""
+        """Questions of one review: ``answered``, or why not: ``killed``, ``evicted``, ``refused``, ``stopped``, ``late``, ``failed``."""
 
     def started(self) -> None:
         """A worker process was started, in place of one that ended unless it is the first."""
@@ -181,7 +182,7 @@ class Worker:
 
     async def _child(self, process: _Process, turn: Turn, asked: Asked, until: float) -> tuple[str, str]:
         self._next += 1
-        number = self._next
+        turn.child = number = self._next
         questions = [question for question, _ in asked]
         line = questions_line(questions, process.numbers, self._limits.work)
         began = self._clock()
@@ -194,7 +195,7 @@ class Worker:
                 ours.close()
                 raise
         reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
-        slower = asyncio.get_running_loop().call_later(self._limits.fast_seconds, self._slower, process, number, turn)
+        slower = asyncio.get_running_loop().call_later(self._limits.fast_seconds, self._slower, process, turn)
         open_questions = dict.fromkeys(range(len(asked)))
         outcome = "killed"
         try:
@@ -209,6 +210,8 @@ class Worker:
             pass  # killed: before it had read the questions, or so that its end isn't seen
         finally:
             slower.cancel()
+            if turn.state == "evicted" and outcome == "killed":
+                outcome = "evicted"
             if outcome not in ("answered", "stopped"):
                 with suppress(OSError):
                     process.command(Command(KILL, number))
@@ -219,7 +222,7 @@ class Worker:
         return outcome, _WHY[outcome].format(milliseconds=self._limits.seconds * 1000)
 
     async def _heard(self, reader: asyncio.StreamReader, asked: Asked, open_questions: dict[int, None]) -> str:
-        """Keep a child's answers until it ends, and remove questions that are answered. Raises BadAnswer; ValueError for a line too long."""
+        """Keep a child's answers until it ends, and remove questions that are answered. Raises BadAnswer; ValueError: too long a line."""
         questions = [question for question, _ in asked]
         written = 0
         while (line := await reader.readline()).endswith(b"\n"):  # it may be killed in the middle of one
@@ -242,9 +245,15 @@ class Worker:
             await asyncio.sleep(0)  # many lines may be here already
         return "killed"
 
-    def _slower(self, process: _Process, number: int, turn: Turn) -> None:
+    def _slower(self, process: _Process, turn: Turn) -> None:
+        evicted = self._turns.slower(turn)
         with suppress(OSError):
-            process.command(Command(SLOW if self._turns.slower(turn) else KILL, number))
+            if evicted is not None:
+                process.command(Command(KILL, evicted.child))
+            if turn.state == "slow":
+                process.command(Command(SLOW, turn.child))
+            elif turn.state == "fast":  # nobody needs its place now
+                asyncio.get_running_loop().call_later(self._limits.fast_seconds, self._slower, process, turn)
         self._tell_state()
 
     def _tell_state(self) -> None:

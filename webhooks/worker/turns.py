@@ -4,7 +4,8 @@
 * Of the namespaces that wait, the one with most left of its allowance is next (least attained service): who has not used any comes before
   all who have.
 * An allowance is time of evaluation, refilled steadily; who has used it up is refused until there is some again.
-* A child that is not done soon makes place in the fast slots: it goes on in a slow one, or ends if there is none.
+* A child that is not done soon makes room in the fast slots and goes on in a slow one. If there is none, the slow child that has run
+  longest ends: it is the one most likely to take all the time that it gets.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class Turn:
-    """A question that waits, runs fast or slowly, or is over."""
+    """A question that waits, runs fast or slowly, is evicted, or is over."""
 
     namespace: str
     given: Callable[[], None]
     """Called when its turn has come."""
+    child: int = 0
+    """Its number, once it has one."""
     state: str = "waiting"
 
 
@@ -81,15 +84,23 @@ class Turns:
         self._give()
         return turn
 
-    def slower(self, turn: Turn) -> bool:
-        """Move a running turn to the slow slots; False where there is none, so that it must end."""
-        if turn.state != "fast" or self.slow >= self.shares.slow:
-            return turn.state == "slow"
+    def slower(self, turn: Turn) -> Turn | None:
+        """Move a turn that isn't done soon to the slow slots. Where all are taken and others wait for a fast one, the slow turn that has
+        run longest makes room; it is returned, and must end."""
+        if turn.state != "fast":
+            return None
+        evicted = None
+        if self.slow >= self.shares.slow:
+            if not self._waiting:
+                return None
+            evicted = next(each for each in self._running.values() if each.state == "slow")  # in the order in which they began
+            evicted.state = "evicted"
+            self.slow -= 1
         turn.state = "slow"
         self.fast -= 1
         self.slow += 1
         self._give()
-        return True
+        return evicted
 
     def end(self, turn: Turn, used: float = 0.0) -> None:
         """It is over, whether it had its turn or not, after so many seconds of evaluation."""
@@ -98,7 +109,7 @@ class Turns:
             queue.remove(turn)
             if not queue:
                 del self._waiting[turn.namespace]
-        elif turn.state in ("fast", "slow"):
+        elif turn.state in ("fast", "slow", "evicted"):
             self.fast -= turn.state == "fast"
             self.slow -= turn.state == "slow"
             del self._running[turn.namespace]

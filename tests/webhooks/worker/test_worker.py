@@ -21,6 +21,7 @@ from webhooks.reviewing import Collecting
 from webhooks.selectors.answers import Evaluator
 from webhooks.selectors.evaluating import InProcess
 from webhooks.worker.parent import Worker, WorkerLimits
+from webhooks.worker.process import SLOW_NICE
 from webhooks.worker.turns import Shares
 
 PLENTY = WorkerLimits(seconds=20, fast_seconds=20, work=None, shares=Shares(burst=1000))
@@ -283,7 +284,7 @@ def test_children_may_do_little() -> None:
         assert [line.split()[-3:-1] for line in limits.splitlines() if line.startswith("Max core")] == [["0", "0"]]
         (space,) = [line.split()[3] for line in limits.splitlines() if line.startswith("Max address space")]
         assert int(space) < 1 << 30
-        assert os.getpriority(os.PRIO_PROCESS, int(child)) == 19, "it is one that takes long"
+        assert os.getpriority(os.PRIO_PROCESS, int(child)) == SLOW_NICE, "it is one that takes long"
         assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
         assert files_open(child) == 4, "three that go nowhere, and its own socket"
         assert not [name for name in Path(f"/proc/{child}/environ").read_text().split("\0") if name.startswith("KUBERNETES")]
