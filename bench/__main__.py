@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from pathlib import Path
 
 BENCHES = ("cel", "allocator", "load", "startup", "webhook", "operator", "faults")
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["faults"]:
+        importlib.import_module("bench.faults").command(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("benches", nargs="*", metavar="BENCH", help=f"{', '.join(BENCHES)}; without: all")
     parser.add_argument(
         "--json", type=Path, default=Path("out/bench-allocator.json"), help="where allocator saves its figures [%(default)s]"
     )
-    parser.add_argument("--quick", action="store_true", help="allocator, operator, faults: a tenth, for a look")
+    parser.add_argument("--quick", action="store_true", help="allocator, operator, faults: a tenth, for a look (faults has options of its own: faults --help)")
     options = parser.parse_args()
     unknown = [name for name in options.benches if name not in BENCHES]
     if unknown:
