@@ -1,4 +1,7 @@
-"""``make bench``: speed and memory, as tables, each against a peer in the same run. ``python -m bench load`` runs one of them."""
+"""``make bench``: speed and memory, as tables, each against a peer in the same run.
+
+``python -m bench load`` runs one of them; ``python -m bench faults --help`` lists its scenarios.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def main() -> None:
     parser.add_argument(
         "--json", type=Path, default=Path("out/bench-allocator.json"), help="where allocator saves its figures [%(default)s]"
     )
-    parser.add_argument("--quick", action="store_true", help="allocator, operator, faults: a tenth, for a look (faults has options of its own: faults --help)")
+    parser.add_argument("--quick", action="store_true", help="allocator, operator, faults: a tenth, for a look")
     options = parser.parse_args()
     unknown = [name for name in options.benches if name not in BENCHES]
     if unknown:
