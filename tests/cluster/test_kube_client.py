@@ -61,7 +61,8 @@ def asked(test: Callable[[ScriptedServer, KubeCluster], Awaitable[None]], folder
 
 
 def raw(name: str, version: int = 1, **more: object) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "n", "uid": f"u-{name}", "resourceVersion": str(version)}, **more}
+    metadata = {"name": name, "namespace": "n", "uid": f"u-{name}", "resourceVersion": str(version)}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, **more}
 
 
 def page(*items: dict[str, Any], version: int = 10, token: str = "") -> dict[str, Any]:
@@ -399,7 +400,11 @@ def test_a_version_that_is_too_old_is_gone(tmp_path: Path, in_stream: bool) -> N
 def test_events_of_any_length_in_pieces_of_any_length(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         slices = [
-            {"metadata": {"name": f"s{number}", "resourceVersion": str(number)}, "spec": {"driver": "d", "pad": "é" * 1_500_000}}
+            {
+                "kind": "ResourceSlice",
+                "metadata": {"name": f"s{number}", "resourceVersion": str(number)},
+                "spec": {"driver": "d", "pad": "é" * 1_500_000},
+            }
             for number in (11, 12)
         ]
         data = b"".join(event_line("ADDED", obj) for obj in slices) + b"\n" + event_line("DELETED", slices[0])
@@ -449,15 +454,19 @@ def test_kinds_are_looked_up_as_the_server_serves_them(tmp_path: Path) -> None:
             {"name": "oxen", "kind": "Ox", "namespaced": True, "verbs": ["get"]},
             {"name": "oxen/status", "kind": "Ox", "namespaced": True, "verbs": ["get"]},
         ]
-        server.answers("GET", "/apis/example.com/v1", status(404, "NotFound", "no"), json_answer({"resources": kinds}))
-        server.answers("GET", "/apis/example.com/v1/namespaces/n/oxen/a", json_answer({"metadata": {"name": "a"}}))
+        server.answers(
+            "GET", "/apis/example.com/v1", status(404, "NotFound", "no"), json_answer({"kind": "APIResourceList", "resources": kinds})
+        )
+        server.answers(
+            "GET", "/apis/example.com/v1/namespaces/n/oxen/a", json_answer({"kind": "Ox", "metadata": {"name": "a", "namespace": "n"}})
+        )
         with pytest.raises(NotFound) as caught:
             await cluster.get_raw("example.com/v1", "Ox", "a", "n")
         assert str(caught.value) == (
             "the server doesn't serve Ox of example.com/v1: is its CustomResourceDefinition (or feature gate) missing?"
         )
         for _ in range(2):
-            assert (await cluster.get_raw("example.com/v1", "Ox", "a", "n"))["metadata"] == {"name": "a"}
+            assert (await cluster.get_raw("example.com/v1", "Ox", "a", "n"))["metadata"] == {"name": "a", "namespace": "n"}
         assert len(server.asked_for("/apis/example.com/v1")) == 2
         assert (await cluster.served_kind("example.com/v1", "Ox")).subresources == ("status",)
 
@@ -466,7 +475,11 @@ def test_kinds_are_looked_up_as_the_server_serves_them(tmp_path: Path) -> None:
 
 def test_server_side_apply_says_whose_fields_these_are(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
-        server.answers("GET", "/api/v1", json_answer({"resources": [{"name": "pods", "kind": "Pod", "namespaced": True, "verbs": []}]}))
+        server.answers(
+            "GET",
+            "/api/v1",
+            json_answer({"kind": "APIResourceList", "resources": [{"name": "pods", "kind": "Pod", "namespaced": True, "verbs": []}]}),
+        )
         server.answers(
             "PATCH", POD, status(409, "Conflict", 'Apply failed with 1 conflict: conflict with "m": .spec.x'), json_answer(raw("p"))
         )
@@ -486,10 +499,11 @@ def test_server_side_apply_says_whose_fields_these_are(tmp_path: Path) -> None:
 
 def test_kinds_without_a_type_are_asked_for_by_their_guessed_name(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
-        server.answers("GET", "/apis/example.com/v1/namespaces/default/policies/a", json_answer(raw("a", spec={"x": 1})))
+        policy = {"kind": "Policy", "metadata": {"name": "a", "namespace": "default"}, "spec": {"x": 1}}
+        server.answers("GET", "/apis/example.com/v1/namespaces/default/policies/a", json_answer(policy))
         found = await cluster.get(unknown_kind("example.com/v1", "Policy"), "a")
         assert found.to_wire()["spec"] == {"x": 1}
-        server.answers("GET", "/api/v1/namespaces/a", json_answer({"metadata": {"name": "a"}}))
+        server.answers("GET", "/api/v1/namespaces/a", json_answer({"kind": "Namespace", "metadata": {"name": "a"}}))
         assert (await cluster.get(Namespace, "a", "ignored")).name == "a"
 
     asked(test, tmp_path)

@@ -23,7 +23,7 @@ from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.cluster import kube_paths, refusals
 from virt_dra.cluster.kinds import Resource, resource_of
 from virt_dra.cluster.kube_config import Access, Credentials, credentials_of, found_access
-from virt_dra.cluster.kube_decoding import Decoder, parsed
+from virt_dra.cluster.kube_decoding import Decoder, parsed, parsed_list, parsed_object
 from virt_dra.cluster.kube_errors import ConnectionProblem, of_status
 from virt_dra.cluster.kube_limits import Limits
 from virt_dra.cluster.kube_raw import RawObjects
@@ -71,7 +71,8 @@ class KubeCluster(RawObjects):
         """Raises :class:`~virt_dra.cluster.port.NotFound`, :class:`~virt_dra.cluster.port.Unreadable`."""
         resource = resource_of(kind)
         request = Request("GET", kube_paths.item(resource, namespace, name), verb="get", subject=resource.plural)
-        return self._decoder.read(kind, resource, parsed(await self._transport.request(request)))
+        answer = parsed_object(await self._transport.request(request), resource.kind, name, _namespace(resource, namespace))
+        return self._decoder.read(kind, resource, answer)
 
     async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
         """By namespace and name, read in pages of one state; all at once if that state is gone before the last page."""
@@ -103,11 +104,10 @@ class KubeCluster(RawObjects):
                 continue
             if page:
                 number = max(min(page, number * 4, number * wanted // max(len(body), 1)), 1)
-            answer = parsed(body)
+            items, meta = parsed_list(body, resource.kind)
             del body
-            found = [obj async for obj in self._read(kind, resource, answer.pop("items", None) or [])]
-            meta = answer.get("metadata") or {}
-            yield Listed(tuple(found), str(meta.get("resourceVersion") or ""))
+            found = [obj async for obj in self._read(kind, resource, items)]
+            yield Listed(tuple(found), meta["resourceVersion"])
             found.clear()
             token = str(meta.get("continue") or "")
             if not token:
@@ -131,7 +131,8 @@ class KubeCluster(RawObjects):
         """Not repeated when the answer is lost: :class:`~virt_dra.cluster.port.Unavailable` then leaves open whether it was created."""
         resource = resource_of(obj)
         path = kube_paths.collection(resource, obj.metadata.namespace or kube_paths.DEFAULT_NAMESPACE)
-        return await self._written(type(obj), resource, Request("POST", path, body=_body(resource, obj), verb="create", repeatable=False))
+        request = Request("POST", path, body=_body(resource, obj), verb="create", repeatable=False)
+        return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
 
     async def update(self, obj: O) -> O:
         return await self._replaced(obj, "")
@@ -142,7 +143,8 @@ class KubeCluster(RawObjects):
     async def _replaced(self, obj: O, subresource: str) -> O:
         resource = resource_of(obj)
         path = kube_paths.item(resource, obj.metadata.namespace, obj.metadata.name, subresource)
-        return await self._written(type(obj), resource, Request("PUT", path, body=_body(resource, obj), verb="update"))
+        request = Request("PUT", path, body=_body(resource, obj), verb="update")
+        return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
 
     async def patch(
         self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
@@ -154,9 +156,10 @@ class KubeCluster(RawObjects):
         resource = resource_of(kind)
         path = kube_paths.item(resource, namespace, name, subresource)
         if operations is None:
-            return await self._written(kind, resource, Request("PATCH", path, body=merge, content_type=MERGE_PATCH, verb="patch"))
-        request = Request("PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False)
-        return await self._written(kind, resource, request)
+            request = Request("PATCH", path, body=merge, content_type=MERGE_PATCH, verb="patch")
+        else:
+            request = Request("PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False)
+        return await self._written(kind, resource, request, name, namespace)
 
     async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
         """In the background: what the object owned goes after it. When a first answer was lost a second may be
@@ -169,9 +172,9 @@ class KubeCluster(RawObjects):
         path = kube_paths.item(resource, namespace, name)
         await self._transport.request(Request("DELETE", path, body=options, verb="delete", subject=resource.plural))
 
-    async def _written(self, kind: type[O], resource: Resource, request: Request) -> O:
-        request = _about(request, resource)
-        return self._decoder.read(kind, resource, parsed(await self._transport.request(request)))
+    async def _written(self, kind: type[O], resource: Resource, request: Request, name: str, namespace: str) -> O:
+        body = await self._transport.request(_about(request, resource))
+        return self._decoder.read(kind, resource, parsed_object(body, resource.kind, name, _namespace(resource, namespace)))
 
     # --- Watcher --------------------------------------------------------------------------------------------------
 
@@ -222,7 +225,7 @@ class KubeCluster(RawObjects):
                 except (aiohttp.ClientError, OSError) as error:
                     raise lost(self._transport.server, error) from error
                 if line.strip():
-                    type_, raw = parsed_event(line)
+                    type_, raw = parsed_event(line, resource.kind)
                     yield _version_of(raw, version), self._event(kind, resource, type_, raw)
 
     def _event(self, kind: type[O], resource: Resource, type_: str, raw: Any) -> WatchEvent[O] | None:
@@ -289,6 +292,11 @@ def _selection(labels: str, fields: str) -> tuple[tuple[str, str], ...]:
 
 def _body(resource: Resource, obj: TypedObject) -> dict[str, Any]:
     return {**obj.to_wire(), "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def _namespace(resource: Resource, given: str) -> str:
+    """Where the server puts the object."""
+    return (given or kube_paths.DEFAULT_NAMESPACE) if resource.namespaced else ""
 
 
 def _about(request: Request, resource: Resource) -> Request:

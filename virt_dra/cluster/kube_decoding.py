@@ -30,6 +30,8 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 log = logging.getLogger(__name__)
 
 _REMEMBERED = 1000
+_SHOWN = 200
+"""Characters of what was answered instead of what was asked for."""
 
 
 class Decoder:
@@ -97,6 +99,46 @@ def parsed(body: bytes) -> Json:
     if not isinstance(value, dict):
         raise Unavailable("the server answered what is no object")
     return value
+
+
+def parsed_object(body: bytes, kind: str, name: str = "", namespace: str = "") -> Json:
+    """The JSON of the one object that was asked for or written.
+
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer, whatever its HTTP status: a proxy's, or a server's fault.
+    Whoever went on with it would take one object's state for another's. ``name``, ``namespace``: "" for any, or none (reviews).
+    """
+    answer = parsed(body)
+    meta = answer.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    found = (answer.get("kind"), meta.get("name") or "", meta.get("namespace") or "")
+    wanted = (kind, name or found[1], namespace or found[2])
+    if found != wanted:
+        raise Unavailable(f"the server answered another object than was asked for: {_shown(found)} instead of {_shown(wanted)}")
+    return answer
+
+
+def parsed_list(body: bytes, kind: str) -> tuple[list[Any], Json]:
+    """Items and metadata of one page of a list of a kind.
+
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer: taken for a list without items it would mean that all
+    objects are gone.
+    """
+    answer = parsed(body)
+    items, meta = answer.get("items"), answer.get("metadata")
+    if answer.get("kind") != f"{kind}List" or not isinstance(meta, dict) or not isinstance(items, list | None):
+        raise Unavailable(f"the server answered what is no list of {kind}: {_cut(answer.get('kind'))}")
+    if not isinstance(meta.get("resourceVersion"), str) or not meta["resourceVersion"]:
+        raise Unavailable(f"the server answered a list of {kind} without a resourceVersion")
+    return items or [], meta
+
+
+def _shown(identity: tuple[object, ...]) -> str:
+    kind, name, namespace = identity
+    return f"{_cut(kind)} {_cut(f'{namespace}/{name}' if namespace else name)}"
+
+
+def _cut(value: object) -> str:
+    return repr(value)[:_SHOWN] if not isinstance(value, str) else value[:_SHOWN]
 
 
 def _key(raw: Mapping[str, Any]) -> str:

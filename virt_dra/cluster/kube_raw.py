@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import Resource
-from virt_dra.cluster.kube_decoding import parsed
+from virt_dra.cluster.kube_decoding import parsed, parsed_list, parsed_object
 from virt_dra.cluster.kube_paths import DEFAULT_NAMESPACE, collection, group_version, item
 from virt_dra.cluster.kube_transport import Request, Transport
-from virt_dra.cluster.port import BadRequest, Gone, NotFound
+from virt_dra.cluster.port import BadRequest, Gone, NotFound, Unavailable
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
@@ -73,11 +73,13 @@ class RawObjects:
         served, namespace, name = await self._identified(raw)
         query = (("fieldManager", field_manager), ("force", "true" if force else "false"), *_dry(dry_run))
         path = item(served.resource, namespace, name)
-        return await self._answer(Request("PATCH", path, query, dict(raw), APPLY_PATCH, verb="apply", subject=served.plural))
+        request = Request("PATCH", path, query, dict(raw), APPLY_PATCH, verb="apply", subject=served.plural)
+        return await self._object(request, served, name, namespace)
 
     async def get_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> Json:
         served = await self.served_kind(api_version, kind)
-        return await self._answer(Request("GET", item(served.resource, namespace, name), verb="get", subject=served.plural))
+        request = Request("GET", item(served.resource, namespace, name), verb="get", subject=served.plural)
+        return await self._object(request, served, name, namespace)
 
     async def list_raw(self, api_version: str, kind: str, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[Json, ...]:
         """All of them, with apiVersion and kind filled in; of all namespaces if none is given."""
@@ -90,15 +92,17 @@ class RawObjects:
             return await self._pages(served, namespace, selection, 0)
 
     async def create_raw(self, raw: Mapping[str, Any], *, dry_run: bool = False, field_manager: str = "") -> Json:
-        served, namespace, _ = await self._identified(raw, named=False)
+        served, namespace, name = await self._identified(raw, named=False)
         path = collection(served.resource, namespace or DEFAULT_NAMESPACE)
         query = (*((("fieldManager", field_manager),) if field_manager else ()), *_dry(dry_run))
-        return await self._answer(Request("POST", path, query, dict(raw), verb="create", subject=served.plural, repeatable=False))
+        request = Request("POST", path, query, dict(raw), verb="create", subject=served.plural, repeatable=False)
+        return await self._object(request, served, name, namespace)
 
     async def update_raw(self, raw: Mapping[str, Any], *, dry_run: bool = False, subresource: str = "") -> Json:
         served, namespace, name = await self._identified(raw)
         path = item(served.resource, namespace, name, subresource)
-        return await self._answer(Request("PUT", path, _dry(dry_run), dict(raw), verb="update", subject=served.plural))
+        request = Request("PUT", path, _dry(dry_run), dict(raw), verb="update", subject=served.plural)
+        return await self._object(request, served, name, namespace)
 
     async def patch_raw(
         self, api_version: str, kind: str, name: str, namespace: str = "", *, merge: Mapping[str, Any] | None = None,
@@ -155,7 +159,14 @@ class RawObjects:
             answer = await self._answer(Request("GET", group_version(api_version), verb="get", subject="discovery"))
         except NotFound:
             return ()
-        self._served[api_version] = found = _kinds(api_version, answer.get("resources") or ())
+        resources = answer.get("resources") or []
+        if (
+            answer.get("kind") != "APIResourceList"
+            or not isinstance(resources, list)
+            or not all(isinstance(each, dict) for each in resources)
+        ):
+            raise Unavailable(f"the server answered what is no list of the kinds of {api_version}")
+        self._served[api_version] = found = _kinds(api_version, resources)
         return found
 
     async def served_kind(self, api_version: str, kind: str) -> ServedKind:
@@ -180,6 +191,11 @@ class RawObjects:
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
+    async def _object(self, request: Request, served: ServedKind, name: str, namespace: str) -> Json:
+        """The object that the request is about."""
+        where = (namespace or DEFAULT_NAMESPACE) if served.namespaced else ""
+        return parsed_object(await self._transport.request(request), served.kind, name, where)
+
     async def _answer(self, request: Request) -> Json:
         return parsed(await self._transport.request(request))
 
@@ -188,18 +204,18 @@ class RawObjects:
         repeatable: bool,
     ) -> Json:  # fmt: skip
         path = item(served.resource, namespace, name, subresource)
-        return await self._answer(
-            Request("PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable)
-        )
+        request = Request("PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable)
+        return await self._object(request, served, name, namespace)
 
     async def _pages(self, served: ServedKind, namespace: str, selection: tuple[tuple[str, str], ...], page: int) -> tuple[Json, ...]:
         found: list[Json] = []
         token = ""
         while True:
             query = (*selection, *((("limit", str(page)),) if page else ()), *((("continue", token),) if token else ()))
-            answer = await self._answer(Request("GET", collection(served.resource, namespace), query, verb="list", subject=served.plural))
-            found += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in answer.get("items") or ()]
-            token = str((answer.get("metadata") or {}).get("continue") or "")
+            request = Request("GET", collection(served.resource, namespace), query, verb="list", subject=served.plural)
+            items, meta = parsed_list(await self._transport.request(request), served.kind)
+            found += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in items]
+            token = str(meta.get("continue") or "")
             if not token:
                 return tuple(found)
 

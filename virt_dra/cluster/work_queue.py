@@ -16,6 +16,7 @@ from itertools import count
 from typing import Generic, Literal, Protocol, TypeVar
 
 from virt_dra.cluster.backoff import backoff
+from virt_dra.cluster.port import ApiError
 
 K = TypeVar("K", bound=Hashable)
 
@@ -159,8 +160,8 @@ class WorkQueue(Generic[K]):
                 self._failures.pop(key, None)
                 if again is not None:
                     self.add_after(key, again)
-            except Exception:  # noqa: BLE001 - one key's fault, even of the program, must not end the work on all others; it is logged
-                self._failed(key)
+            except Exception as error:  # noqa: BLE001 - one key's fault, even of the program, must not end the work on all others; it is logged
+                self._failed(key, error)
             finally:
                 self._in_work.discard(key)
                 if key in self._since:
@@ -168,11 +169,14 @@ class WorkQueue(Generic[K]):
                 self._observer.finished(self._now() - began, outcome)
                 self._tell()
 
-    def _failed(self, key: K) -> None:
+    def _failed(self, key: K, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = backoff(failures, self._chance(), first=self._first_delay, longest=self._longest_delay)
         told = {"key": str(key), "failures": failures, "againInSeconds": round(delay, 3)}
-        log.exception("work on %s failed for the %d. time; again in %.3f s", key, failures, delay, extra={"fields": told})
+        if isinstance(error, ApiError):  # an outage, which says where it is; a trace of our own says nothing more
+            log.warning("work on %s failed for the %d. time: %s; again in %.3f s", key, failures, error, delay, extra={"fields": told})
+        else:
+            log.exception("work on %s failed for the %d. time; again in %.3f s", key, failures, delay, extra={"fields": told})
         self.add_after(key, delay)
 
     def _set_alarm(self) -> None:
