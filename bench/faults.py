@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.cluster.control_plane import ControlPlane
-from tests.faults import certificates, scenarios
+from tests.faults import certificates, scenarios, writes
+from tests.faults.answers import Fault
 from tests.faults.ledger import audit_arguments
 from tests.faults.scenarios import Report
 from tests.faults.site import Site, site
@@ -74,6 +75,14 @@ def _ended(here: Site, vms: int, faults: int) -> Report:
     return scenarios.api_server_restarted(here, vms, faults, SEED, gracefully=True, prefix="ended")
 
 
+def _answers(here: Site, vms: int, _: int) -> Report:
+    return writes.answered_wrongly(here, vms, SEED, late=31.0)
+
+
+def _refused(fault: Fault) -> Callable[[Site, int, int], Report]:
+    return lambda here, vms, _: writes.refused_for(here, vms, 30.0, fault, prefix=fault)
+
+
 SCENARIOS: Final = (
     Scenario("killed", BESIDE_KUBEVIRT, (100, 10), (50, 5), 2, _killed_while_certificates_change),
     Scenario("two", BESIDE_KUBEVIRT, (20, 4), (1, 1), 0.3, lambda here, vms, _: scenarios.two_at_once(here, vms)),
@@ -82,9 +91,17 @@ SCENARIOS: Final = (
     Scenario("paused", BESIDE_KUBEVIRT, (20, 4), (5, 1), 0.4, lambda here, vms, n: scenarios.api_server_paused(here, vms, n, SEED)),
     Scenario("restarted", BESIDE_KUBEVIRT, (20, 4), (5, 1), 1, _restarted),
     Scenario("ended", BESIDE_KUBEVIRT, (20, 4), (1, 1), 2, _ended),
+    Scenario("answers", BESIDE_KUBEVIRT, (20, 4), (1, 1), 3, _answers),
+    Scenario("internal", BESIDE_KUBEVIRT, (20, 4), (1, 1), 1, _refused("internal")),
+    Scenario("conflict", BESIDE_KUBEVIRT, (20, 4), (1, 1), 1, _refused("conflict")),
+    Scenario("many", BESIDE_KUBEVIRT, (20, 4), (1, 1), 1, _refused("many")),
     Scenario("many-kills", BESIDE_KUBEVIRT, (500, 10), (500, 20), 15, _many_kills, by_default=False),
     Scenario("killed", STANDALONE, (100, 10), (50, 5), 2, _killed),
     Scenario("two", STANDALONE, (20, 4), (1, 1), 0.3, lambda here, vms, _: scenarios.two_at_once(here, vms)),
+    Scenario("answers", STANDALONE, (20, 4), (1, 1), 3, _answers),
+    Scenario("internal", STANDALONE, (20, 4), (1, 1), 1, _refused("internal")),
+    Scenario("conflict", STANDALONE, (20, 4), (1, 1), 1, _refused("conflict")),
+    Scenario("many", STANDALONE, (20, 4), (1, 1), 1, _refused("many")),
     Scenario("many-kills", STANDALONE, (500, 10), (500, 20), 15, _many_kills, by_default=False),
 )
 

@@ -46,7 +46,7 @@ def names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}-{number:03d}" for number in range(count)]
 
 
-def _finish(site: Site, report: Report, audit: Audit) -> Report:
+def finish(site: Site, report: Report, audit: Audit) -> Report:
     site.verify(report.vms)
     mine = set(report.vms)
     for (vm, reason), count in site.ledger.events().items():
@@ -71,7 +71,7 @@ def killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "killed") 
         with site.operator("--identity", IDENTITY) as running:
             if number % 4:
                 running.ready()
-            with _making(site, some, 0.02):
+            with making(site, some, 0.02):
                 time.sleep(chance.uniform(0, 0.6 if number % 4 else 1.5))
                 killed_at.append(datetime.now(UTC))
                 running.kill()
@@ -80,7 +80,7 @@ def killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "killed") 
     with site.operator("--identity", IDENTITY) as running:
         report.settled = site.until_all_run(report.vms)
         assert running.ready().terminate() == 0
-    return _finish(site, report, audit)
+    return finish(site, report, audit)
 
 
 # --- two at once ---
@@ -98,7 +98,7 @@ def two_at_once(site: Site, vms: int, prefix: str = "two") -> Report:
         time.sleep(0.5)  # Events are written a little later
         for each in (one, two):
             assert each.terminate() == 0
-    return _finish(site, report, audit)
+    return finish(site, report, audit)
 
 
 # --- the way to the API server ---
@@ -141,7 +141,7 @@ class Kept:
 
 
 @contextmanager
-def _kept(kept: Kept) -> Iterator[Kept]:
+def kept_running(kept: Kept) -> Iterator[Kept]:
     try:
         yield kept
     finally:
@@ -153,9 +153,9 @@ def api_server_restarted(site: Site, vms: int, restarts: int, seed: int, *, grac
     no connections for up to a minute, until the requests that are open have ended."""
     chance, audit = moments(seed), site.audit()
     report = Report(f"API server {'ended in order' if gracefully else 'killed'} and started anew", names(prefix, vms), restarts)
-    with _kept(Kept(site, ("a", "b"))) as kept:
+    with kept_running(Kept(site, ("a", "b"))) as kept:
         kept.ready()
-        with _making(site, report.vms, 0.1):
+        with making(site, report.vms, 0.1):
             for _ in range(restarts):
                 time.sleep(chance.uniform(0.2, 1.0))
                 site.plane.restart_api_server(gracefully=gracefully)
@@ -163,16 +163,16 @@ def api_server_restarted(site: Site, vms: int, restarts: int, seed: int, *, grac
         report.settled = site.until_all_run(report.vms, kept.tend)
         kept.end()
         report.ends = kept.ends
-    return _finish(site, report, audit)
+    return finish(site, report, audit)
 
 
 def api_server_paused(site: Site, vms: int, pauses: int, seed: int, prefix: str = "paused") -> Report:
     """It accepts connections and says nothing (SIGSTOP) for one to three seconds: watches hang, requests wait."""
     chance, audit = moments(seed), site.audit()
     report = Report("API server hangs", names(prefix, vms), pauses)
-    with _kept(Kept(site, ("a", "b"))) as kept:
+    with kept_running(Kept(site, ("a", "b"))) as kept:
         kept.ready()
-        with _making(site, report.vms, 0.1):
+        with making(site, report.vms, 0.1):
             for _ in range(pauses):
                 time.sleep(chance.uniform(0.2, 1.0))
                 with site.plane.paused(API_SERVER):
@@ -180,7 +180,7 @@ def api_server_paused(site: Site, vms: int, pauses: int, seed: int, prefix: str 
         report.settled = site.until_all_run(report.vms, kept.tend)
         kept.end()
         report.ends = kept.ends
-    return _finish(site, report, audit)
+    return finish(site, report, audit)
 
 
 def connections_cut(site: Site, vms: int, cuts: int, seed: int, prefix: str = "cut") -> Report:
@@ -191,13 +191,15 @@ def connections_cut(site: Site, vms: int, cuts: int, seed: int, prefix: str = "c
         proxy: CuttingProxy = stack.enter_context(site.background.entered(cutting_proxy("127.0.0.1", site.plane.port)))
         kubeconfig = site.account.with_suffix(".proxied")
         kubeconfig.write_text(site.account.read_text().replace(f"127.0.0.1:{site.plane.port}", f"127.0.0.1:{proxy.port}"))
-        kept = stack.enter_context(_kept(Kept(site, ("a",), kubeconfig_of=lambda: site.operator("--identity", "a", kubeconfig=kubeconfig))))
+        kept = stack.enter_context(
+            kept_running(Kept(site, ("a",), kubeconfig_of=lambda: site.operator("--identity", "a", kubeconfig=kubeconfig)))
+        )
         kept.ready()
 
         async def cut() -> None:
             proxy.cut()
 
-        with _making(site, report.vms, 0.05):
+        with making(site, report.vms, 0.05):
             for _ in range(cuts):
                 time.sleep(chance.uniform(0.02, 0.3))
                 site.background.do(cut())
@@ -205,11 +207,11 @@ def connections_cut(site: Site, vms: int, cuts: int, seed: int, prefix: str = "c
         report.settled = site.until_all_run(report.vms, kept.tend)
         kept.end()
         report.ends = kept.ends
-    return _finish(site, report, audit)
+    return finish(site, report, audit)
 
 
 @contextmanager
-def _making(site: Site, vms: Sequence[str], pause: float) -> Iterator[None]:
+def making(site: Site, vms: Sequence[str], pause: float) -> Iterator[None]:
     """VMs are made in a thread, one after the other; all are there when the body has ended and this as well."""
     problems: list[BaseException] = []
 
@@ -251,7 +253,7 @@ def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "w
         stack.callback(_ask_at, site.plane, site.running.webhook.port)
         with site.operator("--identity", IDENTITY) as operator:
             operator.ready()
-            with _making(site, report.vms, 0.05):
+            with making(site, report.vms, 0.05):
                 for number in range(kills):
                     time.sleep(chance.uniform(0.05, 0.5))
                     port = ports[number % 2]
@@ -262,7 +264,7 @@ def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "w
             assert operator.terminate() == 0
     pods = site.list("pods").values()  # the others' too: all of them were reviewed
     assert all("virt-dra.io/integration" in pod["metadata"]["annotations"] for pod in pods)
-    return _finish(site, report, audit)
+    return finish(site, report, audit)
 
 
 def _ask_at(plane: ControlPlane, port: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
-from tests.faults import certificates, scenarios
+from tests.faults import certificates, scenarios, writes
 from tests.faults.certificates import Reviews
 from tests.faults.scenarios import Report
 from tests.faults.site import Site, site
@@ -58,6 +58,12 @@ def test_the_webhook_is_killed(here: Site) -> None:
 
 def test_the_operators_connections_are_cut(here: Site) -> None:
     once(scenarios.connections_cut(here, 10, 10, SEED), told=False)
+
+
+def test_writes_are_answered_wrongly(here: Site) -> None:
+    report = writes.answered_wrongly(here, 8, SEED)
+    assert report.faults > 20
+    assert {"wrong pods", "wrong leases", "wrong events", "wrong virtualmachineinstancedevices"} <= report.notes.keys()
 
 
 def test_no_review_fails_while_certificates_and_authorities_change(storm: tuple[ExitStack, Reviews]) -> None:

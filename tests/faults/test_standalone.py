@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
-from tests.faults import scenarios
+from tests.faults import scenarios, writes
 from tests.faults.site import Site, site
 from virt_dra.cli.install_plan import STANDALONE
 
@@ -29,3 +29,9 @@ def test_the_operator_is_killed(here: Site) -> None:
 def test_two_operators_that_both_lead(here: Site) -> None:
     report = scenarios.two_at_once(here, 6)
     assert report.done["create virtualmachineinstances"] == report.done["create pods"] == report.done["patch pods"] == 6
+
+
+def test_writes_are_answered_wrongly(here: Site) -> None:
+    report = writes.answered_wrongly(here, 6, SEED)
+    assert report.faults > 20
+    assert {"wrong pods", "wrong virtualmachines/status", "wrong virtualmachineinstances"} <= report.notes.keys()
