@@ -184,6 +184,15 @@ class ControlPlane(AdminRequests):
         self.stop_api_server(gracefully=gracefully)
         self.start_api_server()
 
+    def kill_etcd(self) -> None:
+        """Ends it at once (SIGKILL). What it stored stays, for :meth:`start_etcd`."""
+        self._stop(ETCD)
+
+    def start_etcd(self) -> None:
+        """On its port, with what it stored. Waits until the API server is ready again. Nothing to do while it runs."""
+        self._start_etcd()
+        self._wait_until_ready(API_SERVER, "/readyz")
+
     @contextlib.contextmanager
     def paused(self, name: str = API_SERVER) -> Iterator[None]:
         """While in it, a server accepts connections and answers nothing (SIGSTOP)."""

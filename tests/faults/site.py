@@ -58,6 +58,8 @@ class Site:
     kubevirt: FakeKubeVirt | None
     started: dict[str, list[str]] = field(default_factory=dict)
     vms: list[str] = field(default_factory=list)
+    patience: float = PATIENCE
+    """Seconds for an API server to answer a user who tries again and again."""
 
     # --- components ---
 
@@ -97,7 +99,7 @@ class Site:
 
     def persistently(self, ask: Callable[[], Json], *, there_is_fine: bool = False) -> Json:
         """An answer, whatever outage there is meanwhile."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + self.patience
         while True:
             try:
                 return ask()
