@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.cluster.control_plane import ControlPlane
-from tests.faults import certificates, outage, scenarios, writes
+from tests.faults import certificates, clocks, outage, scenarios, writes
 from tests.faults.answers import Fault
 from tests.faults.ledger import audit_arguments
 from tests.faults.scenarios import Report
@@ -91,6 +91,11 @@ def _etcd_hangs(here: Site, vms: int, _: int) -> Report:
     return outage.etcd_gone(here, vms, 120.0 if vms > 10 else 15.0, SEED, hangs=True, prefix="slow")
 
 
+def _clocks(here: Site, vms: int, jumps: int) -> Report:
+    with tempfile.TemporaryDirectory(prefix="virt-dra-clocks-") as folder:
+        return clocks.jumping(here, vms, jumps, SEED, Path(folder))
+
+
 SCENARIOS: Final = (
     Scenario("killed", BESIDE_KUBEVIRT, (100, 10), (50, 5), 2, _killed_while_certificates_change),
     Scenario("two", BESIDE_KUBEVIRT, (20, 4), (1, 1), 0.3, lambda here, vms, _: scenarios.two_at_once(here, vms)),
@@ -105,6 +110,7 @@ SCENARIOS: Final = (
     Scenario("many", BESIDE_KUBEVIRT, (20, 4), (1, 1), 1, _refused("many")),
     Scenario("etcd", BESIDE_KUBEVIRT, (20, 6), (1, 1), 4, _etcd),
     Scenario("etcd-hangs", BESIDE_KUBEVIRT, (20, 6), (1, 1), 4, _etcd_hangs),
+    Scenario("clocks", BESIDE_KUBEVIRT, (20, 4), (40, 8), 1, _clocks),
     Scenario("many-kills", BESIDE_KUBEVIRT, (500, 10), (500, 20), 15, _many_kills, by_default=False),
     Scenario("killed", STANDALONE, (100, 10), (50, 5), 2, _killed),
     Scenario("two", STANDALONE, (20, 4), (1, 1), 0.3, lambda here, vms, _: scenarios.two_at_once(here, vms)),
@@ -114,6 +120,7 @@ SCENARIOS: Final = (
     Scenario("many", STANDALONE, (20, 4), (1, 1), 1, _refused("many")),
     Scenario("etcd", STANDALONE, (20, 6), (1, 1), 4, _etcd),
     Scenario("etcd-hangs", STANDALONE, (20, 6), (1, 1), 4, _etcd_hangs),
+    Scenario("clocks", STANDALONE, (20, 4), (40, 8), 1, _clocks),
     Scenario("many-kills", STANDALONE, (500, 10), (500, 20), 15, _many_kills, by_default=False),
 )
 

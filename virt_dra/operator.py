@@ -13,7 +13,6 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import aiohttp
@@ -72,7 +71,8 @@ async def operate(process: Process, settings: Settings) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     metrics = OperatorMetrics()
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
-        loop = InstanceLoop(cluster, settings, lambda: datetime.now(UTC), metrics, ProcessExaminer())
+        clock = cluster.transport.clock
+        loop = InstanceLoop(cluster, settings, clock, metrics, ProcessExaminer(), clock.began)
         metrics.count(loop)
         async with _plain_server(process, loop, metrics):
             background = _Background(process, cluster, loop, metrics)

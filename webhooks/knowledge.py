@@ -113,6 +113,9 @@ class Knowledge(Protocol):
         """The present time if the cluster is watched, so that a pod may be refused until a missing object appears; None if the state was
         read once."""
 
+    def began(self, moment: datetime) -> datetime:
+        """The moment that an object's timestamp stands for: never later than :attr:`now`, though another clock wrote it."""
+
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         """None where it isn't known, which may be because it is new."""
 
@@ -144,6 +147,9 @@ class KubeVirtOnly:
 
     def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
         return Verdict(allowed=True)
+
+    def began(self, moment: datetime) -> datetime:
+        return moment
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         return None

@@ -54,13 +54,16 @@ class Component:
     """A running ``virt-dra …``. :attr:`plain_port` answers /metrics and /readyz; :attr:`port`: of the webhook's reviews, with TLS;
     :attr:`health_port`: of the operator's /healthz."""
 
-    def __init__(self, name: str, arguments: tuple[str, ...], *, plain_port: int, port: int = 0, health_port: int = 0) -> None:
+    def __init__(
+        self, name: str, arguments: tuple[str, ...], *,
+        plain_port: int, port: int = 0, health_port: int = 0, environment: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.name, self.plain_port, self.port, self.health_port = name, plain_port, port, health_port
         folder = Path(tempfile.mkdtemp(prefix=f"virt-dra-{name}-"))
         self._log = folder / "log"
         self._supervisor = Supervisor(folder)
         self._text = ""
-        self.pid = self._supervisor.start([sys.executable, "-c", PROGRAM, *arguments], self._log)
+        self.pid = self._supervisor.start([sys.executable, "-c", PROGRAM, *arguments], self._log, environment)
 
     # --- life ---
 
@@ -158,7 +161,10 @@ class Component:
         return "\n".join(self.said().splitlines()[-_TAIL_LINES:])
 
 
-def operator(plane: ControlPlane, kubeconfig: Path | None = None, *options: str, plain_port: int = 0, health_port: int = 0) -> Component:
+def operator(
+    plane: ControlPlane, kubeconfig: Path | None = None, *options: str,
+    plain_port: int = 0, health_port: int = 0, environment: Mapping[str, str] | None = None,
+) -> Component:  # fmt: skip
     """``virt-dra operator``, as the user of ``kubeconfig`` (None: the admin). Ports are free ones unless they are given.
 
     Its Lease is in the namespace ``virt-dra`` unless ``--own-namespace`` or ``--no-election`` is among the options.
@@ -166,10 +172,13 @@ def operator(plane: ControlPlane, kubeconfig: Path | None = None, *options: str,
     plain, health = plain_port or free_port(), health_port or free_port()
     ports = ("--host", "127.0.0.1", "--plain-port", str(plain), "--health-port", str(health))
     arguments = ("operator", "--kubeconfig", str(kubeconfig or plane.kubeconfig), *ports, *options)
-    return Component("operator", arguments, plain_port=plain, health_port=health)
+    return Component("operator", arguments, plain_port=plain, health_port=health, environment=environment)
 
 
-def webhook(plane: ControlPlane, kubeconfig: Path | None = None, *options: str, port: int = 0, plain_port: int = 0) -> Component:
+def webhook(
+    plane: ControlPlane, kubeconfig: Path | None = None, *options: str,
+    port: int = 0, plain_port: int = 0, environment: Mapping[str, str] | None = None,
+) -> Component:  # fmt: skip
     """``virt-dra webhook --live``, as the user of ``kubeconfig`` (None: the admin), for ``https://localhost:port``, which ends without
     announcing it. Its Secret is in the namespace ``virt-dra`` unless ``--namespace`` is among the options."""
     serving, plain = port or free_port(), plain_port or free_port()
@@ -177,4 +186,4 @@ def webhook(plane: ControlPlane, kubeconfig: Path | None = None, *options: str, 
     named = ("--dns-name", "localhost", "--dns-name", "127.0.0.1", "--announce", "0")
     cluster = ("--kubeconfig", str(kubeconfig or plane.kubeconfig), "--client-ca", str(plane.webhook_client_ca))
     arguments = ("webhook", "--live", *cluster, *named, *ports, *options)
-    return Component("webhook", arguments, plain_port=plain, port=serving)
+    return Component("webhook", arguments, plain_port=plain, port=serving, environment=environment)

@@ -12,6 +12,8 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from virt_dra.cluster.cluster_clock import ClusterClock
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -79,6 +81,11 @@ def run_virtually(main: Coroutine[Any, Any, T]) -> T:
     """As ``asyncio.run``."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
+
+
+def virtual_clock() -> ClusterClock:
+    """That of a cluster whose servers have the time of the loop that runs."""
+    return ClusterClock(virtual_now, asyncio.get_running_loop().time)
 
 
 def virtual_now() -> datetime:

@@ -19,7 +19,7 @@ from tests.cluster.agents.kubelet import Kubelet
 from tests.cluster.agents.kubevirt import FakeKubeVirt
 from tests.cluster.agents.kubevirt_admission import KubeVirtAdmission
 from tests.cluster.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
-from tests.cluster.virtual_time import virtual_now
+from tests.cluster.virtual_time import virtual_clock, virtual_now
 from tests.controllers.test_instance_loop import Recorded
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.integration_paths import POD_WEBHOOK
@@ -224,7 +224,7 @@ async def site(
     writers = metadata_writers(plan.driver for plan in plans if plan.writes)
     settings = LiveSettings(launcher=LauncherSettings(writers, driver_wait=timedelta(seconds=driver_wait)))
     async with AsyncExitStack() as stack:
-        for live in (LiveWorld(memory, settings, clock=virtual_now), LiveWorld(Lagging(memory, LAG), settings, clock=virtual_now)):
+        for live in (LiveWorld(memory, settings, clock=virtual_clock()), LiveWorld(Lagging(memory, LAG), settings, clock=virtual_clock())):
             await stack.enter_async_context(live.following())
             own.replicas = (*own.replicas, live)
         await kubelet.register()

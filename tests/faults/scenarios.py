@@ -107,14 +107,15 @@ def two_at_once(site: Site, vms: int, prefix: str = "two") -> Report:
 class Kept:
     """Operators that are started anew when they end, as a Deployment's are."""
 
-    def __init__(self, site: Site, replicas: Sequence[str], *options: str, kubeconfig_of: Callable[[], Component] | None = None) -> None:
-        self._site, self._options, self._make = site, options, kubeconfig_of
+    def __init__(self, site: Site, replicas: Sequence[str], *options: str, made: Callable[[str], Component] | None = None) -> None:
+        """``made``: starts the replica of that name, where it isn't the site's own operator."""
+        self._site, self._options, self._make = site, options, made
         self._stack = ExitStack()
         self.ends: list[str] = []
         self._running = {name: self._started(name) for name in replicas}
 
     def _started(self, name: str) -> Component:
-        made = self._make() if self._make is not None else self._site.operator("--identity", name, *self._options)
+        made = self._make(name) if self._make is not None else self._site.operator("--identity", name, *self._options)
         return self._stack.enter_context(made)
 
     def tend(self) -> None:
@@ -192,7 +193,7 @@ def connections_cut(site: Site, vms: int, cuts: int, seed: int, prefix: str = "c
         kubeconfig = site.account.with_suffix(".proxied")
         kubeconfig.write_text(site.account.read_text().replace(f"127.0.0.1:{site.plane.port}", f"127.0.0.1:{proxy.port}"))
         kept = stack.enter_context(
-            kept_running(Kept(site, ("a",), kubeconfig_of=lambda: site.operator("--identity", "a", kubeconfig=kubeconfig)))
+            kept_running(Kept(site, ("a",), made=lambda name: site.operator("--identity", name, kubeconfig=kubeconfig)))
         )
         kept.ready()
 
@@ -249,8 +250,8 @@ def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "w
             return stack.enter_context(processes.webhook(site.plane, account, "--namespace", "virt-dra", port=port)).ready()
 
         replicas = {port: started(port) for port in ports}
-        _ask_at(site.plane, stack.enter_context(balanced(*ports)))
-        stack.callback(_ask_at, site.plane, site.running.webhook.port)
+        ask_at(site.plane, stack.enter_context(balanced(*ports)))
+        stack.callback(ask_at, site.plane, site.running.webhook.port)
         with site.operator("--identity", IDENTITY) as operator:
             operator.ready()
             with making(site, report.vms, 0.05):
@@ -267,7 +268,7 @@ def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "w
     return finish(site, report, audit)
 
 
-def _ask_at(plane: ControlPlane, port: int) -> None:
+def ask_at(plane: ControlPlane, port: int) -> None:
     """Webhook configurations ask another port of loopback."""
     for path, configuration in configurations(plane):
         for index, each in enumerate(configuration["webhooks"]):

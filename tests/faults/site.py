@@ -6,7 +6,7 @@ import asyncio
 import http.client
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,10 +63,10 @@ class Site:
 
     # --- components ---
 
-    def operator(self, *options: str, kubeconfig: Path | None = None) -> Component:
+    def operator(self, *options: str, kubeconfig: Path | None = None, environment: Mapping[str, str] | None = None) -> Component:
         """One with the rights of its ServiceAccount. Use it as a context manager."""
         own = ("--mode", self.overlay, "--own-namespace", "virt-dra", "--log-level", "info")
-        return processes.operator(self.plane, kubeconfig or self.account, *own, *options)
+        return processes.operator(self.plane, kubeconfig or self.account, *own, *options, environment=environment)
 
     def audit(self) -> Audit:
         return Audit.from_now(self.audit_log)

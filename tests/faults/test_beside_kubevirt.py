@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
-from tests.faults import certificates, scenarios, writes
+from tests.faults import certificates, clocks, outage, scenarios, writes
 from tests.faults.certificates import Reviews
 from tests.faults.scenarios import Report
 from tests.faults.site import Site, site
@@ -20,7 +20,7 @@ SEED = 20261121
 
 @pytest.fixture(scope="module")
 def here(audited: tuple[ControlPlane, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site(*audited, BESIDE_KUBEVIRT, tmp_path_factory.mktemp("containers"), devices=100) as made:
+    with site(*audited, BESIDE_KUBEVIRT, tmp_path_factory.mktemp("containers"), devices=130) as made:
         yield made
 
 
@@ -64,6 +64,15 @@ def test_writes_are_answered_wrongly(here: Site) -> None:
     report = writes.answered_wrongly(here, 8, SEED)
     assert report.faults > 20
     assert {"wrong pods", "wrong leases", "wrong events", "wrong virtualmachineinstancedevices"} <= report.notes.keys()
+
+
+def test_clocks_jump_by_an_hour(here: Site, tmp_path: Path) -> None:
+    scenarios_told = clocks.jumping(here, 8, 8, SEED, tmp_path).told
+    assert not scenarios_told.keys() & {"DeviceNotPublished", "WriteRefused"}
+
+
+def test_etcd_is_gone(here: Site) -> None:
+    outage.etcd_gone(here, 8, 6, SEED)
 
 
 def test_no_review_fails_while_certificates_and_authorities_change(storm: tuple[ExitStack, Reviews]) -> None:

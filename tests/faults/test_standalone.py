@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
-from tests.faults import scenarios, writes
+from tests.faults import clocks, outage, scenarios, writes
 from tests.faults.site import Site, site
 from virt_dra.cli.install_plan import STANDALONE
 
@@ -17,7 +17,7 @@ SEED = 20261121
 
 @pytest.fixture(scope="module")
 def here(audited: tuple[ControlPlane, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site(*audited, STANDALONE, tmp_path_factory.mktemp("containers"), devices=40) as made:
+    with site(*audited, STANDALONE, tmp_path_factory.mktemp("containers"), devices=60) as made:
         yield made
 
 
@@ -35,3 +35,12 @@ def test_writes_are_answered_wrongly(here: Site) -> None:
     report = writes.answered_wrongly(here, 6, SEED)
     assert report.faults > 20
     assert {"wrong pods", "wrong virtualmachines/status", "wrong virtualmachineinstances"} <= report.notes.keys()
+
+
+def test_clocks_jump_by_an_hour(here: Site, tmp_path: Path) -> None:
+    scenarios_told = clocks.jumping(here, 6, 8, SEED, tmp_path).told
+    assert not scenarios_told.keys() & {"DeviceNotPublished", "WriteRefused"}
+
+
+def test_etcd_is_gone(here: Site) -> None:
+    outage.etcd_gone(here, 6, 6, SEED)

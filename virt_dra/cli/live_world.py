@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from virt_dra.api.attribute_keys import DriverKeys
@@ -32,6 +31,7 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.informer import Informer, InformerObserver, Source, running
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import Configuration, Inventory, Preflight, Settings, World
@@ -66,9 +66,9 @@ class LiveWorld:
         settings: LiveSettings | None = None,
         *,
         observer: InformerObserver | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: ClusterClock | None = None,
     ) -> None:
-        self._settings, self._clock = settings or LiveSettings(), clock
+        self._settings, self._clock = settings or LiveSettings(), clock or ClusterClock()
         self._world = World(
             configuration=Configuration.of(None, self._settings.version, self._settings.gates),
             inventory=Inventory.of((), self._settings.address_keys),
@@ -148,7 +148,7 @@ class LiveWorld:
         if not self._whole:
             return None
         if self._preflight is None:
-            self._preflight = Preflight(self._world, self._settings.lint, self._settings.launcher, self._clock)
+            self._preflight = Preflight(self._world, self._settings.lint, self._settings.launcher, self._clock, self._clock.began)
         return self._preflight
 
     def _set(self, **changes: Any) -> None:

@@ -10,13 +10,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from virt_dra.cli.cluster_options import ClusterChoice
 from virt_dra.cli.live_world import LiveSettings, LiveWorld
 from virt_dra.cli.webhook_tls import NotSettled, SharedAuthority
+from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.port import ApiError, Cluster
 from webhooks.callers import Callers
 from webhooks.metrics import Metrics
@@ -69,13 +69,13 @@ async def live_server(
         connected = await stack.enter_async_context(cluster.connected())
         if isinstance(certificate, SecretChoice):
             served = stack.enter_context(SuppliedCertificate())
-            authority = _authority(connected, certificate, served)
+            authority = _authority(connected, certificate, served, connected.transport.clock)
             await _first(authority)
             tls = ReloadingTls(served, client_ca)
         else:
             authority, tls = None, ReloadingTls(certificate, client_ca)
         metrics = Metrics()
-        live = LiveWorld(connected, settings)
+        live = LiveWorld(connected, settings, clock=connected.transport.clock)
         await stack.enter_async_context(live.following())
         group = await stack.enter_async_context(asyncio.TaskGroup())
         tasks = [group.create_task(_watched(live, metrics))]
@@ -88,7 +88,7 @@ async def live_server(
                 task.cancel()
 
 
-def _authority(cluster: Cluster, choice: SecretChoice, served: SuppliedCertificate) -> SharedAuthority:
+def _authority(cluster: Cluster, choice: SecretChoice, served: SuppliedCertificate, clock: ClusterClock) -> SharedAuthority:
     return SharedAuthority(
         cluster,
         choice.name,
@@ -96,7 +96,7 @@ def _authority(cluster: Cluster, choice: SecretChoice, served: SuppliedCertifica
         choice.dns_names,
         choice.configuration,
         served,
-        lambda: datetime.now(UTC),
+        clock,
         log=logging.getLogger(LOGGER),
     )
 

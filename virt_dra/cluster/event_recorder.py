@@ -120,7 +120,8 @@ class EventRecorder:
     async def _say(self, said: _Said) -> None:
         key = (said.subject, said.type, said.reason, said.message)
         known = self._written.get(key)
-        if known is not None and said.at - known.last <= self._limits.window:
+        # A time before the last is a clock's that was set back: nobody knows how long ago that was.
+        if known is not None and timedelta(0) <= said.at - known.last <= self._limits.window:
             changes = {"count": known.count + 1, "lastTimestamp": format_time(said.at)}
             try:
                 await self._cluster.patch(EVENT, known.name, known.namespace, merge=changes)

@@ -265,7 +265,8 @@ async def connect(
 async def _check(transport: Transport, access: Access) -> None:
     """Raises :class:`ConnectionProblem` unless the server answers us."""
     tried = f"tried {transport.server} ({access.source})"
-    first = Transport(transport.client, Limits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3), renew=access.renewed)
+    limits = Limits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3)
+    first = Transport(transport.client, limits, renew=access.renewed, clock=transport.clock)
     try:
         parsed(await first.request(Request("GET", "/version", verb="get", subject="version")))
     except UntrustedServer as error:

@@ -121,7 +121,7 @@ class _Candidate:
         used = cluster.transport
         # Two attempts fit into a deadline, so that one request that hangs doesn't cost the lease.
         limits = Limits(qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1)
-        self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew))
+        self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew, clock=used.clock))
         self._name, self._namespace, self._identity, self._timing = name, namespace, identity, timing
         self._lease: Json | None = None
         """As last read or written."""

@@ -26,6 +26,7 @@ from kubernetes.aio.config import ConfigException
 from yarl import URL
 
 from virt_dra.cluster.backoff import backoff
+from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.kube_errors import refusal
 from virt_dra.cluster.kube_limits import Limits, TokenBucket
 from virt_dra.cluster.port import ApiError, TooManyRequests, Unauthorized, Unavailable
@@ -107,6 +108,8 @@ class Transport:
     observer: KubeObserver = field(default_factory=Unobserved)
     renew: Callable[[], Awaitable[bool]] | None = None
     may_write: Callable[[], bool] = lambda: True
+    clock: ClusterClock = field(default_factory=ClusterClock)
+    """Hears of the server's time with every answer."""
 
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self.limits.qps, self.limits.burst)
@@ -216,7 +219,9 @@ class Transport:
         url = URL(f"{self.server.rstrip('/')}{request.path}{query}", encoded=True)
         # A stream, since aiohttp warns of bytes by the megabyte.
         body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
-        return await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
+        response = await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
+        self.clock.heard(response.headers.get("Date"))
+        return response
 
     def _session(self) -> aiohttp.ClientSession:
         """The package's connections, with its TLS. Not through its ``request``, which can only send text."""

@@ -92,8 +92,8 @@ def look_again(inputs: Inputs) -> datetime | None:
     """When the grace period for the first unpublished device ends (K-5.9), for a claim that the informer lacks (K-5.4), or for a pod that
     could not be created at the first attempt (K-5.34)."""
     moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
-    moments += [error_at(inputs.vmi)] if inputs.pod is None else []
-    moments += [missed_at(pod) for pod in inputs.pods if any(key not in inputs.claims for key in claim_keys(pod))]
+    moments += [error_at(inputs.vmi, inputs.options.began)] if inputs.pod is None else []
+    moments += [missed_at(pod, inputs.options) for pod in inputs.pods if any(key not in inputs.claims for key in claim_keys(pod))]
     return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
 
 
@@ -113,7 +113,7 @@ async def reconcile(
     inputs = gather(sources, key, now, options)
     if inputs is None:
         return await _finish(sources, cluster, key, now)
-    retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now)
+    retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.began)
     planned = plan(inputs, explain(inputs, told_so_far(inputs)) if explain is not None else None).and_(retry)
     outcome = await write(cluster, planned.first, inputs.vmi)
     told = await write(cluster, planned.then, inputs.vmi)

@@ -150,7 +150,7 @@ def plan(inputs: Inputs, pending: Condition | None = None, unfilled: Mapping[str
     resolution = with_shared(resolution, inputs)
     running = vmi.status.phase == "Running"
     if pod is None:
-        resolution = with_creation_failure(resolution, vmi, inputs.now)
+        resolution = with_creation_failure(resolution, vmi, inputs.now, inputs.options.began)
     resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running, unfilled=unfilled)
     known = settled(resolution, Circumstances(running, frozen_in(before, pod), inputs.rules, pod))
     target, more = _target(inputs, before)

@@ -7,7 +7,7 @@ NotReserved, because a claim can only be reserved once it is allocated, so the o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -77,6 +77,15 @@ PARENT_ADDRESS_IGNORED: Final = "ParentAddressIgnored"
 CLAIM_LAG: Final = timedelta(seconds=10)
 """As much later than of a pod's node we may hear of its claims (K-5.4)."""
 
+Began = Callable[[datetime], datetime]
+"""The moment that a timestamp of another clock stands for (:mod:`virt_dra.cluster.cluster_clock`), which may be ahead of ours."""
+
+
+def as_said(moment: datetime) -> datetime:
+    """Every timestamp stands for itself: one clock wrote them all."""
+    return moment
+
+
 State = Literal["pending", "error"]
 Kind = Literal["gpus", "hostDevices", "networks"]
 
@@ -95,6 +104,7 @@ class Options:
     migration_target: bool = False
     now: datetime | None = None
     grace: timedelta = timedelta(minutes=2)
+    began: Began = as_said
     writers: frozenset[str] = ALWAYS_WRITE
 
 
@@ -475,7 +485,7 @@ class _Search:
 
     def _may_be_new(self) -> bool:
         """Whether a claim that isn't known may be one that we haven't heard of yet."""
-        now, moment = self.options.now, missed_at(self.pod)
+        now, moment = self.options.now, missed_at(self.pod, self.options)
         return now is not None and moment is not None and now <= moment
 
     def _overdue(self, claim: ResourceClaim) -> bool:
@@ -483,7 +493,7 @@ class _Search:
         return now is not None and moment is not None and now > moment
 
 
-def missed_at(pod: Pod) -> datetime | None:
+def missed_at(pod: Pod, options: Options) -> datetime | None:
     """From when on a claim of a running pod that isn't known is taken for deleted; None if nothing says when the pod got its node.
 
     Who follows a cluster hears of pods and claims by different ways, so that a claim may become known after the pod that runs with it.
@@ -492,7 +502,7 @@ def missed_at(pod: Pod) -> datetime | None:
     if bound is None or not bound.last_transition_time:
         return None
     try:
-        return parse_time(bound.last_transition_time) + CLAIM_LAG
+        return options.began(parse_time(bound.last_transition_time)) + CLAIM_LAG
     except (ValueError, OverflowError):
         return None
 
@@ -503,7 +513,7 @@ def overdue_at(claim: ResourceClaim, options: Options) -> datetime | None:
     if allocation is None or allocation.allocation_timestamp is None:
         return None
     try:
-        return parse_time(allocation.allocation_timestamp) + options.grace
+        return options.began(parse_time(allocation.allocation_timestamp)) + options.grace
     except (ValueError, OverflowError):
         return None
 

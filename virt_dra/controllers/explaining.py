@@ -84,7 +84,7 @@ class Explainer:
         answer = self._answers.pop(key, None)
         if answer is not None:
             return answer
-        moment = due(pod, so_far, self._looked.get(key), inputs.now, self._limits, self._too_slow.get(key, 0))
+        moment = due(pod, so_far, self._looked.get(key), inputs.now, self._limits, self._too_slow.get(key, 0), inputs.options.began)
         if moment > inputs.now:
             self._again(key, (moment - inputs.now).total_seconds())
             return None

@@ -12,7 +12,7 @@ import random
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 from uuid import uuid4
@@ -30,7 +30,7 @@ from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.work_queue import QueueObserver, WorkQueue
 from virt_dra.controllers import beside_kubevirt, standalone, vm_lifecycle
 from virt_dra.controllers.beside_kubevirt import Reconciled
-from virt_dra.controllers.device_resolution import DEFAULTS, Options
+from virt_dra.controllers.device_resolution import DEFAULTS, Began, Options, as_said
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.examining import Examiner, ThreadExaminer
 from virt_dra.controllers.explaining import Explainer, Stores
@@ -88,9 +88,14 @@ class InstanceLoop:
         now: Callable[[], datetime],
         observer: LoopObserver,
         examiner: Examiner | None = None,
+        began: Began = as_said,
     ) -> None:
         """``examiner``: of pods that wait; without one a thread does it, for whoever explains what is his own."""
         self._cluster, self._settings, self._now, self._observer = cluster, settings, now, observer
+        self._began = began
+        self._resolution = replace(settings.resolution, began=began)
+        own = settings.standalone
+        self._standalone = replace(own, resolution=replace(own.resolution, began=began)) if own is not None else None
         self._vmis = self._informer(VirtualMachineInstance, optional=True)
         self._pods = self._informer(Pod, labels=LAUNCHERS)
         self._claims = self._informer(ResourceClaim)
@@ -259,7 +264,7 @@ class InstanceLoop:
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
         if self._settings.standalone is not None and self._kubevirts.store:
             return "unchanged", None
-        now, options, own = self._now(), self._settings.resolution, self._settings.standalone
+        now, options, own = self._now(), self._resolution, self._standalone
         if own is None:
             done = await beside_kubevirt.reconcile(self._sources, self._cluster, key, now, options, self._explainer.told)
         else:
@@ -293,7 +298,7 @@ class InstanceLoop:
         done = await standalone.reconcile(self._sources, self._cluster, key, now, settings, self._explainer.told)
         if vm is None:
             return done
-        return done.and_(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now))
+        return done.and_(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._began))
 
     def _measure(self, key: str) -> None:
         """How long a published address took, if nothing of it is missing. What was written may not have come back yet."""

@@ -21,6 +21,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time, parse_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
+from virt_dra.controllers.device_resolution import Began, as_said
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, Unplaced, place
@@ -187,10 +188,18 @@ def waits_for_node(pod: Pod | None) -> bool:
     )
 
 
-def due(pod: Pod, told: Condition | None, looked: datetime | None, now: datetime, limits: Limits = LIMITS, too_slow: int = 0) -> datetime:
+def due(
+    pod: Pod,
+    told: Condition | None,
+    looked: datetime | None,
+    now: datetime,
+    limits: Limits = LIMITS,
+    too_slow: int = 0,
+    began: Began = as_said,
+) -> datetime:
     """When the pod may be explained next. ``told``: the condition as it stands; ``looked``: when this process last looked, if it did;
     ``too_slow``: how often in a row that took too long."""
-    earliest = (_time(pod.metadata.creation_timestamp) or now) + limits.after
+    earliest = began(_time(pod.metadata.creation_timestamp) or now) + limits.after
     pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.seldom, limits.every))
     for last in (_time(told.last_transition_time) if told is not None else None, looked):
         if last is not None and last <= now:  # a clock that was set back leaves times in the future behind

@@ -9,7 +9,7 @@ from typing import Final
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition, parse_time
 from virt_dra.api.wire import WireError
-from virt_dra.controllers.device_resolution import POD_MISSING, Resolution, Unresolved
+from virt_dra.controllers.device_resolution import POD_MISSING, Began, Resolution, Unresolved, as_said
 from virt_dra.controllers.events import shortened
 
 SYNCHRONIZED: Final = "Synchronized"
@@ -35,7 +35,7 @@ def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
     return None
 
 
-def error_at(vmi: VirtualMachineInstance) -> datetime | None:
+def error_at(vmi: VirtualMachineInstance, began: Began = as_said) -> datetime | None:
     """The time from which a failed creation counts as an error; None without a failure, and for one without a time, an error at once.
 
     A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
@@ -44,7 +44,7 @@ def error_at(vmi: VirtualMachineInstance) -> datetime | None:
     if failure is None or not failure.reason.startswith(FAILED_CREATE) or not failure.last_transition_time:
         return None
     try:
-        return parse_time(failure.last_transition_time) + _PASSING
+        return began(parse_time(failure.last_transition_time)) + _PASSING
     except (ValueError, OverflowError):
         return None
 
@@ -53,12 +53,12 @@ def _of_creation(vmi: VirtualMachineInstance) -> Condition | None:
     return synchronized(vmi) if vmi.status.phase in (None, "", "Pending") else None
 
 
-def with_creation_failure(resolution: Resolution, vmi: VirtualMachineInstance, now: datetime) -> Resolution:
+def with_creation_failure(resolution: Resolution, vmi: VirtualMachineInstance, now: datetime, began: Began = as_said) -> Resolution:
     """For a VMI without a pod: in place of :data:`PodMissing` what KubeVirt says of it, if it says anything."""
     failure = _of_creation(vmi)
     if failure is None:
         return resolution
-    moment = error_at(vmi)
+    moment = error_at(vmi, began)
     final = failure.reason.startswith(FAILED_CREATE) and (moment is None or moment <= now)
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
     if final:

@@ -16,6 +16,7 @@ from typing import Final
 from virt_dra.api.integration_paths import POD_WEBHOOK, RETRY_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition, parse_time
+from virt_dra.controllers.device_resolution import Began, as_said
 from virt_dra.controllers.pod_creation import FAILED_CREATE, synchronized
 from virt_dra.controllers.writes import PatchAnnotations
 
@@ -61,7 +62,7 @@ class Retry:
 NOTHING: Final = Retry()
 
 
-def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime) -> Retry:
+def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began = as_said) -> Retry:
     """The retry that is due now, and when the next one is.
 
     ``waiting``: VMIs of the namespace for which :func:`awaits_retry` holds, this one included.
@@ -71,7 +72,7 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime) -> Retry:
     if failure is None:
         over = written is not None and vmi.metadata.deletion_timestamp is None
         return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
-    since = min(_time(failure.last_transition_time) or _time(vmi.metadata.creation_timestamp) or _LONG_AGO, now)
+    since = min(began(_time(failure.last_transition_time) or _time(vmi.metadata.creation_timestamp) or _LONG_AGO), now)
     last = _time(written)
     # A time in the future isn't the operator's: VM authors may write the annotation, too.
     last = since if last is None or last > now else max(last, since)

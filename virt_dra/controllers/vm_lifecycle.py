@@ -17,6 +17,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt import Reconciled
 from virt_dra.controllers.conditions import put
+from virt_dra.controllers.device_resolution import Began, as_said
 from virt_dra.controllers.events import Event, normal, warning
 from virt_dra.controllers.instance_phase import FINISHED, READY, ever_ran
 from virt_dra.controllers.sources import InstanceSources
@@ -45,6 +46,7 @@ class Inputs:
     vmi: VirtualMachineInstance | None
     leftovers: tuple[str, ...]
     now: datetime
+    began: Began = as_said
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,15 @@ class Plan:
     look_again: datetime | None = None
 
 
-def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime) -> Inputs:
+def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, began: Began = as_said) -> Inputs:
     """What is known about a VM's VMI."""
     vmi = sources.vmi(vm.key)
-    return Inputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now)
+    return Inputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, began)
 
 
-async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime) -> Reconciled:
+async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime, began: Began = as_said) -> Reconciled:
     """Gather, plan, apply. Raises :class:`ApiError` for what may work later without any change."""
-    planned = plan(gather(vm, sources, now))
+    planned = plan(gather(vm, sources, now, began))
     outcome = await write(cluster, planned.actions, vm)
     events = (*(planned.events if outcome.done else ()), *outcome.refused)
     return Reconciled(events, (), outcome.again, planned.look_again, len(planned.actions) if outcome.done else 0)
@@ -92,7 +94,7 @@ def plan(inputs: Inputs) -> Plan:
     own = vmi if vmi is not None and _owned(vmi, vm) else None
     taken = vmi is not None and own is None
     failures = _failures(vm, own, now)
-    retry_at = _time((failures or {}).get("retryAfterTimestamp"))
+    retry_at = _retry_at(failures or {}, inputs.began)
     actions: list[Write] = []
     events: list[Event] = []
     look_again = None
@@ -113,6 +115,18 @@ def plan(inputs: Inputs) -> Plan:
     if taken and not _failed_before(vm, NAME_TAKEN):
         events.append(warning(vm, NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"))
     return Plan(tuple(actions), tuple(events), look_again)
+
+
+def _retry_at(failures: Json, began: Began) -> datetime | None:
+    """When the back-off ends. Clocks may have been set since it was written: it never lasts longer than it was meant to."""
+    said, count = _time(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
+    if said is None:
+        return None
+    delay = delay_after(count) if isinstance(count, int) and count > 0 else _LONGEST_DELAY
+    try:
+        return began(said - delay) + delay
+    except OverflowError:
+        return None
 
 
 def _owned(vmi: VirtualMachineInstance, vm: VirtualMachine) -> bool:

@@ -63,6 +63,10 @@ __all__ = [
 _DEFAULT = Settings()
 
 
+def _as_said(moment: datetime) -> datetime:
+    return moment
+
+
 def lint(subject: Subject, world: World, settings: Settings = _DEFAULT, namespace: str = DEFAULT_NAMESPACE) -> tuple[Finding, ...]:
     """All findings on one VM or VMI that neither the settings nor its annotation silence, in the order of :data:`CHECKS`.
 
@@ -76,14 +80,15 @@ class Preflight:
     """A world as the webhook asks it: what :func:`webhooks.vmi.review` doesn't say already.
 
     A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: where the world is
-    one state of a cluster that is followed. ``verified``: False where anybody may be asking; a VM or VMI is then judged as if nothing but
-    the KubeVirt at hand was known.
+    one state of a cluster that is followed. ``began``: see :class:`webhooks.knowledge.Knowledge`. ``verified``: False where anybody may
+    be asking; a VM or VMI is then judged as if nothing but the KubeVirt at hand was known.
     """
 
     world: World
     settings: Settings = field(default_factory=Settings.for_admission)
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
     clock: Callable[[], datetime] | None = None
+    began: Callable[[datetime], datetime] = _as_said
     verified: bool = True
 
     @cached_property

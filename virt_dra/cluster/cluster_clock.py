@@ -1,0 +1,70 @@
+"""The time as the API server has it, whatever this machine's clock says.
+
+Timestamps of objects are other clocks' (the API server's, the scheduler's, KubeVirt's), and the machine's own clock may be wrong or be set
+while we run. So what has passed is measured by a clock that can't be set, and what time it is the API server says with every answer (the
+header ``Date``). A timestamp that lies ahead of it all the same, since clocks differ or one was set back, counts from when it was first
+asked about: nobody waits for an hour, or for ever, where a minute was meant.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+TOLERANCE: Final = timedelta(seconds=3)
+"""By as much the header may differ from what we have: it has whole seconds, and took its time."""
+_HEARD_EVERY: Final = 1.0
+"""Seconds; in between answers aren't looked at."""
+_REMEMBERED: Final = 4096
+
+
+class ClusterClock:
+    """Calling it gives the time. ``wall``: what is believed until a server says something else; ``elapsed``: seconds, never set."""
+
+    def __init__(
+        self, wall: Callable[[], datetime] = lambda: datetime.now(UTC), elapsed: Callable[[], float] = time.monotonic
+    ) -> None:  # fmt: skip
+        self._elapsed = elapsed
+        self._set(wall())
+        self._heard_at = float("-inf")
+        self._first_asked: OrderedDict[datetime, float] = OrderedDict()
+
+    def __call__(self) -> datetime:
+        return self._base + timedelta(seconds=self._elapsed() - self._base_at)
+
+    def heard(self, date: str | None) -> None:
+        """Takes the header ``Date`` of an answer, as HTTP has it; anything else is no matter."""
+        at = self._elapsed()
+        if date is None or at - self._heard_at < _HEARD_EVERY:
+            return
+        self._heard_at = at
+        try:
+            said = parsedate_to_datetime(date).astimezone(UTC)
+            difference = said - self()
+        except (ValueError, OverflowError, IndexError, TypeError):
+            return
+        if abs(difference) > TOLERANCE:
+            log.warning("our clock differs from the API server's by %.0f s; its time counts", difference.total_seconds())
+            self._set(said)
+
+    def began(self, moment: datetime) -> datetime:
+        """The moment that a timestamp of another clock stands for: itself, or, if it is yet to come, when it was first asked about."""
+        now = self()
+        if moment not in self._first_asked:
+            if moment <= now:
+                return moment
+            self._first_asked[moment] = self._elapsed()
+            if len(self._first_asked) > _REMEMBERED:
+                self._first_asked.popitem(last=False)
+        self._first_asked.move_to_end(moment)
+        return min(now - timedelta(seconds=self._elapsed() - self._first_asked[moment]), moment)
+
+    def _set(self, now: datetime) -> None:
+        self._base, self._base_at = now, self._elapsed()
