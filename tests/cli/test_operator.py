@@ -132,7 +132,7 @@ def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, namespace: s
     ):
         first.ready()
         until(first.healthy)
-        ports = {"plain_port": first.plain_port} if taken == "plain" else {"health_port": first.health_port}
+        ports: dict[str, Any] = {"plain_port": first.plain_port} if taken == "plain" else {"health_port": first.health_port}
         with operator(control_plane, None, "--own-namespace", namespace, **ports) as second:
             wanted = (
                 rf"Error: cannot listen on 127\.0\.0\.1, ports {second.plain_port} and {second.health_port}: .*[Aa]ddress already in use.*"
