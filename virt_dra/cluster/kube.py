@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Literal, TypeVar, cast
 
@@ -37,6 +38,7 @@ __all__ = ["ConnectionProblem", "KubeCluster", "connect"]
 
 _BREATH = 0.005
 """Seconds that objects are read before others on the event loop get their turn."""
+_CLOCK_WORDS = ("certificate is not yet valid", "certificate has expired")
 _SHORTEST_WATCH = 1.0
 """Seconds; a watch that ends sooner, having told nothing, was not ended because its time was over."""
 
@@ -271,6 +273,8 @@ async def _check(transport: Transport, access: Access) -> None:
         parsed(await first.request(Request("GET", "/version", verb="get", subject="version")))
     except UntrustedServer as error:
         advice = "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
+        if any(words in str(error) for words in _CLOCK_WORDS):
+            advice = f"this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: set it if it is wrong, else renew the certificate"
         raise ConnectionProblem("TLS", f"{error}; {tried}: {advice}") from error
     except Unauthorized as error:
         advice = "the credentials are missing, unknown or expired: log in again, or check the user of the context"
