@@ -6,13 +6,14 @@ but libvirt: see :mod:`virt_dra.api.standalone`.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -27,6 +28,7 @@ from virt_dra.api import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
 _DAEMON_SECONDS = 30.0
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 class Failed(Exception):
@@ -93,8 +95,11 @@ def main(
             _say(f"warning: {warning}")
         with _daemon(daemon, uri):
             _run(folders, conversion, uri, stop, poll, _grace(vmi) if grace is None else grace)
-    except (Failed, LauncherError, BadFile, OSError) as error:
+    except (Failed, LauncherError, BadFile) as error:
         _fail(termination_message, str(error))
+    except OSError as error:
+        advice = "; make room on the node" if error.errno in _NO_ROOM else ""
+        _fail(termination_message, f"{error.filename}: {error.strerror}{advice}" if error.filename else str(error))
 
 
 def _wait(folders: Folders, stop: threading.Event, poll: float, timeout: float) -> tuple[VirtualMachineInstance, Conversion] | None:
@@ -137,11 +142,12 @@ def _text(path: Path) -> str:
 def _run(folders: Folders, conversion: Conversion, uri: str, stop: threading.Event, poll: float, grace: float) -> None:
     """Until the domain ends. Raises Failed, LauncherError, OSError."""
     folders.run.mkdir(parents=True, exist_ok=True)
-    ready = folders.run / standalone.READY_FILE
+    ready, prepared = folders.run / standalone.READY_FILE, folders.run / f".{standalone.READY_FILE}"
     ready.unlink(missing_ok=True)
-    (folders.run / standalone.DOMAIN_FILE).write_text(conversion.domain_xml, encoding="utf-8")
+    _write(folders.run / standalone.DOMAIN_FILE, conversion.domain_xml)
+    prepared.touch()  # before the domain starts: on a full disk it isn't started, only to be destroyed
     with libvirt_conn.started(conversion.domain_xml, uri) as guest:
-        ready.touch()
+        prepared.replace(ready)
         _say(f"domain {conversion.domain.name} runs with {len(conversion.hostdevs)} host devices")
         try:
             end = _follow(guest, stop, poll, grace)
@@ -150,6 +156,17 @@ def _run(folders: Folders, conversion: Conversion, uri: str, stop: threading.Eve
     _say(f"domain {conversion.domain.name}: {end}")
     if end in ("crashed", "failed"):
         raise Failed(f"the domain {end}")
+
+
+def _write(path: Path, text: str) -> None:
+    """Makes a file of the text, or leaves none: half of one would be taken for whole. Raises OSError with the file's name."""
+    new = path.with_name(f".{path.name}")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _follow(guest: libvirt_conn.Guest, stop: threading.Event, poll: float, grace: float) -> str:
@@ -204,7 +221,9 @@ def _fail(path: Path, message: str) -> None:
 
 
 def _say(message: str) -> None:
-    click.echo(message, err=True)
+    """For the log. That it can't be written (its disk is full) is no reason to end a guest, nor to leave no reason behind."""
+    with suppress(OSError):
+        click.echo(message, err=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ The binding has no wheels, so it is an extra: ``pip install 'virt-dra[libvirt]'`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE, LauncherError
@@ -70,10 +70,17 @@ def started(xml: str, uri: str = DEFAULT_URI) -> Iterator[Guest]:
         try:
             domain.create()
             yield Guest(domain, _binding())
-        finally:
-            if domain.isActive():
-                domain.destroy()
-            domain.undefine()
+        except BaseException:
+            with suppress(_binding().libvirtError):  # why it failed is the first error, not one of the clearing up
+                _remove(domain)
+            raise
+        _remove(domain)
+
+
+def _remove(domain: Any) -> None:  # Any: the binding publishes no types
+    if domain.isActive():
+        domain.destroy()
+    domain.undefine()
 
 
 def answers(uri: str = DEFAULT_URI) -> bool:

@@ -84,11 +84,15 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> None:
     current = folder / _CURRENT
     before = current.readlink().name if current.is_symlink() else ""
     state = Path(tempfile.mkdtemp(prefix=_STATE, dir=folder))  # for its owner only
-    for name, content in files.items():
-        (state / name).write_bytes(content)
-    link = state / _CURRENT
-    link.symlink_to(state.name)
-    link.replace(current)
+    try:
+        for name, content in files.items():
+            (state / name).write_bytes(content)
+        link = state / _CURRENT
+        link.symlink_to(state.name)
+        link.replace(current)
+    except OSError:
+        shutil.rmtree(state, ignore_errors=True)  # or each attempt on a full disk would leave another
+        raise
     # Who is reading the previous state may finish; older ones, and those of a killed writer, go.
     for old in folder.glob(f"{_STATE}*"):
         if old.name not in (before, state.name):

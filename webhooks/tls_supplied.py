@@ -71,8 +71,12 @@ class SuppliedCertificate:
 def _file(name: str, content: bytes) -> int:
     """The descriptor of a file in memory; children don't inherit it. Raises OSError."""
     number = os.memfd_create(name, os.MFD_CLOEXEC)
-    with os.fdopen(number, "wb", closefd=False) as file:
-        file.write(content)
+    try:
+        with os.fdopen(number, "wb", closefd=False) as file:
+            file.write(content)
+    except OSError:
+        os.close(number)
+        raise
     return number
 
 

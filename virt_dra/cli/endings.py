@@ -21,7 +21,9 @@ READER_GONE: Final = 141
 NOT_WRITTEN: Final = 2
 """The result could not be written. 0 and 1 are verdicts, and there is none."""
 
-_NO_OUTPUT: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.ENXIO))
+NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+"""How writing fails where a disk or what one may use of it is full."""
+_NO_OUTPUT: Final = NO_ROOM | frozenset((errno.EIO, errno.EBADF, errno.ENXIO))
 """How writing to an open file fails, whatever is written."""
 
 

@@ -19,14 +19,14 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
 from virt_dra.cli.console import output_console
 from virt_dra.cli.deadline import Deadline
-from virt_dra.cli.endings import interruptible
+from virt_dra.cli.endings import NO_ROOM, interruptible
 from virt_dra.cli.lint_options import severity_options, unreadable
 from virt_dra.cli.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
 from virt_dra.cli.output import print_document, refuse
 from virt_dra.cli.tree import outcome_tree
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.embedded import embedded_cluster
-from virt_dra.cluster.files import Written, read_written, save_folder
+from virt_dra.cluster.files import Written, read_written, save_folder, write_file
 from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, Settings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings
@@ -187,11 +187,12 @@ def _write(ran: Ran, out: Path, output: Format) -> Mapping[str, str]:
             if outcome.domain is None:
                 path.unlink(missing_ok=True)  # of an earlier run
                 continue
-            path.write_text(outcome.domain, encoding="utf-8")
+            write_file(path, outcome.domain)
             paths[f"{outcome.namespace}/{outcome.name}"] = str(path)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        refuse([f"cannot write below {out}: {what}; name another folder with --out, or make this one writable"], output)
+        advice = "make room: what is there now is not the whole result" if error.errno in NO_ROOM else "make this one writable"
+        refuse([f"cannot write below {out}: {what}; name another folder with --out, or {advice}"], output)
     return paths
 
 

@@ -70,7 +70,7 @@ class SharedAuthority:
             try:
                 await self.settle()
                 self._told = ""
-            except (NotSettled, ApiError, ValueError) as error:
+            except (NotSettled, ApiError, ValueError, OSError) as error:  # the last where no memory or no descriptor is left
                 if str(error) != self._told:
                     self.log.error("the shared authority can't be looked after", extra={"fields": {"reason": str(error)}})
                 self._told = str(error)

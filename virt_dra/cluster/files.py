@@ -197,7 +197,7 @@ def save_folder(objects: Iterable[TypedObject], folder: str | Path) -> tuple[Pat
         path = _unused(root / _folder_name(obj) / f"{_stem(obj)}.yaml", used)
         used.add(path)
         path.parent.mkdir(exist_ok=True)
-        _replace(path, _HEADER + write_yaml(obj.to_wire()))
+        write_file(path, _HEADER + write_yaml(obj.to_wire()))
         written.append(path)
     for stale in set(root.glob("*/*.yaml")) - used:
         stale.unlink()
@@ -239,13 +239,21 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def _replace(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+def write_file(path: Path, text: str) -> None:
+    """Makes a file of the text, or leaves what is there as it is: a disk that is full never leaves half of one.
+
+    Raises OSError with the file's name, which that of a failed write lacks.
+    """
+    temporary: str | None = None
     try:
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode())
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
