@@ -76,6 +76,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _done(self, future: object) -> None:
         self._threads -= 1
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Waits for threads without the deadline that asyncio.Runner gives from Python 3.12 on: virtual time would be past it at once."""
+        await super().shutdown_default_executor()
+
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
     """As ``asyncio.run``."""
