@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -224,6 +225,32 @@ def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 3
 
     run(steps)
+
+
+def test_no_descriptor_for_the_certificate_ends_no_replica(caplog: pytest.LogCaptureFixture) -> None:
+    """As where a flood of connections has taken all of them."""
+
+    async def steps(room: Room) -> None:
+        replica = room.replica()
+        working, tries = replica.served.put, 0
+
+        def failing(bundle: Bundle) -> None:
+            nonlocal tries
+            tries += 1
+            if tries < 5:
+                raise OSError(errno.EMFILE, "Too many open files")
+            working(bundle)
+
+        replica.served.put = failing  # type: ignore[method-assign] # the replica of this test only
+        task = asyncio.create_task(replica.keep(0.001))
+        async with asyncio.timeout(30):
+            while not replica.served.certificate.exists():
+                assert not task.done()
+                await asyncio.sleep(0.001)
+        task.cancel()
+
+    run(steps)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == ["the shared authority can't be looked after"]
 
 
 def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,6 +15,7 @@ from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import format_time
 from virt_dra.api.scheme import read_object
+from virt_dra.cluster.cluster_clock import ClusterClock
 from webhooks.launcher_pod import mutate
 from webhooks.lint import Preflight, Settings, World
 from webhooks.lint.world import KINDS
@@ -92,6 +93,21 @@ def test_after_the_wait_only_objects_that_are_missing_are_waited_for() -> None:
             assert path is None, sorted(parts)
         else:
             assert path == ("native" if "slice" in parts else "metadata-shim"), sorted(parts)
+
+
+@pytest.mark.parametrize("slow", [timedelta(), timedelta(hours=1)])
+def test_the_wait_is_as_long_for_a_clock_that_is_slow(slow: timedelta) -> None:
+    """To whom all objects are of the future."""
+    passed = [0.0]
+    clock = ClusterClock(lambda: NOW - slow, lambda: passed[0])
+    objects = [read_object(each) for each in _there(frozenset({"source", "class", "vmi"}), WRITER, LOOSE, "ResourceClaimTemplate")]
+    world = World.of(objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
+    allowed = []
+    for minute in range(0, 70, 2):
+        passed[0] = 60.0 * minute + 1
+        allowed.append(mutate(launcher_pod(), "team-a", Preflight(world, clock=clock, began=clock.began)).allowed)
+    assert allowed[0] is False
+    assert all(allowed[2:])
 
 
 def test_a_refusal_is_short_and_cheap_however_much_is_missing() -> None:

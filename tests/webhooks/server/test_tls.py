@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -147,3 +148,28 @@ def test_processes_that_share_a_folder_agree(tmp_path: Path) -> None:
     told = [process.communicate()[0].strip() for process in started]
     assert [process.returncode for process in started] == [0, 0, 0]
     assert told == [os.readlink(folder / "current")] * 3  # noqa: PTH115 # as the processes print it
+
+
+def test_a_full_disk_leaves_the_certificate_in_service_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the renewal is tried."""
+    clock = [NOW]
+    tls = ReloadingTls(AuthorityFolder(tmp_path, ("localhost",), lambda: clock[0]))
+    before = sorted(tmp_path.iterdir())
+    writing = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if path.name == "tls.key":
+            writing(path, content[:10])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return writing(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    expires = tls.expires
+    clock[0] = expires - timedelta(hours=1)
+    for _ in range(3):
+        with pytest.raises(CertificateError, match="No space left on device"):
+            tls.reload()
+    assert (sorted(tmp_path.iterdir()), tls.expires) == (before, expires)
+    monkeypatch.undo()
+    assert tls.reload()
+    assert tls.expires > expires
