@@ -46,8 +46,8 @@ def device_class(name: str, selector: str = "device.driver == 'gpu.example.com'"
     return {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": selector}}]}}
 
 
-def deployment(name: str, mode: str, version: str, available: int) -> Json:
-    args = [f"--mode={mode}"] if name.endswith("operator") else []
+def deployment(name: str, mode: str, version: str, available: int, callers: list[str]) -> Json:
+    args = [f"--mode={mode}"] if name.endswith("operator") else callers
     metadata = {"name": name, "namespace": "virt-dra", "generation": 1, "labels": {"app.kubernetes.io/version": version}}
     status = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": available}
     return {"metadata": metadata, "spec": {"replicas": 2, "template": {"spec": {"containers": [{"args": args}]}}}, "status": status}
@@ -63,7 +63,8 @@ def facts(
     mode: str = "beside-kubevirt", *, installed_version: str = VERSION, available: int = 2, established: bool = True,
     kubevirts: list[Json] | None = None, slices: list[Json] | None = None, classes: list[Json] | None = None,
     ca_bundle: str = "Y2E=", trusted: bool = True, expires: str = "2026-07-01T00:00:00Z", dns_names: tuple[str, ...] = (),
-    refused: list[list[str]] | None = None, pod_waiting: Json | None = None, api_versions: list[str] | None = None, **given: Any,
+    refused: list[list[str]] | None = None, pod_waiting: Json | None = None, api_versions: list[str] | None = None,
+    callers: list[str] | None = None, reviews_from: list[Json] | None = None, **given: Any,
 ) -> Facts:  # fmt: skip
     """A cluster on which all is well but for what is given."""
     webhook = {"name": "vmi.virt-dra.io", "clientConfig": {"caBundle": ca_bundle}}
@@ -72,6 +73,7 @@ def facts(
     names = ("virt-dra-operator", "virt-dra-webhook")
     waiting = [{"name": "operator", "state": {"waiting": pod_waiting}}]
     pods = [{"metadata": {"name": "virt-dra-operator-1", "namespace": "virt-dra"}, "status": {"containerStatuses": waiting}}]
+    networks = [{"ipBlock": {"cidr": "10.0.0.1/32"}}] if reviews_from is None else reviews_from
     well: Json = {
         "now": NOW,
         "version": "v1.37.1",
@@ -82,12 +84,17 @@ def facts(
         "slices": [resource_slice(**each) for each in ([{"name": "s", "driver": "gpu.example.com"}] if slices is None else slices)],
         "classes": [device_class(**each) for each in ([{"name": "gpu"}] if classes is None else classes)],
         "deployments": [
-            deployment(name, mode, installed_version, available if name == names[0] else 2) for name in names if mode != "none"
+            deployment(
+                name, mode, installed_version, available if name == names[0] else 2, ["--client-ca=x"] if callers is None else callers
+            )
+            for name in names
+            if mode != "none"
         ],
         "pods": pods if pod_waiting else (),
         "configurations": (configuration,),
         "ready_endpoints": 2,
         "certificate": Certificate(parse_time(expires), tuple(dns_names) or ("virt-dra-webhook.virt-dra.svc",), trusting),
+        "network_policy": {"spec": {"ingress": [{"ports": [{"port": 8443}], "from": networks}, {"ports": [{"port": 8080}]}]}},
         "lease": {"holderIdentity": "one", "renewTime": "2026-04-30T23:59:55.000000Z", "leaseDurationSeconds": 15},
         "rights": [
             Right("virt-dra-operator", "list", "pods", True),
@@ -109,7 +116,7 @@ def test_where_all_is_well_nothing_needs_doing() -> None:
     assert exit_code(found) == 0
     assert [finding.id for finding in found] == [
         *("kubernetes", "feature-gates", "kubevirt-version", "drivers", "classes", "installation", "definitions"),
-        *("workloads", "workloads", "webhook-answer", "certificate", "rights", "leader"),
+        *("workloads", "workloads", "webhook-answer", "callers", "certificate", "rights", "leader"),
     ]
 
 

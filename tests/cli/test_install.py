@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -223,3 +224,28 @@ def test_another_namespace_leaves_no_trace_of_the_default_one(overlay: Overlay) 
     ]
     assert selectors
     assert all(values == ["kube-system", "elsewhere"] for values in selectors)
+
+
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+def test_who_may_ask_the_webhook_is_chosen(golden: Golden, tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    plain = run("--dry-run").stdout
+    asked = ("--client-ca", str(tmp_path / "ca.crt"), "--api-server-cidr", "10.0.0.0/28", "--api-server-cidr", "fd00::1")
+    golden("install_callers.diff", changes(plain, run("--dry-run", *asked).stdout, 3))
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "want"),
+    [
+        ("--client-ca", "nonsense", "it must hold certificates in PEM, and no private key"),
+        ("--client-ca", f"{CERTIFICATE}-----BEGIN PRIVATE KEY-----\n", "it must hold certificates in PEM, and no private key"),
+        ("--api-server-cidr", None, "'10.0.0.1/8' is no address and no network; write it as 10.0.0.0/28"),
+    ],
+)
+def test_what_can_not_say_who_may_ask(tmp_path: Path, option: str, content: str | None, want: str) -> None:
+    (tmp_path / "ca.crt").write_text(content or "")
+    result = run("--dry-run", option, "10.0.0.1/8" if content is None else str(tmp_path / "ca.crt"))
+    assert result.exit_code == 2
+    assert want in result.output

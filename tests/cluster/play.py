@@ -138,6 +138,7 @@ def _tell(running: ControlPlane, kubeconfig: Path, site: str, *more: str) -> Non
     click.echo(f"Kubernetes 1.37.1 at {running.server}, {site}; logs: {running.logs}")
     for line in more:
         click.echo(line)
+    (kubeconfig.parent / "api-server-ca.crt").write_bytes(running.webhook_client_ca.read_bytes())
     click.echo(f"export KUBECONFIG={kubeconfig.resolve()}")
     click.echo("Ctrl-C ends it and forgets all objects.")
     sys.stdout.flush()

@@ -9,6 +9,7 @@ from typing import Final
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli import doctor_cluster_checks as cluster
 from virt_dra.cli import doctor_install_checks as install
+from virt_dra.cli.doctor_caller_checks import callers
 from virt_dra.cli.doctor_facts import ERROR, WARNING, Facts, Finding
 
 Check = Callable[[Facts], Iterator[Finding]]
@@ -17,6 +18,7 @@ _AFTER: Final[tuple[Check, ...]] = (
     install.definitions,
     install.workloads,
     install.webhook,
+    callers,
     install.certificate,
     install.rights,
     install.leader,

@@ -63,7 +63,8 @@ class Right:
 @dataclass(frozen=True)
 class Facts:
     """All that is looked at. ``features``: the API server's gates, True where on. ``probe``: the API server's answer to the dry-run of a
-    VMI that only virt-dra's webhook denies; "" where it was accepted. ``missing``: objects of the manifests that aren't there."""
+    VMI that only virt-dra's webhook denies; "" where it was accepted. ``missing``: objects of the manifests that aren't there.
+    ``network_policy``: the webhook's."""
 
     now: datetime
     version: str | Unknown
@@ -81,6 +82,7 @@ class Facts:
     lease: Json | Unknown | None = None
     rights: Sequence[Right] | Unknown = ()
     missing: Sequence[str] | Unknown = ()
+    network_policy: Json | Unknown | None = None
     probe: str | Unknown = field(default=Unknown("nothing is installed"))
 
     @property

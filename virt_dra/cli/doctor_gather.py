@@ -61,6 +61,7 @@ async def _installed(cluster: KubeCluster, facts: Facts, probe_namespace: str) -
         ready_endpoints=await _tried(_ready_endpoints(cluster, namespace)),
         certificate=await _tried(_certificate(cluster, namespace, () if isinstance(configurations, Unknown) else configurations)),
         lease=await _tried(found(cluster, "coordination.k8s.io/v1", "Lease", "virt-dra-operator", namespace)),
+        network_policy=await _tried(found(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)),
         rights=await _tried(_rights(cluster, overlay, namespace)),
         missing=await _tried(_missing(cluster, overlay, namespace)),
         probe=await _probe(cluster, probe_namespace),

@@ -10,6 +10,7 @@ from typing import Final
 from virt_dra.api.integration_paths import DOMAIN
 from virt_dra.api.meta import parse_time
 from virt_dra.api.wire import Json
+from virt_dra.cli.doctor_caller_checks import GUIDE, verifies_callers
 from virt_dra.cli.doctor_facts import ERROR, INFO, OK, WARNING, Facts, Finding, Unknown
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, Key
 from virt_dra.cli.install_rollout import condition_holds, pod_troubles, rollout
@@ -112,6 +113,8 @@ def _probe(facts: Facts) -> Finding:
         advice = (
             "see the findings about the webhook's configuration, endpoints and certificate; then NetworkPolicies and firewalls to port 8443"
         )
+        if verifies_callers(facts):
+            advice += f"; and whether the API server presents a client certificate (the webhook's log has code 401 where not): {GUIDE}"
         return Finding("webhook-answer", ERROR, where, message, advice)
     return Finding(
         "webhook-answer", INFO, where, f"it isn't known whether it answers: {facts.probe}", "try again as somebody who may create VMIs"

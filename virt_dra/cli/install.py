@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -13,6 +14,7 @@ import click
 from virt_dra.api.wire import Json
 from virt_dra.api.yaml_writing import write_documents
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.install_callers import read_networks, reads_as_certificates
 from virt_dra.cli.install_kustomize import ManifestError, split_image
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, NAMESPACE, STANDALONE, SYSTEM_NAMESPACES, Choices, Key, Overlay, packaged, planned
 from virt_dra.cli.options import parse_namespace
@@ -60,6 +62,23 @@ def parse_our_namespace(ctx: click.Context, param: click.Parameter, value: str |
     return parse_namespace(ctx, param, value)
 
 
+def _client_ca(ctx: click.Context, param: click.Parameter, value: Path | None) -> bytes:
+    try:
+        content = value.read_bytes() if value is not None else b""
+    except OSError as error:
+        raise click.BadParameter(f"{value}: {error.strerror}") from None
+    if value is not None and not reads_as_certificates(content):
+        raise click.BadParameter("it must hold certificates in PEM, and no private key")
+    return content
+
+
+def _networks(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return read_networks(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command(name="install", epilog=EPILOG)
 @click.option(
     "--overlay",
@@ -90,6 +109,22 @@ def parse_our_namespace(ctx: click.Context, param: click.Parameter, value: str |
     help="Of virt-dra webhook, in addition, such as --writes-metadata=gpu.nvidia.com; may be repeated. Give it again when you upgrade.",
 )
 @click.option("--cert-manager", is_flag=True, help="The webhook's certificate from cert-manager instead of an authority of its own.")
+@click.option(
+    "--client-ca",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    callback=_client_ca,
+    help="Authorities (PEM) of the certificate that API servers present to webhooks: the webhook then answers nobody else, and tells what "
+    "it finds in the cluster. Give it again when you upgrade.",
+)
+@click.option(
+    "--api-server-cidr",
+    "api_server_networks",
+    metavar="CIDR",
+    multiple=True,
+    callback=_networks,
+    help="Networks from which API servers reach pods; reviews come from nowhere else. May be repeated; give it again when you upgrade.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the objects that would be applied, in their order, and do nothing.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Until the Deployments run.")
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0, 3600), default=300.0, show_default=True, help="For all waiting.")
@@ -103,6 +138,8 @@ def command(
     operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...],
     cert_manager: bool,
+    client_ca: bytes,
+    api_server_networks: tuple[str, ...],
     dry_run: bool,
     wait: bool,
     timeout: float,
@@ -114,7 +151,17 @@ def command(
     Objects are applied server-side, as the manager virt-dra-install. Nothing that isn't virt-dra's is changed: an object that has one of
     its names but not its label is a reason to refuse. A namespace that exists already is used as it is.
     """
-    choices = Choices(cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments)
+    choices = Choices(
+        cast("Overlay", overlay),
+        namespace,
+        image,
+        launcher_image,
+        cert_manager,
+        operator_arguments,
+        webhook_arguments,
+        client_ca,
+        api_server_networks,
+    )
     try:
         objects = planned(choices, packaged())
     except ManifestError as error:

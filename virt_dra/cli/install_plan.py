@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from virt_dra.api.integration_paths import PART_OF, PART_OF_LABEL
 from virt_dra.api.wire import Json
+from virt_dra.cli.install_callers import CLIENT_CA, client_ca_secret, from_addresses
 from virt_dra.cli.install_kustomize import ManifestError, Read, build, split_image
 
 Overlay = Literal["beside-kubevirt", "standalone"]
@@ -71,6 +72,10 @@ class Choices:
     cert_manager: bool = False
     operator_arguments: tuple[str, ...] = ()
     webhook_arguments: tuple[str, ...] = ()
+    client_ca: bytes = b""
+    """Authorities (PEM) of the certificates that API servers present to the webhook."""
+    api_server_networks: tuple[str, ...] = ()
+    """From which alone reviews come; () for any."""
 
 
 @dataclass(frozen=True, order=True)
@@ -104,7 +109,12 @@ def packaged(root: Traversable | None = None) -> Read:
 
 def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     """All objects, in the order in which they are to be applied. Raises :class:`~.install_kustomize.ManifestError`."""
-    objects = build(read, f"overlays/{choices.overlay}", (CERT_MANAGER,) if choices.cert_manager else ())
+    components = (*((CERT_MANAGER,) if choices.cert_manager else ()), *((CLIENT_CA,) if choices.client_ca else ()))
+    objects = build(read, f"overlays/{choices.overlay}", components)
+    if choices.client_ca:
+        labels = {key: value for key, value in objects[0]["metadata"]["labels"].items() if key.startswith("app.kubernetes.io/")}
+        objects = (*objects, client_ca_secret(choices.namespace, choices.client_ca, labels))
+    objects = tuple(from_addresses(obj, choices.api_server_networks) for obj in objects)
     chosen = (_with_arguments(_with_images(in_namespace(obj, choices.namespace), choices), choices) for obj in objects)
     return tuple(sorted(chosen, key=lambda obj: (_place(obj), Key.of(obj))))
 

@@ -1,0 +1,50 @@
+"""What ``virt-dra install`` adds for who may ask the webhook: the authority of API servers' certificates, and addresses. Pure."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from virt_dra.api.wire import Json
+
+CLIENT_CA: Final = "components/client-ca"
+SECRET: Final = "virt-dra-webhook-client-ca"
+"""As the component names it. A Secret, though its content is none, since that is what cert-manager and kubectl make of certificates."""
+_POLICY: Final = "virt-dra-webhook"
+_REVIEWS: Final = 8443
+
+
+def client_ca_secret(namespace: str, authorities: bytes, labels: Json) -> Json:
+    """The Secret with the authorities (PEM)."""
+    metadata = {"name": SECRET, "namespace": namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"ca.crt": base64.b64encode(authorities).decode()}}
+
+
+def from_addresses(obj: Json, networks: Sequence[str]) -> Json:
+    """The NetworkPolicy of the webhook that lets reviews in from these networks only; any other object as it is."""
+    if not networks or obj["kind"] != "NetworkPolicy" or obj["metadata"]["name"] != _POLICY:
+        return obj
+    blocks = [{"ipBlock": {"cidr": network}} for network in networks]
+
+    def limited(rule: Json) -> Json:
+        return {"from": blocks, **rule} if any(port.get("port") == _REVIEWS for port in rule["ports"]) else rule
+
+    return {**obj, "spec": {**obj["spec"], "ingress": [limited(rule) for rule in obj["spec"]["ingress"]]}}
+
+
+def read_networks(texts: Iterable[str]) -> tuple[str, ...]:
+    """Networks or addresses as CIDR. Raises ValueError that names the one that is none."""
+    found = []
+    for text in texts:
+        try:
+            found.append(str(ipaddress.ip_network(text)))
+        except ValueError:
+            raise ValueError(f"{text!r} is no address and no network; write it as 10.0.0.0/28") from None
+    return tuple(found)
+
+
+def reads_as_certificates(content: bytes) -> bool:
+    """True for PEM with a certificate and without a private key, which must not get into the cluster."""
+    return b"-----BEGIN CERTIFICATE-----" in content and b"PRIVATE KEY-----" not in content
