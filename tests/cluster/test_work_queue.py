@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from virt_dra.cluster.port import Unavailable
 from virt_dra.cluster.work_queue import Outcome, WorkQueue
 
 
@@ -40,6 +41,27 @@ def test_a_key_waits_once_and_keys_keep_their_order() -> None:
         assert done == ["a", "b", "c"]
 
     run(test)
+
+
+@pytest.mark.parametrize(("error", "traced"), [(Unavailable("etcdserver: request timed out"), False), (KeyError("spec"), True)])
+def test_only_a_fault_of_the_program_leaves_a_trace(error: Exception, traced: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """In an outage every VM's work fails, again and again."""
+
+    async def test() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+
+        async def work(key: str) -> None:
+            if not queue.failures(key):
+                raise error
+            queue.close()
+
+        await queue.run(work)
+
+    run(test)
+    (record,) = caplog.records
+    assert (record.exc_info is not None, record.levelname) == (traced, "ERROR" if traced else "WARNING")
+    assert str(error) in caplog.text
 
 
 def test_a_key_that_is_added_while_it_is_worked_on_is_worked_on_again_afterwards() -> None:

@@ -88,8 +88,13 @@ async def answering(plane: ControlPlane) -> AsyncIterator[Answering]:
     context = ssl.create_default_context(cadata=base64.b64decode(trusted).decode())
     connector = aiohttp.TCPConnector(ssl=context, limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False) as session:
+        serving: set[asyncio.Task[object]] = set()
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            task = asyncio.current_task()
+            assert task is not None
+            serving.add(task)
+            task.add_done_callback(serving.discard)
             return await _handled(plane.server, session, state, request)
 
         runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
@@ -99,6 +104,10 @@ async def answering(plane: ControlPlane) -> AsyncIterator[Answering]:
         try:
             yield state
         finally:
+            while serving:  # late answers, and watches, which have no end
+                for task in list(serving):
+                    task.cancel()
+                await asyncio.wait(serving, timeout=0.1)
             await runner.cleanup()
 
 

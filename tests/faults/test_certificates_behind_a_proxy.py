@@ -1,0 +1,75 @@
+"""The webhook's own writes (its Secret, the configurations' trust) are answered wrongly: one replica alone makes them all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control_plane import ControlPlane
+from tests.faults.answers import FAULTS, Fault, answering, each_once
+from tests.faults.writes import behind
+from virt_dra.api.meta import UnknownObject
+from virt_dra.cli.webhook_tls import CONFIGURATIONS, SharedAuthority
+from virt_dra.cluster.kube import connect
+from virt_dra.cluster.kube_limits import Limits
+from webhooks.tls_secret import files_of
+from webhooks.tls_supplied import SuppliedCertificate
+
+LIMITS = Limits(qps=0, timeout=5, patience=10)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_replica_has_its_certificate_and_is_trusted(control_plane: ControlPlane, namespace: str, fault: Fault) -> None:
+    account = control_plane.kubeconfig_of_service_account(namespace, "webhook")
+    binding = f"certificates-{namespace}"
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    with ExitStack() as stack:
+        control_plane.request("POST", bindings, {
+            "metadata": {"name": binding},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "webhook", "namespace": namespace}],
+        })  # fmt: skip
+        stack.callback(control_plane.request, "DELETE", f"{bindings}/{binding}")
+        asyncio.run(_settles(control_plane, account, namespace, fault, stack))
+
+
+async def _settles(plane: ControlPlane, account: Path, namespace: str, fault: Fault, stack: ExitStack) -> None:
+    kind = CONFIGURATIONS[0]
+    async with answering(plane) as state, connect(str(behind(account, state.url)), limits=LIMITS) as cluster:
+        state.late = 6.0
+        client = {"url": "https://localhost:1/", "caBundle": ""}
+        hook = {"name": "a.example.com", "clientConfig": client, "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+        raw = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, "metadata": {"name": namespace}, "webhooks": [hook]}
+        await cluster.create(UnknownObject.from_wire(raw))
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind.KIND.lower()}s/{namespace}"
+        stack.callback(plane.request, "DELETE", path)
+        state.choose = each_once((fault,), 1, 2)
+        with SuppliedCertificate() as served:
+            names = ("localhost",)
+            authority = SharedAuthority(cluster, "tls", namespace, names, namespace, served, lambda: datetime.now(UTC))
+            task = asyncio.create_task(authority.keep(0.2))
+            try:
+                async with asyncio.timeout(120):
+                    while not await _trusted(plane, path, namespace, served):
+                        assert not task.done()
+                        await asyncio.sleep(0.1)
+            finally:
+                task.cancel()
+                await asyncio.wait({task})
+        assert any(each.fault == fault for each in state.asked)
+        assert len(state.asked) <= 20
+
+
+async def _trusted(plane: ControlPlane, path: str, namespace: str, served: SuppliedCertificate) -> bool:
+    """Whether what the Secret has is served, and the configuration trusts its authority."""
+    found = await asyncio.to_thread(plane.request, "GET", f"/api/v1/namespaces/{namespace}/secrets")
+    stored = [files_of(each) for each in found["items"] if each["metadata"]["name"] == "tls"]
+    if not stored or not served.certificate.exists() or served.certificate.read_bytes() != stored[0].get("tls.crt"):
+        return False
+    configuration = await asyncio.to_thread(plane.request, "GET", path)
+    return base64.b64decode(configuration["webhooks"][0]["clientConfig"].get("caBundle", "")) == stored[0].get("ca.crt")
