@@ -1,0 +1,25 @@
+"""The search for the worst selector, for a short time; longer in ``make conformance``."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from tests.webhooks.worker.hostile import HOSTILE
+from tests.webhooks.worker.search import accepted, mutated, search
+
+
+def test_a_short_search_finds_nothing_that_holds_up_a_review_or_a_probe(tmp_path: Path) -> None:
+    worst = asyncio.run(search(tmp_path, 20, 1))
+    assert len(worst) > 8
+    assert max(each.review for each in worst) < 3, "goal: 1 s; this machine may be busy with something else"
+    assert sorted(each.probe for each in worst)[len(worst) // 2] < 0.3, "goal: 0.1 s"
+
+
+def test_what_is_tried_is_what_an_api_server_accepts_and_not_always_the_same() -> None:
+    rng = random.Random(3)
+    made = [mutated(rng, list(HOSTILE.values())) for _ in range(60)]
+    assert sum(accepted(text) for text in made) > 5
+    assert len(set(made)) > 40
+    assert sum(accepted(text) for text in HOSTILE.values()) >= 3
