@@ -189,9 +189,10 @@ class ControlPlane(AdminRequests):
         self._stop(ETCD)
 
     def start_etcd(self) -> None:
-        """On its port, with what it stored. Waits until the API server is ready again. Nothing to do while it runs."""
+        """On its port, with what it stored. Waits until the API server is ready again, which looks for it ever more seldom. Nothing to do
+        while it runs."""
         self._start_etcd()
-        self._wait_until_ready(API_SERVER, "/readyz")
+        self._wait_until_ready(API_SERVER, "/readyz", 4 * WAIT_SECONDS)
 
     @contextlib.contextmanager
     def paused(self, name: str = API_SERVER) -> Iterator[None]:
@@ -312,8 +313,8 @@ class ControlPlane(AdminRequests):
                 time.sleep(POLL_SECONDS)
         self._supervisor.end(pid)
 
-    def _wait_until_ready(self, name: str, path: str) -> None:
-        end = time.monotonic() + WAIT_SECONDS
+    def _wait_until_ready(self, name: str, path: str, seconds: float = WAIT_SECONDS) -> None:
+        end = time.monotonic() + seconds
         last = ""
         while time.monotonic() < end:
             for server in {name, ETCD}:
@@ -331,4 +332,4 @@ class ControlPlane(AdminRequests):
             except (OSError, http.client.HTTPException) as error:
                 last = str(error)
             time.sleep(POLL_SECONDS)
-        raise ControlPlaneError(f"{name} isn't ready after {WAIT_SECONDS:.0f} s ({last}):\n{self._tail(name)}")
+        raise ControlPlaneError(f"{name} isn't ready after {seconds:.0f} s ({last}):\n{self._tail(name)}")

@@ -57,6 +57,15 @@ def test_what_a_header_leaves_out_is_no_difference() -> None:
         assert clock() == machine.wall
 
 
+def test_an_answer_that_was_read_late_sets_nothing_back() -> None:
+    """As after the process stood still for a minute."""
+    machine = Machine()
+    clock = machine.clock()
+    machine.passes(60)
+    clock.heard(format_datetime(NOON, usegmt=True), took=60)
+    assert clock() == machine.wall
+
+
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 def test_the_server_clock_is_followed_where_it_is_set(jump: timedelta) -> None:
     machine = Machine()

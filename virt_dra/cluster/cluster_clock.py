@@ -39,8 +39,9 @@ class ClusterClock:
     def __call__(self) -> datetime:
         return self._base + timedelta(seconds=self._elapsed() - self._base_at)
 
-    def heard(self, date: str | None) -> None:
-        """Takes the header ``Date`` of an answer, as HTTP has it; anything else is no matter."""
+    def heard(self, date: str | None, took: float = 0.0) -> None:
+        """Takes the header ``Date`` of an answer, as HTTP has it; anything else is no matter. ``took``: seconds from the question until
+        the answer was read, in which it may have lain somewhere."""
         at = self._elapsed()
         if date is None or at - self._heard_at < _HEARD_EVERY:
             return
@@ -50,7 +51,7 @@ class ClusterClock:
             difference = said - self()
         except (ValueError, OverflowError, IndexError, TypeError):
             return
-        if abs(difference) > TOLERANCE:
+        if abs(difference) > TOLERANCE + timedelta(seconds=took):
             log.warning("our clock differs from the API server's by %.0f s; its time counts", difference.total_seconds())
             self._set(said)
 

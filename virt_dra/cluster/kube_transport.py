@@ -219,8 +219,10 @@ class Transport:
         url = URL(f"{self.server.rstrip('/')}{request.path}{query}", encoded=True)
         # A stream, since aiohttp warns of bytes by the megabyte.
         body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         response = await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
-        self.clock.heard(response.headers.get("Date"))
+        self.clock.heard(response.headers.get("Date"), loop.time() - began)
         return response
 
     def _session(self) -> aiohttp.ClientSession:
