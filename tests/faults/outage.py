@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from tests.cluster.control_plane import ETCD
@@ -32,7 +33,7 @@ def etcd_gone(site: Site, vms: int, seconds: float, seed: int, *, hangs: bool = 
     chance, audit = moments(seed), site.audit()
     report = Report(f"etcd {'hangs' if hangs else 'gone'} for {seconds:.0f} s, {site.overlay}", names(prefix, vms), 1)
     site.patience = seconds + 120
-    with kept_running(Kept(site, ("a", "b"))) as kept, reviewing(site.running.webhook.port) as reviews:
+    with kept_running(Kept(site, ("a", "b"))) as kept, reviewing(site.running.webhook.port, site.plane.webhook_client) as reviews:
         kept.ready()
         for name in report.vms[:_CALM]:
             site.create(name)
@@ -77,10 +78,11 @@ class Reviews:
 
 
 @contextmanager
-def reviewing(port: int, per_second: float = 5.0) -> Iterator[Reviews]:
-    """Reviews, each on a connection of its own, as long as the body runs. That the certificate is trusted is another test's."""
+def reviewing(port: int, client: Path, per_second: float = 5.0) -> Iterator[Reviews]:
+    """Reviews, each on a connection of its own that presents the certificate ``client``, as long as the body runs."""
     reviews, done = Reviews(), threading.Event()
-    context = ssl._create_unverified_context()
+    context = ssl._create_unverified_context()  # whether the certificate is trusted is another test's
+    context.load_cert_chain(client)
 
     def ask() -> None:
         number = 0
