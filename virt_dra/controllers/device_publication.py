@@ -29,7 +29,7 @@ from virt_dra.controllers.devices_object import finished, frozen_in, metadata_of
 from virt_dra.controllers.events import Event, shortened, warning
 from virt_dra.controllers.network_devices import network_devices
 from virt_dra.controllers.pod_creation import with_creation_failure
-from virt_dra.controllers.published_devices import Pool, PublishedDevices
+from virt_dra.controllers.published_devices import AnyPool, PublishedDevices
 from virt_dra.controllers.settling import Circumstances, settled
 from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_keys, ends, pools_of
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Update, Write
@@ -84,7 +84,7 @@ def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULT
     pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if pod.status.phase not in FINISHED)
     named = {name: sources.claim(name) for pod in pods for name in claim_keys(pod)}
     claims = {name: claim for name, claim in named.items() if claim is not None}
-    pools: dict[tuple[str, str], Pool] = {}
+    pools: dict[tuple[str, str], AnyPool] = {}
     for driver, name in dict.fromkeys(pair for claim in claims.values() for pair in pools_of(claim)):
         pool = sources.pool(driver, name)
         if pool is not None:
@@ -126,7 +126,7 @@ def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: 
     return found
 
 
-def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], Pool]) -> bool:
+def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], AnyPool]) -> bool:
     selector = rule.spec.device_selector
     return selector is not None and any(selector.driver in (None, driver) and selector.pool in (None, pool) for driver, pool in pools)
 

@@ -461,7 +461,7 @@ class _Search:
         if pool is not None and not pool.complete:
             announced = " or ".join(str(count) for count in pool.announced)
             message = (
-                f"generation {pool.generation} of {where} has {len(pool.slices)} slices and announces a resourceSliceCount of {announced}; "
+                f"generation {pool.generation} of {where} has {pool.size} slices and announces a resourceSliceCount of {announced}; "
                 "waiting for the driver to publish it whole"
             )
             return unresolved(POOL_INCOMPLETE, "pending", message)

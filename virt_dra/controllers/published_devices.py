@@ -6,9 +6,9 @@ decides whether its devices may be handed out at all.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -44,13 +44,16 @@ def devices_by_name(published: ResourceSlice) -> Named:
 
 @dataclass(frozen=True)
 class Pool:
-    """The slices of a pool's highest generation. ``named``: the devices of each, if they have been sorted already."""
+    """The slices of a pool's highest generation."""
 
     generation: int
     slices: tuple[ResourceSlice, ...]
-    named: tuple[Named, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
+    def size(self) -> int:
+        return len(self.slices)
+
+    @cached_property
     def announced(self) -> tuple[int, ...]:
         """The numbers of slices that the slices announce, ascending. A slice that announces none (in hand-made input) has no say."""
         return tuple(sorted({s.spec.pool.resource_slice_count for s in self.slices if s.spec.pool.given("resource_slice_count")}))
@@ -61,25 +64,139 @@ class Pool:
 
     @cached_property
     def _named(self) -> tuple[Named, ...]:
-        return tuple(map(devices_by_name, self.slices)) if self.named is None else self.named
+        return tuple(map(devices_by_name, self.slices))
 
     def devices(self, name: str) -> tuple[Published, ...]:
         """Every device of that name: one, unless it is not published (none) or the driver published it twice."""
         return tuple(Published(device, s) for s, named in zip(self.slices, self._named, strict=True) for device in named.get(name, ()))
 
 
+class AnyPool(Protocol):
+    """A pool as it is asked for one of its devices: a :class:`Pool`, or one that is kept up to date."""
+
+    @property
+    def generation(self) -> int:
+        """The highest."""
+
+    @property
+    def size(self) -> int:
+        """The slices of that generation."""
+
+    @property
+    def announced(self) -> tuple[int, ...]: ...
+
+    @property
+    def complete(self) -> bool: ...
+
+    def devices(self, name: str) -> tuple[Published, ...]: ...
+
+
+class FollowedPool:
+    """The slices of a pool as they come and go: a change costs what its slice holds, however many others there are."""
+
+    def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
+        self._generations: dict[int, _Generation] = {}
+        for each in slices:
+            self.put(each)
+
+    def put(self, published: ResourceSlice) -> None:
+        """A slice that isn't there yet."""
+        number = published.spec.pool.generation
+        generation = self._generations.get(number)
+        if generation is None:
+            generation = self._generations[number] = _Generation()
+        generation.put(published)
+
+    def remove(self, published: ResourceSlice) -> None:
+        """A slice that is there, as it was put."""
+        number = published.spec.pool.generation
+        generation = self._generations.get(number)
+        if generation is not None:
+            generation.remove(published)
+            if not generation.slices:
+                del self._generations[number]
+
+    def __bool__(self) -> bool:
+        return bool(self._generations)
+
+    @property
+    def generation(self) -> int:
+        return max(self._generations)
+
+    @property
+    def size(self) -> int:
+        return len(self._newest.slices)
+
+    @property
+    def announced(self) -> tuple[int, ...]:
+        return tuple(sorted(self._newest.announced))
+
+    @property
+    def complete(self) -> bool:
+        newest = self._newest
+        return all(count == len(newest.slices) for count in newest.announced)
+
+    def devices(self, name: str) -> tuple[Published, ...]:
+        return self._newest.devices(name)
+
+    @property
+    def state(self) -> tuple[int, bool]:
+        """What concerns all who have a device of the pool: its generation, and whether it is complete."""
+        return (self.generation, self.complete) if self else (0, False)
+
+    @property
+    def _newest(self) -> _Generation:
+        return self._generations[self.generation]
+
+
+class _Generation:
+    def __init__(self) -> None:
+        self.slices: dict[str, ResourceSlice] = {}
+        self.announced: Counter[int] = Counter()
+        self._with: dict[str, tuple[str, ...]] = {}
+        """Device -> the names of the slices that have it: mostly one."""
+
+    def put(self, published: ResourceSlice) -> None:
+        self.slices[published.name] = published
+        if published.spec.pool.given("resource_slice_count"):
+            self.announced[published.spec.pool.resource_slice_count] += 1
+        for device in published.spec.devices:
+            names = self._with.get(device.name, ())
+            if published.name not in names:
+                self._with[device.name] = (*names, published.name)
+
+    def remove(self, published: ResourceSlice) -> None:
+        if self.slices.pop(published.name, None) is None:
+            return
+        if published.spec.pool.given("resource_slice_count"):
+            count = published.spec.pool.resource_slice_count
+            self.announced[count] -= 1
+            if not self.announced[count]:
+                del self.announced[count]
+        for device in published.spec.devices:
+            left = tuple(name for name in self._with.get(device.name, ()) if name != published.name)
+            if left:
+                self._with[device.name] = left
+            else:
+                self._with.pop(device.name, None)
+
+    def devices(self, name: str) -> tuple[Published, ...]:
+        slices = (self.slices[each] for each in sorted(self._with.get(name, ())))
+        return tuple(Published(device, each) for each in slices for device in each.spec.devices if device.name == name)
+
+
 @runtime_checkable
 class Publications(Protocol):
     """Who can say what a pool publishes."""
 
-    def pool(self, driver: str, name: str) -> Pool | None: ...
+    def pool(self, driver: str, name: str) -> AnyPool | None: ...
 
 
 @dataclass(frozen=True)
 class PublishedDevices:
     """All slices, by driver and pool. Built once, asked often. Implements :class:`Publications`."""
 
-    pools: Mapping[tuple[str, str], Pool]
+    pools: Mapping[tuple[str, str], AnyPool]
 
     @classmethod
     def of(cls, slices: Iterable[ResourceSlice]) -> PublishedDevices:
@@ -89,16 +206,16 @@ class PublishedDevices:
             by_pool[s.spec.driver, s.spec.pool.name].append(s)
         return cls({key: pool_of(members) for key, members in by_pool.items()})
 
-    def pool(self, driver: str, name: str) -> Pool | None:
+    def pool(self, driver: str, name: str) -> AnyPool | None:
         return self.pools.get((driver, name))
 
 
-def pool_of(members: Sequence[ResourceSlice], named: Callable[[ResourceSlice], Named] | None = None) -> Pool:
-    """The pool that these slices of one driver and pool make: one or more, each once. ``named``: whoever remembers sorted slices."""
+def pool_of(members: Sequence[ResourceSlice]) -> Pool:
+    """The pool that these slices of one driver and pool make: one or more, each once."""
     generation = max(s.spec.pool.generation for s in members)
     current = [s for s in members if s.spec.pool.generation == generation]
     ordered = tuple(sorted(current, key=lambda s: (s.name, "" if s.name else repr(s.to_wire()))))
-    return Pool(generation, ordered, None if named is None else tuple(map(named, ordered)))
+    return Pool(generation, ordered)
 
 
 def newest(objects: Iterable[O]) -> tuple[O, ...]:

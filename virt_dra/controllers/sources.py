@@ -12,7 +12,7 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSli
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
 from virt_dra.controllers.current_pod import CREATED_BY_LABEL, owner_uids
-from virt_dra.controllers.published_devices import Pool, PublishedDevices
+from virt_dra.controllers.published_devices import AnyPool, PublishedDevices
 from virt_dra.controllers.retries import awaits_retry
 
 FINISHED: Final = ("Succeeded", "Failed")
@@ -28,7 +28,7 @@ class Sources(Protocol):
 
     def claim(self, key: str) -> ResourceClaim | None: ...
 
-    def pool(self, driver: str, name: str) -> Pool | None: ...
+    def pool(self, driver: str, name: str) -> AnyPool | None: ...
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]: ...
 
@@ -102,7 +102,7 @@ class ListedSources:
     def claim(self, key: str) -> ResourceClaim | None:
         return self._claims.get(key)
 
-    def pool(self, driver: str, name: str) -> Pool | None:
+    def pool(self, driver: str, name: str) -> AnyPool | None:
         return self._pools.pool(driver, name)
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
@@ -151,6 +151,13 @@ def claim_keys(pod: Pod) -> tuple[str, ...]:
     direct = (entry.resource_claim_name for entry in pod.spec.resource_claims)
     recorded = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
     return tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in (*direct, *recorded) if name))
+
+
+def devices_of(claim: ResourceClaim) -> frozenset[tuple[str, str, str]]:
+    """Driver, pool and name of each device that is allocated to a claim."""
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return frozenset((result.driver, result.pool, result.device) for result in results)
 
 
 def pools_of(claim: ResourceClaim) -> tuple[tuple[str, str], ...]:

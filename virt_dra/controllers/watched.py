@@ -14,9 +14,19 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.controllers.published_devices import Named, Pool, devices_by_name, pool_of
+from virt_dra.controllers.published_devices import AnyPool, FollowedPool
 from virt_dra.controllers.retries import awaits_retry
-from virt_dra.controllers.sources import addresses_of, claim_keys, ends, instance_keys, instance_uids, leftovers, pools_of, status_addresses
+from virt_dra.controllers.sources import (
+    addresses_of,
+    claim_keys,
+    devices_of,
+    ends,
+    instance_keys,
+    instance_uids,
+    leftovers,
+    pools_of,
+    status_addresses,
+)
 
 O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
 
@@ -30,6 +40,8 @@ CLAIM = "claim"
 """Of pods: the keys of claims that they name."""
 POOL = "pool"
 """Of slices: driver and pool; of claims: of each allocated device."""
+DEVICE = "device"
+"""Of claims: driver, pool and name of each allocated device."""
 DRIVER = "driver"
 """Of claims: of each allocated device."""
 RETRY = "retry"
@@ -51,7 +63,7 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
         RETRY: _retried_in,
     },
     Pod: {INSTANCE: instance_uids, INSTANCE_NAME: instance_keys, CLAIM: claim_keys},
-    ResourceClaim: {POOL: pools_of, DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)}},
+    ResourceClaim: {POOL: pools_of, DEVICE: devices_of, DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)}},
     ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
     DeviceTaintRule: {},
     VirtualMachineInstanceDevices: {ADDRESS: addresses_of},
@@ -87,10 +99,8 @@ class WatchedSources:
         self._slices = slices
         self._rules = rules
         self._devices = devices
-        self._pools: dict[tuple[str, str], Pool] = {}
-        """What is read of slices, until one of them changes."""
-        self._named: dict[str, tuple[ResourceSlice, Named]] = {}
-        """Each slice's devices, so that of a pool of hundreds of slices only the one that changed is sorted anew."""
+        self._pools: dict[tuple[str, str], FollowedPool] = {}
+        """Pools that were asked for; each change of a slice is followed."""
         self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
 
     # --- Sources ---
@@ -106,20 +116,14 @@ class WatchedSources:
         namespace, _, name = key.rpartition("/")
         return self._claims.get(name, namespace)
 
-    def pool(self, driver: str, name: str) -> Pool | None:
+    def pool(self, driver: str, name: str) -> AnyPool | None:
         known = self._pools.get((driver, name))
         if known is None:
             members = self._slices.by_index(POOL, (driver, name))
             if not members:
                 return None
-            known = self._pools[driver, name] = pool_of(members, self._devices_of)
+            known = self._pools[driver, name] = FollowedPool(members)
         return known
-
-    def _devices_of(self, published: ResourceSlice) -> Named:
-        known = self._named.get(published.name)
-        if known is None or known[0] is not published:
-            known = self._named[published.name] = (published, devices_by_name(published))
-        return known[1]
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
         if self._sorted_rules is None:
@@ -182,18 +186,45 @@ class WatchedSources:
         return {key for claim in claims for pod in self._pods.by_index(CLAIM, claim) for key in self._of_pod(pod)}
 
     def _of_slice(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """Only VMIs whose claims have devices of the pool; and only those of changed devices, where the pool stays as it was."""
-        slices = [obj for obj in (old, new) if isinstance(obj, ResourceSlice)]
-        pools = {(obj.spec.driver, obj.spec.pool.name) for obj in slices}
+        """Only VMIs whose claims have devices of the pool; and only those of changed devices, where the pool stays as it was: of the same
+        generation, and complete or not as before."""
+        before, after = (obj if isinstance(obj, ResourceSlice) else None for obj in (old, new))
+        pools = {(obj.spec.driver, obj.spec.pool.name) for obj in (before, after) if obj is not None}
+        followed = {pool: self._pools[pool] for pool in pools if pool in self._pools}
+        states = {pool: each.state for pool, each in followed.items()}
+        self._follow(before, after)
+        claims: dict[str, ResourceClaim] = {}
+        devices = _changed_devices(before, after)
         for pool in pools:
-            self._pools.pop(pool, None)
-        if new is None and old is not None:
-            self._named.pop(old.name, None)
-        claims = {claim.key: claim for pool in pools for claim in self._claims.by_index(POOL, pool)}
-        devices = _changed_devices(slices)
-        if devices is not None:
-            claims = {key: claim for key, claim in claims.items() if _has_device(claim, pools, devices)}
+            known = followed.get(pool)
+            # Nobody knows the state of a pool that wasn't asked for; two versions of a slice that say the same of it leave it as it was.
+            same = known.state == states[pool] if known is not None else before is not None and after is not None
+            found: list[ResourceClaim] = []
+            if same and devices is not None:
+                for device in devices:
+                    found += self._claims.by_index(DEVICE, (*pool, device))
+            else:
+                found += self._claims.by_index(POOL, pool)
+            claims |= {claim.key: claim for claim in found}
         return self._using(claims)
+
+    def _follow(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
+        """The pools that were asked for get what changed."""
+        for each, put in ((before, False), (after, True)):
+            if each is None:
+                continue
+            pool = (each.spec.driver, each.spec.pool.name)
+            followed = self._pools.get(pool)
+            if followed is None:
+                continue
+            if put:
+                followed.put(each)
+            else:
+                followed.remove(each)
+        for each in (before, after):
+            pool = (each.spec.driver, each.spec.pool.name) if each is not None else ("", "")
+            if pool in self._pools and not self._pools[pool]:
+                del self._pools[pool]
 
     def _of_rule(self, rule: DeviceTaintRule) -> set[str]:
         selector = rule.spec.device_selector
@@ -236,25 +267,17 @@ def concerned_vms(old: TypedObject | None, new: TypedObject | None) -> frozenset
     return frozenset(found)
 
 
-def _changed_devices(slices: Iterable[ResourceSlice]) -> frozenset[str] | None:
-    """The names of devices that differ between two versions of a slice; None where that doesn't say all."""
-    versions = tuple(slices)
-    if len(versions) != 2:
-        return None
-    old, new = (version.spec for version in versions)
-    if (old.driver, old.pool, old.node_name) != (new.driver, new.pool, new.node_name):
-        return None
-    before = {device.name: device for device in old.devices}
-    after = {device.name: device for device in new.devices}
-    if len(before) != len(old.devices) or len(after) != len(new.devices):
+def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:
+    """The names of devices that differ between two versions of a slice, of which one may not be there; None where that doesn't say all."""
+    if old is not None and new is not None:
+        ours, theirs = old.spec, new.spec
+        if (ours.driver, ours.pool, ours.node_name) != (theirs.driver, theirs.pool, theirs.node_name):
+            return None
+    versions = [each.spec.devices if each is not None else () for each in (old, new)]
+    before, after = ({device.name: device for device in devices} for devices in versions)
+    if len(before) != len(versions[0]) or len(after) != len(versions[1]):
         return None
     return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-
-
-def _has_device(claim: ResourceClaim, pools: Iterable[tuple[str, str]], devices: frozenset[str]) -> bool:
-    allocation, of = claim.status.allocation, set(pools)
-    results = allocation.devices.results if allocation is not None else ()
-    return any((result.driver, result.pool) in of and result.device in devices for result in results)
 
 
 def _selected(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:
