@@ -5,7 +5,7 @@ from __future__ import annotations
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import MAX_ISSUES, Issue
 from virt_dra.cel.functions.lists import SORT_BY
-from virt_dra.cel.functions.regex import Patterns
+from virt_dra.cel.functions.regex import Patterns, Spend, free
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.literals import format_issue, invalid_literal
 from virt_dra.cel.nodes import (
@@ -28,13 +28,13 @@ from virt_dra.cel.types import BOOL, DYN, ERROR, INT, Kind, Type, Types, Unifier
 from virt_dra.cel.types import SHARED as SHARED_TYPES
 
 
-def check(root: Node, environment: Environment) -> list[Issue]:
+def check(root: Node, environment: Environment, spend: Spend = free) -> list[Issue]:
     """Check a tree in place. No issues mean that it is well typed and its literals are valid. Raises TypeTooLarge, PatternsTooLarge."""
     checker = _Checker(environment)
     run(checker.visit(root))
     if not checker.issues:
         checker.settle()
-        checker.validate()
+        checker.validate(Patterns(spend))
     return checker.issues
 
 
@@ -102,10 +102,9 @@ class _Checker:
         for variable in self._variables:
             variable.type = self._unifier.resolve(variable.type, close=True)
 
-    def validate(self) -> None:
+    def validate(self, patterns: Patterns) -> None:
         """What may only be judged once all types are known: literal arguments (L-2.5) and mixed aggregates (L-2.3)."""
         calls = [node for node in self._judged if isinstance(node, Call)]
-        patterns = Patterns()
         for call in calls:
             self._check_literals(call, patterns)
         for aggregate in self._aggregates:

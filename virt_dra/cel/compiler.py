@@ -30,12 +30,15 @@ from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, I
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
 from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
 from virt_dra.cel.reads import Reads, Wanted, reads, wanted
+from virt_dra.cel.sized_cache import SizedCache
 from virt_dra.cel.steps import Step, run
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
 from virt_dra.cel.values import TypeValue, Value, constant_keys
 from virt_dra.cel.weights import COUNTED, Weights, weights
 
 MAX_NESTING = 30
+KEPT_NODES: Final = 100
+"""Nodes of an expression that keeps its counted form."""
 
 Compiled = Callable[[Mapping[str, Value], Budget], Value]
 """Takes the variables' values and what the evaluation may do."""
@@ -59,7 +62,7 @@ class Code(NamedTuple):
     depth: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Program:
     """A compiled expression. Create it with :func:`compile_tree`."""
 
@@ -72,16 +75,22 @@ class Program:
     _budgeted: bool
     _counted: tuple[Run, int] | None = None
     _bounded: bool | None = None
+    _reads: tuple[Reads | None] | None = None
+    _wanted: tuple[Wanted, ...] | None = None
 
     @property
     def reads(self) -> Reads | None:
         """See :func:`virt_dra.cel.reads.reads`."""
-        return reads(self._root)
+        if self._reads is None:
+            self._reads = (reads(self._root),)
+        return self._reads[0]
 
     @property
     def wanted(self) -> tuple[Wanted, ...]:
         """See :func:`virt_dra.cel.reads.wanted`."""
-        return wanted(self._root)
+        if self._wanted is None:
+            self._wanted = wanted(self._root)
+        return self._wanted
 
     def evaluate(self, variables: Mapping[str, Value], watcher: Work | Interrupt | None = None) -> Value:
         """The value for these variables (missing ones fail where they are used).
@@ -142,7 +151,7 @@ class Program:
 
         ``interrupted``: it was before, and only what doesn't take long is still to be done.
         """
-        built = self._counted
+        built = self._counted or _COUNTED.get(self)
         meter = Meter(variables, built[1] if built is not None else 0, watcher)
         meter.patterns = self.weights.patterns
         if interrupted:
@@ -150,7 +159,7 @@ class Program:
         try:
             if built is None:
                 meter.spend(_COUNT * self.weights.nodes)
-                built = self._counted = count(self._root, self._environment, self.weights)
+                built = self._count()
                 meter.slots = [UNSET] * built[1]
             meter.spend(COUNTED * self.weights.whole)
             value = built[0](meter)
@@ -161,6 +170,15 @@ class Program:
         finally:
             meter.report()
         return (value.error if isinstance(value, Failed) else value), meter.cost
+
+    def _count(self) -> tuple[Run, int]:
+        """The counted form. Of a large expression it takes four times what all else does, so few of these are kept."""
+        built = count(self._root, self._environment, self.weights)
+        if self.weights.nodes <= KEPT_NODES:
+            self._counted = built
+        else:
+            _COUNTED.put(self, built, self.weights.nodes * _COUNTED_NODE)
+        return built
 
     def estimate_cost(self, declared: Mapping[str, Declared] = VARIABLES) -> int:
         """The most that an evaluation may cost, from the text and the ``declared`` sizes of the variables (L-4.2); at most 2**64 - 1."""
@@ -185,6 +203,9 @@ class Program:
 _ESTIMATE: Final = 10.0
 _COUNT: Final = 6.0
 """Microseconds for each node: of the worst case, and of making the counted form. Both are done once, when they are first needed."""
+_COUNTED_NODE: Final = 1_400
+_COUNTED: Final[SizedCache[Program, tuple[Run, int]]] = SizedCache(12 << 20)
+"""Counted forms of large expressions, and the bytes that a node of one takes."""
 _TOO_DEEP = "the expression nests too deeply to be evaluated here"
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.api.semver import SemVer
-from virt_dra.cel.budget import Interrupt
+from virt_dra.cel.budget import Interrupt, Work
+from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
@@ -18,11 +18,13 @@ from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import EvaluationError, enhanced
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.functions.regex import Spend
 from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Kind, Type
 from virt_dra.cel.values import NamedValues, Optional, TypeValue, UInt, Value, go_type
 
 CACHE_SIZE: Final = 1024
-"""Compiled derived attributes that are kept."""
+CACHE_BYTES: Final = 12 << 20
+"""Compiled derived attributes that are kept, and what they may take."""
 
 _SCALARS: Final = (BOOL, INT, STRING, ANY, DYN, SEMVER)
 
@@ -34,7 +36,7 @@ class DerivedAttribute:
     expression: str
     program: Program = field(repr=False)
 
-    def evaluate(self, device: DeviceInput, interrupt: Interrupt | None = None) -> DeviceAttribute:
+    def evaluate(self, device: DeviceInput, interrupt: Work | Interrupt | None = None) -> DeviceAttribute:
         """The attribute's value on a device: one of its fields is set (A-16.3).
 
         Raises EvaluationError; its text gains no advice on missing keys, as in the allocator of the reference (A-16.4).
@@ -58,13 +60,16 @@ class DerivedAttribute:
             return Examined(error=error.message, cost=cost)
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def compile_derived_attribute(expression: str, environment: Environment = STORED_EXPRESSIONS) -> DerivedAttribute:
-    """Compile a derived attribute; results are cached, errors aren't (A-21.9).
+def compile_derived_attribute(expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None) -> DerivedAttribute:
+    """Compile a derived attribute; what comes of it is kept (A-21.9).
 
-    ``environment``: the stored-expressions one, as the scheduler does, or one of :func:`new_expressions`, as admission does.
-    Raises CompileError: a fault in the text, or a result that no attribute can have (A-16.2).
+    ``environment``, ``work``: as of :func:`~virt_dra.cel.selector.compile_selector`. Raises CompileError: a fault in the text, or a result
+    that no attribute can have (A-16.2). Raises Interrupted where the work isn't enough.
     """
+    return DERIVED_ATTRIBUTES.get(expression, environment, work)
+
+
+def _new(expression: str, environment: Environment, spend: Spend) -> DerivedAttribute:
     lists = attribute_type(environment) is DYN  # as DRAListTypeAttributes makes it, and as it is for what is stored already
 
     def refusal(result: Type) -> str | None:
@@ -73,7 +78,10 @@ def compile_derived_attribute(expression: str, environment: Environment = STORED
         also = " or a list of these scalars" if lists else ""
         return f"must evaluate to a primitive scalar (string, integer, boolean, semver){also}, not {result}"
 
-    return DerivedAttribute(expression, compile_expression(expression, environment, refusal))
+    return DerivedAttribute(expression, compile_expression(expression, environment, refusal, spend))
+
+
+DERIVED_ATTRIBUTES: Final = Compilations(_new, CACHE_BYTES, CACHE_SIZE)
 
 
 def _as_attribute(value: Value) -> DeviceAttribute:

@@ -10,7 +10,7 @@ from virt_dra.cel.compiler import Program, compile_tree
 from virt_dra.cel.declarations import STORED_EXPRESSIONS
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import CompileError, Issue, compile_error
-from virt_dra.cel.functions.regex import PatternsTooLarge
+from virt_dra.cel.functions.regex import PatternsTooLarge, Spend, free
 from virt_dra.cel.literals import InvalidConstant, check_constants
 from virt_dra.cel.parser import parse
 from virt_dra.cel.tokens import SyntaxFault
@@ -24,13 +24,18 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """JSON can smuggle it in; Kubernetes' reader puts the replacement character in its place."""
 
 
-def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS, result_rule: ResultRule | None = None) -> Program:
-    """Parse, check and compile an expression; without a ``result_rule`` its value may be of any type. Raises CompileError."""
+def compile_expression(
+    text: str, environment: Environment = STORED_EXPRESSIONS, result_rule: ResultRule | None = None, spend: Spend = free
+) -> Program:
+    """Parse, check and compile an expression; without a ``result_rule`` its value may be of any type.
+
+    ``spend`` is told of the work on constant patterns, in microseconds, before it is done. Raises CompileError.
+    """
     if not text.isascii():
         text = _LONE_SURROGATE.sub("\ufffd", text)
     try:
         root = parse(text)
-        issues = check(root, environment)
+        issues = check(root, environment, spend)
     except SyntaxFault as fault:
         raise compile_error(text, list(fault.issues)) from None
     except (TypeTooLarge, PatternsTooLarge) as error:
@@ -41,7 +46,7 @@ def compile_expression(text: str, environment: Environment = STORED_EXPRESSIONS,
     if refusal is not None:
         raise CompileError(refusal)
     try:
-        check_constants(root)
+        check_constants(root, spend)
     except PatternsTooLarge as error:
         raise _too_complex(text, error) from None
     except InvalidConstant as error:

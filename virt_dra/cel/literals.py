@@ -9,7 +9,7 @@ from virt_dra.cel.functions.conversions import CONVERSIONS
 from virt_dra.cel.functions.formatting import Clause, FormatFault, parse_format, unfit
 from virt_dra.cel.functions.operators import invalid_qualifier, is_qualifier
 from virt_dra.cel.functions.patterns import InvalidPattern
-from virt_dra.cel.functions.regex import Patterns
+from virt_dra.cel.functions.regex import Patterns, Spend, free
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
 from virt_dra.cel.nodes import (
     Bind,
@@ -60,13 +60,13 @@ class InvalidConstant(CelError):
     """A conversion of a constant fails, which Kubernetes finds out when it builds the program."""
 
 
-def check_constants(root: Node) -> None:
+def check_constants(root: Node, spend: Spend = free) -> None:
     """Convert constants as Kubernetes does while it builds a program.
 
     Raises InvalidConstant for the first that can't be converted, for a constant pattern of ``find`` or ``findAll`` that is none, and for a
     variable that stands for a type, which Kubernetes takes for a type's name. Raises PatternsTooLarge.
     """
-    patterns = Patterns()
+    patterns = Patterns(spend)
     constants: dict[int, Value] = {}
     for part in _in_planning_order(root):
         if isinstance(part, Variable):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
 from virt_dra.cel.budget import Interrupt, Work
+from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
@@ -15,12 +15,14 @@ from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import EvaluationError, Interrupted, enhanced
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.functions.regex import Spend, free
 from virt_dra.cel.reads import Reads, Wanted
 from virt_dra.cel.types import BOOL, Type
 from virt_dra.cel.values import Optional, Value, type_name
 
 CACHE_SIZE: Final = 4096
-"""Compiled selectors that are kept: more than the classes and claims of a large cluster have."""
+CACHE_BYTES: Final = 48 << 20
+"""Compiled selectors that are kept: more than the classes and claims of a large cluster have, and what they may take."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,16 +103,24 @@ def _as_bool(value: Value) -> bool:
     raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def compile_selector(expression: str, environment: Environment = STORED_EXPRESSIONS) -> Selector:
-    """Compile a device selector; results are cached, errors aren't (A-21.9).
+def compile_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None) -> Selector:
+    """Compile a device selector; what comes of it is kept (A-21.9).
 
-    ``environment``: the stored-expressions one, as the scheduler does, or one of :func:`new_expressions`, as admission does.
-    Raises CompileError: a fault in the text (`compilation failed: …`), or a result that is neither bool nor unknown (L-3.7).
+    ``environment``: the stored-expressions one, as the scheduler does, or one of :func:`new_expressions`, as admission does. ``work``: what
+    may be done for it. Raises CompileError: a fault in the text (`compilation failed: …`), or a result that is neither bool nor unknown
+    (L-3.7). Raises Interrupted where the work isn't enough.
     """
+    return SELECTORS.get(expression, environment, work)
+
+
+def new_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, spend: Spend = free) -> Selector:
+    """As :func:`compile_selector`, always anew; ``spend`` is told of the work on patterns."""
     unknown = attribute_type(environment)
 
     def refusal(result: Type) -> str | None:
         return None if result in (BOOL, unknown) else f"must evaluate to bool or the unknown type, not {result}"
 
-    return Selector(expression, compile_expression(expression, environment, refusal))
+    return Selector(expression, compile_expression(expression, environment, refusal, spend))
+
+
+SELECTORS: Final = Compilations(new_selector, CACHE_BYTES, CACHE_SIZE)

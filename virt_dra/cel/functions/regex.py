@@ -56,6 +56,13 @@ _LONGEST_SEARCH: Final = 80_000.0
 """Microseconds that one search may take."""
 
 
+Spend = Callable[[float], None]
+
+
+def free(microseconds: float) -> None:
+    """For callers who don't count work."""
+
+
 class _Match(Protocol):
     def group(self) -> str: ...
     def span(self) -> tuple[int, int]: ...
@@ -77,9 +84,10 @@ class PatternTooLarge(PatternsTooLarge):
 
 
 class Patterns:
-    """The constant patterns of one expression."""
+    """The constant patterns of one expression. ``spend`` is told of the work on each before it is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, spend: Spend) -> None:
+        self._spend = spend
         self._left = _MOST_INSTRUCTIONS
         self._classes = _MOST_CLASSES
         self._seen: set[str] = set()
@@ -92,7 +100,7 @@ class Patterns:
         if self._classes < 0:
             raise PatternsTooLarge(f"its patterns have more than {_MOST_CLASSES} Unicode classes")
         self._seen.add(pattern)
-        self._left -= compile_pattern(pattern).programsize
+        self._left -= _known(pattern, self._spend).usable().programsize
         if self._left < 0:
             raise PatternsTooLarge(f"its patterns need more than {_MOST_INSTRUCTIONS} instructions")
 
@@ -117,17 +125,13 @@ class _Compiled:
 
 def compile_pattern(pattern: str) -> _Pattern:
     """The compiled pattern. Raises InvalidPattern, and PatternTooLarge for one that is none to us only."""
-    return _known(pattern, _uncounted).usable()
-
-
-def _uncounted(microseconds: float) -> None:
-    """For patterns of the text of an expression: how long these take, all together, is bounded, and charged with the text."""
+    return _known(pattern, free).usable()
 
 
 _cache: SizedCache[str, _Compiled] = SizedCache(_CACHE_BYTES)
 
 
-def _known(pattern: str, spend: Callable[[float], None]) -> _Compiled:
+def _known(pattern: str, spend: Spend) -> _Compiled:
     """The pattern, compiled or not, from the cache or made; ``spend`` is told of the work of making it before each part of it."""
     found = _cache.get(pattern)
     if found is None:
@@ -136,7 +140,7 @@ def _known(pattern: str, spend: Callable[[float], None]) -> _Compiled:
     return found
 
 
-def _made(pattern: str, spend: Callable[[float], None]) -> tuple[_Compiled, int]:
+def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
     """And the bytes it may use."""
     if len(pattern) > _LONGEST:
         return _Compiled(_READING, error=f"a pattern of more than {_LONGEST} characters", too_large=True), _FAILURE_BYTES
