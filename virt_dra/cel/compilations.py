@@ -63,7 +63,7 @@ class Compilations(Generic[T]):
         found = self._kept.get(key)
         if found is None:
             found = self._made(expression, environment, _spending(work))
-            self._kept.put(key, found, _kept_size(expression, found))
+            self._kept.put(key, found, kept_size(expression, found))
         if isinstance(found, _Refused):
             raise CompileError(found.message, found.issues)
         return found
@@ -95,7 +95,8 @@ def _spending(work: Work | None) -> Spend:
     return spend
 
 
-def _kept_size(expression: str, found: Compiled | _Refused) -> int:
+def kept_size(expression: str, found: Compiled | _Refused) -> int:
+    """Bytes that a compiled expression or a refusal takes, by estimate."""
     if isinstance(found, _Refused):
         return _BASE + _PER_CHARACTER * (len(expression) + 2 * len(found.message))
     nodes = found.program.weights.nodes

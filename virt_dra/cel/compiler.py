@@ -252,7 +252,9 @@ class _Emitter:
     def _implementation(self, overload: Overload) -> str:
         name = self._implementations.get(id(overload))
         if name is None:
-            name = self._implementations[id(overload)] = self._constant(overload.implementation)
+            name = self._implementations[id(overload)] = self._constant(
+                overload.charged if overload.per_character else overload.implementation
+            )
         return name
 
     def _literal(self, node: Literal) -> Code:
@@ -365,8 +367,9 @@ class _Emitter:
             folded = _folded(node, overloads[0])
             if folded is not None:
                 return Code(self._constant(folded))
-            self.budgeted |= overloads[0].budget
-            budget = "b, " if overloads[0].budget else ""
+            takes_budget = overloads[0].budget or overloads[0].per_character > 0
+            self.budgeted |= takes_budget
+            budget = "b, " if takes_budget else ""
             return Code(f"{self._implementation(overloads[0])}({budget}{arguments})", depth)
         member = node.target is not None
         self.budgeted = True

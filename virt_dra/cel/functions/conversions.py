@@ -46,6 +46,7 @@ def _inconvertible(source: str, target: str) -> EvaluationError:
     "int(string) -> int",
     "int(google.protobuf.Timestamp) -> int",
     "int(uint) -> int",
+    per_character=0.01,
 )
 def to_int(value: Value) -> int:
     if isinstance(value, float):
@@ -68,7 +69,7 @@ def to_int(value: Value) -> int:
     raise EvaluationError("no such overload")
 
 
-@library.function("uint(uint) -> uint", "uint(double) -> uint", "uint(int) -> uint", "uint(string) -> uint")
+@library.function("uint(uint) -> uint", "uint(double) -> uint", "uint(int) -> uint", "uint(string) -> uint", per_character=0.01)
 def to_uint(value: Value) -> UInt:
     if isinstance(value, float):
         if not 0 <= value < 18446744073709551616.0:
@@ -86,7 +87,9 @@ def to_uint(value: Value) -> UInt:
     raise EvaluationError("no such overload")
 
 
-@library.function("double(double) -> double", "double(int) -> double", "double(string) -> double", "double(uint) -> double")
+@library.function(
+    "double(double) -> double", "double(int) -> double", "double(string) -> double", "double(uint) -> double", per_character=0.08
+)
 def to_double(value: Value) -> float:
     if isinstance(value, (int, float)):
         return float(value)
@@ -115,7 +118,7 @@ def to_bool(value: Value) -> bool:
     raise _inconvertible("string", "bool")
 
 
-@library.function("bytes(bytes) -> bytes", "bytes(string) -> bytes")
+@library.function("bytes(bytes) -> bytes", "bytes(string) -> bytes", per_character=0.005)
 def to_bytes(value: str | bytes) -> bytes:
     return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
@@ -129,6 +132,7 @@ def to_bytes(value: str | bytes) -> bytes:
     "string(int) -> string",
     "string(google.protobuf.Timestamp) -> string",
     "string(uint) -> string",
+    per_character=0.012,
 )
 def to_string(value: Value) -> str:
     if isinstance(value, str):
@@ -155,6 +159,7 @@ def to_string(value: Value) -> str:
     "timestamp(google.protobuf.Timestamp) -> google.protobuf.Timestamp",
     "timestamp(int) -> google.protobuf.Timestamp",
     "timestamp(string) -> google.protobuf.Timestamp",
+    per_character=0.05,
 )
 def to_timestamp(value: Value) -> Timestamp:
     if isinstance(value, Timestamp):
@@ -169,7 +174,9 @@ def to_timestamp(value: Value) -> Timestamp:
     raise EvaluationError("no such overload")
 
 
-@library.function("duration(google.protobuf.Duration) -> google.protobuf.Duration", "duration(string) -> google.protobuf.Duration")
+@library.function(
+    "duration(google.protobuf.Duration) -> google.protobuf.Duration", "duration(string) -> google.protobuf.Duration", per_character=1.0
+)
 def to_duration(value: Value) -> Duration:
     if isinstance(value, Duration):
         return value

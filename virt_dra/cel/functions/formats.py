@@ -116,6 +116,6 @@ def named(name: str) -> Optional:
 @library.function("kubernetes.NamedFormat::validate(string) -> optional_type(list(string))", budget=True)
 def validate(budget: Budget, given: NamedFormat, text: str) -> Optional:
     """None if the text has the format, else what is wrong."""
-    budget.read(text)
+    budget.read(text, 1.0)
     complaints = given.check(text)
     return Optional(True, list(complaints)) if complaints else NONE

@@ -14,7 +14,7 @@ _Q = "kubernetes.Quantity"
 _S = "kubernetes.Semver"
 
 
-@library.function(f"quantity(string) -> {_Q}")
+@library.function(f"quantity(string) -> {_Q}", per_character=0.02)
 def quantity(text: str) -> Quantity:
     try:
         return fresh(Quantity(text))
@@ -22,7 +22,7 @@ def quantity(text: str) -> Quantity:
         raise EvaluationError(error.upstream) from None
 
 
-@library.function("isQuantity(string) -> bool")
+@library.function("isQuantity(string) -> bool", per_character=0.02)
 def is_quantity(text: str) -> bool:
     try:
         Quantity(text)
@@ -83,7 +83,7 @@ def compare_to(value: Quantity | SemVer, other: Quantity | SemVer) -> int:
     return int(is_greater_than(value, other)) - int(is_less_than(value, other))
 
 
-@library.function(f"semver(string) -> {_S}", f"semver(string, bool) -> {_S}")
+@library.function(f"semver(string) -> {_S}", f"semver(string, bool) -> {_S}", per_character=0.02)
 def semver(text: str, normalize: bool = False) -> SemVer:
     try:
         return SemVer.parse(text, normalize, uint64=True)
@@ -91,7 +91,7 @@ def semver(text: str, normalize: bool = False) -> SemVer:
         raise EvaluationError(str(error)) from None
 
 
-@library.function("isSemver(string) -> bool", "isSemver(string, bool) -> bool")
+@library.function("isSemver(string) -> bool", "isSemver(string, bool) -> bool", per_character=0.02)
 def is_semver(text: str, normalize: bool = False) -> bool:
     try:
         SemVer.parse(text, normalize, uint64=True)

@@ -88,17 +88,17 @@ def _fits(parse: Callable[[str], object], text: str) -> bool:
     return True
 
 
-@library.function("ip(string) -> net.IP")
+@library.function("ip(string) -> net.IP", per_character=1.0)
 def ip(text: str) -> IP:
     return _parse_ip(text)
 
 
-@library.function("isIP(string) -> bool")
+@library.function("isIP(string) -> bool", per_character=1.0)
 def is_ip(text: str) -> bool:
     return _fits(_parse_ip, text)
 
 
-@library.function("ip.isCanonical(string) -> bool")
+@library.function("ip.isCanonical(string) -> bool", per_character=1.0)
 def is_canonical(text: str) -> bool:
     return str(_parse_ip(text).address) == text
 
@@ -141,12 +141,12 @@ def is_global_unicast(value: IP) -> bool:
     return not (broadcast or address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
 
 
-@library.function("cidr(string) -> net.CIDR")
+@library.function("cidr(string) -> net.CIDR", per_character=1.0)
 def cidr(text: str) -> CIDR:
     return _parse_cidr(text)
 
 
-@library.function("isCIDR(string) -> bool")
+@library.function("isCIDR(string) -> bool", per_character=1.0)
 def is_cidr(text: str) -> bool:
     return _fits(_parse_cidr, text)
 

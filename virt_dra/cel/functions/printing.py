@@ -3,19 +3,54 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from virt_dra.cel.values import Duration, Optional, Timestamp, TypeValue, Value, key_value
 
 _EPOCH = datetime(1970, 1, 1)
 _DEEPEST = 20
-"""Beyond this a value is cut: no one reads it, and it may go on for ever."""
+_LONGEST = 2_000
+"""Beyond this, and so many values, a value is cut: no one reads it, and it may go on for ever."""
 
 
-def printed(value: Value, depth: int = 0) -> str:
+def printed(value: Value) -> str:
     """The value's text in a message."""
-    if depth > _DEEPEST:
-        return "…"
+    return "".join(_pieces(value, [_LONGEST], 0))
+
+
+def _pieces(value: Value, left: list[int], depth: int) -> Iterator[str]:
+    """``left``: one number, how many more values are printed."""
+    left[0] -= 1
+    if depth > _DEEPEST or left[0] < 0:
+        yield "…"
+    elif isinstance(value, list):
+        yield "["
+        for number, element in enumerate(value):
+            if left[0] < 0:
+                break
+            yield ", " if number else ""
+            yield from _pieces(element, left, depth + 1)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for number, (key, held) in enumerate(value.items()):
+            if left[0] < 0:
+                break
+            yield ", " if number else ""
+            yield from _pieces(key_value(key), left, depth + 1)
+            yield ": "
+            yield from _pieces(held, left, depth + 1)
+        yield "}"
+    elif isinstance(value, Optional) and value.present:
+        yield "optional("
+        yield from _pieces(value.value, left, depth + 1)
+        yield ")"
+    else:
+        yield _scalar(value)
+
+
+def _scalar(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -24,13 +59,8 @@ def printed(value: Value, depth: int = 0) -> str:
         return "0"
     if isinstance(value, bytes):
         return f"[{' '.join(map(str, value))}]"
-    if isinstance(value, list):
-        return f"[{', '.join(printed(element, depth + 1) for element in value)}]"
-    if isinstance(value, dict):
-        entries = (f"{printed(key_value(key), depth + 1)}: {printed(held, depth + 1)}" for key, held in value.items())
-        return f"{{{', '.join(entries)}}}"
     if isinstance(value, Optional):
-        return f"optional({printed(value.value, depth + 1)})" if value.present else "optional.none()"
+        return "optional.none()"
     if isinstance(value, TypeValue):
         return with_parameters(value.name)
     if isinstance(value, Duration):

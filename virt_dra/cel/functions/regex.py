@@ -263,6 +263,13 @@ def _matches_short(pattern: str, text: str) -> bool:
     return compile_pattern(pattern).search(text) is not None
 
 
+def forget() -> None:
+    """Drop all that is kept of patterns and their answers."""
+    _cache.clear()
+    _matches_short.cache_clear()
+    re2.purge()
+
+
 @library.function("string::find(string) -> string", budget=True)
 def find(budget: Budget, text: str, pattern: str) -> str:
     compiled = _compiled(budget, text, pattern)

@@ -35,6 +35,8 @@ class Overload:
     budget: bool
     variables: tuple[Type, ...]
     """The type parameters that occur in it."""
+    per_character: float = 0.0
+    """Microseconds of a character of its texts, where the implementation doesn't say itself what it takes."""
 
     def accepts(self, arguments: Sequence[Value]) -> bool:
         """Whether the run-time types fit. Of a list only the first element is looked at; for a function of :data:`UNGUARDED` none is."""
@@ -47,7 +49,18 @@ class Overload:
         """The value for arguments that fit."""
         if self.implementation is None:
             raise EvaluationError(no_such_overload(self.function, *arguments))
-        return self.implementation(budget, *arguments) if self.budget else self.implementation(*arguments)
+        if self.budget:
+            return self.implementation(budget, *arguments)
+        if self.per_character:
+            self._charge(budget, arguments)
+        return self.implementation(*arguments)
+
+    def charged(self, budget: Budget, *arguments: Value) -> Value:
+        """The implementation's value, after its work was taken from the budget."""
+        return self.called(budget, arguments)
+
+    def _charge(self, budget: Budget, arguments: Sequence[Value]) -> None:
+        budget.spend(sum(len(text) for text in arguments if isinstance(text, (str, bytes))) * self.per_character)
 
     def guarded(self, budget: Budget, arguments: Sequence[Value]) -> Value:
         """The value, for arguments of which it is not known whether they fit. Raises EvaluationError if they don't."""
@@ -107,12 +120,15 @@ class Library:
         if any(param.kind is Kind.LIST and param.params[0].kind not in (Kind.PARAM, Kind.DYN) for param in overload.params):
             self._by_elements.add(overload.function)
 
-    def function(self, *declarations: str, budget: bool = False) -> Callable[[F], F]:
-        """Declare what the decorated function implements; with ``budget`` its first argument is the evaluation's Budget."""
+    def function(self, *declarations: str, budget: bool = False, per_character: float = 0.0) -> Callable[[F], F]:
+        """Declare what the decorated function implements; with ``budget`` its first argument is the evaluation's Budget.
+
+        ``per_character``: microseconds, for a function whose time grows with its texts and that knows no budget.
+        """
 
         def declared(implementation: F) -> F:
             for declaration in declarations:
-                self._add(_overload(declaration, implementation, budget))
+                self._add(_overload(declaration, implementation, budget, per_character))
             return implementation
 
         return declared
@@ -194,7 +210,7 @@ def no_such_overload(name: str, *arguments: Value) -> str:
     return f"no such overload: {name}({', '.join(types)})"
 
 
-def _overload(declaration: str, implementation: Implementation | None, budget: bool) -> Overload:
+def _overload(declaration: str, implementation: Implementation | None, budget: bool, per_character: float = 0.0) -> Overload:
     head, result = declaration.rsplit(" -> ", 1)
     opening = _opening(head)
     name, params = head[:opening], head[opening + 1 : -1]
@@ -203,7 +219,7 @@ def _overload(declaration: str, implementation: Implementation | None, budget: b
     if receiver:
         types = (parse_type(receiver), *types)
     result_type = parse_type(result)
-    return Overload(name, bool(receiver), types, result_type, implementation, budget, _variables((*types, result_type)))
+    return Overload(name, bool(receiver), types, result_type, implementation, budget, _variables((*types, result_type)), per_character)
 
 
 def _opening(head: str) -> int:

@@ -1,0 +1,27 @@
+"""What no expression may take, in processor time; several times what is measured, for loaded machines."""
+
+from __future__ import annotations
+
+from tests.cel.hostile.measure import Times
+
+COMPILING = 0.5
+WATCHED = 1.0
+STRETCH = 0.25
+FREE = 20.0
+RATIO = 5.0
+
+
+def exceeded(times: Times, length: int) -> str:
+    """Which bound is exceeded; empty if none is."""
+    found = []
+    if times.compiling + times.estimating > COMPILING:
+        found.append("compiling")
+    if times.watched > WATCHED:
+        found.append("watched")
+    if times.stretch > STRETCH:
+        found.append("stretch")
+    if times.free > FREE:
+        found.append("unwatched")
+    if times.watched > 0.02 and times.ratio > RATIO:
+        found.append("ratio")
+    return ", ".join(found)
