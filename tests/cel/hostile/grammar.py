@@ -159,8 +159,8 @@ class Maker:
                 continue
             for variable in overload.variables:
                 assigned.setdefault(variable, self.rng.choice(_FREE))
-            arguments = [self.make(_substituted(param, assigned), depth - 1, scope) for param in overload.params]
-            return Tree(wanted, _template(overload), tuple(arguments))
+            arguments = [self.make(substituted(param, assigned), depth - 1, scope) for param in overload.params]
+            return Tree(wanted, template(overload), tuple(arguments))
         return None
 
     def _macro(self, wanted: Type, depth: int, scope: Scope) -> Tree | None:
@@ -225,7 +225,8 @@ _DOUBLED: dict[object, tuple[str, ...]] = {
 }
 
 
-def _template(overload: Overload) -> str:
+def template(overload: Overload) -> str:
+    """A call, with a pair of braces for each argument."""
     name = overload.function
     if name in _INFIX:
         return f"({{}}{' in ' if name == '@in' else _INFIX[name]}{{}})"
@@ -254,9 +255,10 @@ def _assigned(result: Type, wanted: Type) -> dict[Type, Type] | None:
     return assigned
 
 
-def _substituted(kind: Type, assigned: dict[Type, Type]) -> Type:
+def substituted(kind: Type, assigned: dict[Type, Type]) -> Type:
+    """A type with its parameters replaced; int for what isn't assigned."""
     if kind.kind is Kind.PARAM:
         return assigned.get(kind, INT)
     if not kind.params:
         return kind
-    return SHARED.rebuild(kind, tuple(_substituted(part, assigned) for part in kind.params))
+    return SHARED.rebuild(kind, tuple(substituted(part, assigned) for part in kind.params))

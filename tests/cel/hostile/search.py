@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tests.cel.hostile.grammar import LISTS, Maker, Tree, leaf
+from tests.cel.hostile.grammar import LISTS, OVERLOADS, Maker, Tree, leaf, substituted, template
 from tests.cel.hostile.measure import Times, measured
-from virt_dra.cel.types import BOOL, INT, STRING, Kind
+from virt_dra.cel.functions.registry import Overload
+from virt_dra.cel.types import BOOL, DYN, INT, STRING, Kind
 
 Objective = Callable[[Times], float]
 OBJECTIVES: dict[str, Objective] = {
@@ -63,6 +64,8 @@ def search(objective: str, seed: int, seconds: float, seeds: list[str]) -> list[
 def _candidates(maker: Maker, rng: random.Random, population: list[tuple[float, Tree, Find]], seeds: list[str]) -> Iterator[Tree]:
     for text in seeds:
         yield leaf(BOOL, text)
+    for overload in rng.sample(OVERLOADS, len(OVERLOADS)):
+        yield _called_often(maker, rng, overload)
     while True:
         if len(population) < POPULATION // 2 or rng.random() < 0.25:
             yield maker.make(BOOL, rng.choice((2, 3, 4, 5)))
@@ -71,6 +74,24 @@ def _candidates(maker: Maker, rng: random.Random, population: list[tuple[float, 
         for _ in range(rng.choice((1, 1, 2, 4))):
             tree = _changed(maker, rng, tree, population)
         yield tree
+
+
+def _called_often(maker: Maker, rng: random.Random, overload: Overload) -> Tree:
+    """A function on large arguments, and that again and again."""
+    arguments: list[Tree] = []
+    for param in overload.params:
+        kind = substituted(param, {})
+        argument = maker.make(kind, 1)
+        if kind in (STRING, *LISTS):
+            name = maker.name()
+            grown = leaf(kind, name)
+            for _ in range(12):
+                grown = Tree(kind, f"cel.bind({name},{{}},{{}})", (leaf(kind, f"{name}+{name}"), grown))
+            argument = Tree(kind, f"cel.bind({name},{{}},{{}})", (argument, grown))
+        arguments.append(argument)
+    called = Tree(DYN, template(overload), tuple(arguments))
+    name = maker.name()
+    return Tree(BOOL, f"lists.range({rng.choice((1, 10, 100))}).all({name},dyn({{}})!={name})", (called,))
 
 
 def _changed(maker: Maker, rng: random.Random, tree: Tree, population: list[tuple[float, Tree, Find]]) -> Tree:

@@ -205,7 +205,7 @@ class _Builder:
         if overload is None or overload.implementation is None:
             only = node.overloads[0] if len(node.overloads) == 1 and node.function not in UNGUARDED else None
             return dispatched if only is None else only.guarded
-        implementation = overload.charged if overload.per_character else overload.implementation
+        implementation: Callable[..., Value] = overload.charged if overload.per_character else overload.implementation
 
         # a variable's static type can be narrower than its values' (flatten); then there is no overload, which dispatch says by name
 
