@@ -237,7 +237,7 @@ def test_a_message_has_an_end_though_a_value_goes_on() -> None:
 def test_what_was_found_keeps_to_the_bounds(expression: str) -> None:
     times = measured(expression, free=True)
     assert times is not None, "the API server accepts it, or it says nothing"
-    assert exceeded(times, len(expression)) == ""
+    assert exceeded(times) == ""
 
 
 # --- what is kept ---

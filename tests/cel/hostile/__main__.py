@@ -29,7 +29,7 @@ def main() -> None:
         finds = search(objective, options.seed, 60 * options.minutes / len(options.objective), worst())
         for find in finds[: options.show]:
             times = find.times
-            why = exceeded(times, len(find.expression))
+            why = exceeded(times)
             bad += bool(why)
             out.write(
                 f"{objective} {find.score:.3f}: compiling {times.compiling * 1e3:.0f} + {times.estimating * 1e3:.0f} ms, watched"

@@ -11,7 +11,7 @@ FREE = 20.0
 RATIO = 5.0
 
 
-def exceeded(times: Times, length: int) -> str:
+def exceeded(times: Times) -> str:
     """Which bound is exceeded; empty if none is."""
     found = []
     if times.compiling + times.estimating > COMPILING:

@@ -49,12 +49,19 @@ def operand_size(value: Value) -> int:
     return size_of(value)
 
 
-def traversal(value: Value) -> int:
-    """The cost of going through a value with all it holds. Texts count by their bytes, rounded down."""
+def traversal(value: Value, spend: Callable[[float], None]) -> int:
+    """The cost of going through a value with all it holds. Texts count by their bytes, rounded down.
+
+    ``spend`` is told of the work: values that share their parts have any number of them, and short texts cost nothing.
+    """
     total = 0
     stack = [value]
+    visited = 0
     while stack:
         item = stack.pop()
+        visited += 1
+        if visited % _VISITED_AT_ONCE == 0:
+            spend(_VISITED_AT_ONCE * _PER_VISIT)
         if isinstance(item, str):
             total += int(len(item.encode("utf-8", "surrogatepass")) * STRING_FACTOR)
         elif isinstance(item, bytes):
@@ -68,6 +75,10 @@ def traversal(value: Value) -> int:
         else:
             total += 1
     return total
+
+
+_VISITED_AT_ONCE: Final = 500
+_PER_VISIT: Final = 0.2
 
 
 # --- one operand, or a fixed part of it ---
@@ -85,8 +96,9 @@ def _result_twice(arguments: Sequence[Value], result: Value) -> int:
     return math.ceil(size_of(result) * 2 * STRING_FACTOR)
 
 
-def _walk(arguments: Sequence[Value], result: Value) -> int:
-    return traversal(arguments[0])
+def walk(arguments: Sequence[Value], result: Value, spend: Callable[[float], None] = lambda _: None) -> int:
+    """Going through the first operand with all it holds."""
+    return traversal(arguments[0], spend)
 
 
 def _first_operand(arguments: Sequence[Value], result: Value) -> int:
@@ -219,7 +231,7 @@ _BY_NAME: Final = MappingProxyType(
     {
         "check": _check,
         **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
-        **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
+        **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), walk),
         **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _first),
         **dict.fromkeys(("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _first),
         **dict.fromkeys(("replace", "split", "ip.isCanonical"), _first_twice),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from virt_dra.cel.cost import macros
 from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE, CallCost, call_cost
+from virt_dra.cel.cost.actual import walk as walk_cost
 from virt_dra.cel.cost.attributes import Qualifier, Run, chain, local, presence, read, variable
 from virt_dra.cel.cost.constants import bound, constants, is_lookup, walk
 from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, Failed, Meter
@@ -264,7 +265,10 @@ class _Builder:
                 except UNFIT:
                     meter.spend(_FAILURE)
                     result = _UNFIT
-            meter.cost += base if cost is None or not base else cost(arguments, result)
+            if cost is None or not base:
+                meter.cost += base
+            else:
+                meter.cost += cost(arguments, result) if cost is not walk_cost else walk_cost(arguments, result, meter.spend)
             if meter.cost > COST_LIMIT:
                 raise CostExceeded
             return result
@@ -287,7 +291,10 @@ class _Builder:
                     break
             else:
                 result = macros.caught(invoke, meter, arguments)
-            meter.charge(1 if cost is None else cost(arguments, result))
+            if cost is None:
+                meter.charge(1)
+            else:
+                meter.charge(cost(arguments, result) if cost is not walk_cost else walk_cost(arguments, result, meter.spend))
             return result
 
         return run
