@@ -285,7 +285,7 @@ def test_the_cache_knows_what_is_kept(expression: str) -> None:
     measured_and_estimated = kept(expression)
     assert measured_and_estimated is not None
     real, estimated = measured_and_estimated
-    assert real < 2.5 * estimated + 100_000
+    assert real < 1.5 * estimated + 100_000
 
 
 def test_refusals_are_kept_and_raised_anew() -> None:

@@ -177,7 +177,7 @@ class Program:
         if self.weights.nodes <= KEPT_NODES:
             self._counted = built
         else:
-            _COUNTED.put(self, built, self.weights.nodes * _COUNTED_NODE)
+            _COUNTED.put(self, built, self.weights.nodes * COUNTED_NODE)
         return built
 
     def estimate_cost(self, declared: Mapping[str, Declared] = VARIABLES) -> int:
@@ -203,7 +203,7 @@ class Program:
 _ESTIMATE: Final = 10.0
 _COUNT: Final = 6.0
 """Microseconds for each node: of the worst case, and of making the counted form. Both are done once, when they are first needed."""
-_COUNTED_NODE: Final = 1_400
+COUNTED_NODE: Final = 1_400
 _COUNTED: Final[SizedCache[Program, tuple[Run, int]]] = SizedCache(12 << 20)
 """Counted forms of large expressions, and the bytes that a node of one takes."""
 _TOO_DEEP = "the expression nests too deeply to be evaluated here"
@@ -253,7 +253,7 @@ class _Emitter:
         name = self._implementations.get(id(overload))
         if name is None:
             name = self._implementations[id(overload)] = self._constant(
-                overload.charged if overload.per_character else overload.implementation
+                overload.charged if overload.is_charged else overload.implementation
             )
         return name
 
@@ -367,7 +367,7 @@ class _Emitter:
             folded = _folded(node, overloads[0])
             if folded is not None:
                 return Code(self._constant(folded))
-            takes_budget = overloads[0].budget or overloads[0].per_character > 0
+            takes_budget = overloads[0].budget or overloads[0].is_charged
             self.budgeted |= takes_budget
             budget = "b, " if takes_budget else ""
             return Code(f"{self._implementation(overloads[0])}({budget}{arguments})", depth)

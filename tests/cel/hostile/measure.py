@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import COST_LIMIT, CompileError, EvaluationError, Selector, Work, device_input, new_expressions
+from virt_dra.cel.compilations import kept_size
+from virt_dra.cel.compiler import COUNTED_NODE, KEPT_NODES
 from virt_dra.cel.functions import regex
 from virt_dra.cel.selector import new_selector
 
@@ -81,6 +83,14 @@ def measured(expression: str, *, free: bool = False) -> Times | None:
     if len(expression) > _LONGEST:
         return None
     forget()
+    gc.freeze()  # what the process holds besides is not the expression's
+    try:
+        return _measured(expression, free=free)
+    finally:
+        gc.unfreeze()
+
+
+def _measured(expression: str, *, free: bool) -> Times | None:
     compiling_work = Work(1e12)
 
     def spend(microseconds: float) -> None:
@@ -120,9 +130,7 @@ def _outcome(selector: Selector, work: Work | None) -> str:
 
 
 def kept(expression: str) -> tuple[int, int] | None:
-    """Bytes that a compiled selector keeps once it was evaluated, and the estimate that the cache counts it with; None if refused."""
-    from virt_dra.cel.compilations import kept_size
-
+    """Bytes that a compiled selector keeps once it was evaluated, and what the caches count it with; None if refused."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -133,6 +141,8 @@ def kept(expression: str) -> tuple[int, int] | None:
             return None
         _outcome(selector, Work(ALLOWED))
         gc.collect()
-        return tracemalloc.get_traced_memory()[0] - before, kept_size(expression, selector)
+        nodes = selector.program.weights.nodes
+        beside = COUNTED_NODE * nodes if nodes > KEPT_NODES else 0
+        return tracemalloc.get_traced_memory()[0] - before, kept_size(expression, selector) + beside
     finally:
         tracemalloc.stop()

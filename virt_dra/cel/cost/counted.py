@@ -206,7 +206,7 @@ class _Builder:
         if overload is None or overload.implementation is None:
             only = node.overloads[0] if len(node.overloads) == 1 and node.function not in UNGUARDED else None
             return dispatched if only is None else only.guarded
-        implementation: Callable[..., Value] = overload.charged if overload.per_character else overload.implementation
+        implementation: Callable[..., Value] = overload.charged if overload.is_charged else overload.implementation
 
         # a variable's static type can be narrower than its values' (flatten); then there is no overload, which dispatch says by name
 
@@ -222,7 +222,7 @@ class _Builder:
             except UNFIT:
                 return dispatched(meter, arguments)
 
-        return budgeted if overload.budget or overload.per_character else direct
+        return budgeted if overload.budget or overload.is_charged else direct
 
     def _search(self, node: Call) -> _Invoke:
         """A search for a constant pattern looks at the values' types itself; a type counts as the text of its name."""
@@ -398,7 +398,7 @@ class _Builder:
                 return macros.sort_by(each, body, element_cost, known=len(node.overloads) == 1)
 
 
-_FAILURE = 8.0
+_FAILURE = 20.0
 """Microseconds that a failing call takes longer than one with a value."""
 _CHAINED = frozenset(("_[_]", "_[?_]", "_?_:_"))
 _CHARGED_FIRST = frozenset(("distinct", "sort", "sets.contains", "sets.equivalent", "sets.intersects"))

@@ -88,17 +88,17 @@ def _fits(parse: Callable[[str], object], text: str) -> bool:
     return True
 
 
-@library.function("ip(string) -> net.IP", per_character=1.0)
+@library.function("ip(string) -> net.IP", per_character=1.0, each=5.0)
 def ip(text: str) -> IP:
     return _parse_ip(text)
 
 
-@library.function("isIP(string) -> bool", per_character=1.0)
+@library.function("isIP(string) -> bool", per_character=1.0, each=5.0)
 def is_ip(text: str) -> bool:
     return _fits(_parse_ip, text)
 
 
-@library.function("ip.isCanonical(string) -> bool", per_character=1.0)
+@library.function("ip.isCanonical(string) -> bool", per_character=1.0, each=5.0)
 def is_canonical(text: str) -> bool:
     return str(_parse_ip(text).address) == text
 
@@ -141,12 +141,12 @@ def is_global_unicast(value: IP) -> bool:
     return not (broadcast or address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
 
 
-@library.function("cidr(string) -> net.CIDR", per_character=1.0)
+@library.function("cidr(string) -> net.CIDR", per_character=1.0, each=5.0)
 def cidr(text: str) -> CIDR:
     return _parse_cidr(text)
 
 
-@library.function("isCIDR(string) -> bool", per_character=1.0)
+@library.function("isCIDR(string) -> bool", per_character=1.0, each=5.0)
 def is_cidr(text: str) -> bool:
     return _fits(_parse_cidr, text)
 
@@ -161,7 +161,7 @@ def cidr_ip(value: CIDR) -> IP:
     return IP(value.address)
 
 
-@library.function("net.CIDR::masked() -> net.CIDR")
+@library.function("net.CIDR::masked() -> net.CIDR", each=15.0)
 def masked(value: CIDR) -> CIDR:
     return CIDR(value.network().network_address, value.length)
 
@@ -171,7 +171,7 @@ def prefix_length(value: CIDR) -> int:
     return value.length
 
 
-@library.function("net.CIDR::containsIP(string) -> bool", "net.CIDR::containsIP(net.IP) -> bool")
+@library.function("net.CIDR::containsIP(string) -> bool", "net.CIDR::containsIP(net.IP) -> bool", each=15.0)
 def contains_ip(value: CIDR, other: IP | str) -> bool:
     try:
         address = (_parse_ip(other) if isinstance(other, str) else other).address
@@ -180,7 +180,7 @@ def contains_ip(value: CIDR, other: IP | str) -> bool:
     return address.version == value.address.version and address in value.network()
 
 
-@library.function("net.CIDR::containsCIDR(string) -> bool", "net.CIDR::containsCIDR(net.CIDR) -> bool")
+@library.function("net.CIDR::containsCIDR(string) -> bool", "net.CIDR::containsCIDR(net.CIDR) -> bool", each=15.0)
 def contains_cidr(value: CIDR, other: CIDR | str) -> bool:
     inner = _parse_cidr(other) if isinstance(other, str) else other
     return inner.address.version == value.address.version and inner.length >= value.length and inner.address in value.network()

@@ -36,7 +36,8 @@ class Overload:
     variables: tuple[Type, ...]
     """The type parameters that occur in it."""
     per_character: float = 0.0
-    """Microseconds of a character of its texts, where the implementation doesn't say itself what it takes."""
+    each: float = 0.0
+    """Microseconds of a character of its texts, and of every call, where the implementation doesn't say itself what it takes."""
 
     def accepts(self, arguments: Sequence[Value]) -> bool:
         """Whether the run-time types fit. Of a list only the first element is looked at; for a function of :data:`UNGUARDED` none is."""
@@ -51,16 +52,21 @@ class Overload:
             raise EvaluationError(no_such_overload(self.function, *arguments))
         if self.budget:
             return self.implementation(budget, *arguments)
-        if self.per_character:
+        if self.is_charged:
             self._charge(budget, arguments)
         return self.implementation(*arguments)
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether it is to be called by :meth:`charged`."""
+        return self.per_character > 0 or self.each > 0
 
     def charged(self, budget: Budget, *arguments: Value) -> Value:
         """The implementation's value, after its work was taken from the budget."""
         return self.called(budget, arguments)
 
     def _charge(self, budget: Budget, arguments: Sequence[Value]) -> None:
-        budget.spend(sum(len(text) for text in arguments if isinstance(text, (str, bytes))) * self.per_character)
+        budget.spend(sum(len(text) for text in arguments if isinstance(text, (str, bytes))) * self.per_character + self.each)
 
     def guarded(self, budget: Budget, arguments: Sequence[Value]) -> Value:
         """The value, for arguments of which it is not known whether they fit. Raises EvaluationError if they don't."""
@@ -120,15 +126,15 @@ class Library:
         if any(param.kind is Kind.LIST and param.params[0].kind not in (Kind.PARAM, Kind.DYN) for param in overload.params):
             self._by_elements.add(overload.function)
 
-    def function(self, *declarations: str, budget: bool = False, per_character: float = 0.0) -> Callable[[F], F]:
+    def function(self, *declarations: str, budget: bool = False, per_character: float = 0.0, each: float = 0.0) -> Callable[[F], F]:
         """Declare what the decorated function implements; with ``budget`` its first argument is the evaluation's Budget.
 
-        ``per_character``: microseconds, for a function whose time grows with its texts and that knows no budget.
+        ``per_character``, ``each``: microseconds of a character of its texts and of a call, for a function that knows no budget.
         """
 
         def declared(implementation: F) -> F:
             for declaration in declarations:
-                self._add(_overload(declaration, implementation, budget, per_character))
+                self._add(_overload(declaration, implementation, budget, per_character, each))
             return implementation
 
         return declared
@@ -210,7 +216,9 @@ def no_such_overload(name: str, *arguments: Value) -> str:
     return f"no such overload: {name}({', '.join(types)})"
 
 
-def _overload(declaration: str, implementation: Implementation | None, budget: bool, per_character: float = 0.0) -> Overload:
+def _overload(
+    declaration: str, implementation: Implementation | None, budget: bool, per_character: float = 0.0, each: float = 0.0
+) -> Overload:
     head, result = declaration.rsplit(" -> ", 1)
     opening = _opening(head)
     name, params = head[:opening], head[opening + 1 : -1]
@@ -219,7 +227,9 @@ def _overload(declaration: str, implementation: Implementation | None, budget: b
     if receiver:
         types = (parse_type(receiver), *types)
     result_type = parse_type(result)
-    return Overload(name, bool(receiver), types, result_type, implementation, budget, _variables((*types, result_type)), per_character)
+    return Overload(
+        name, bool(receiver), types, result_type, implementation, budget, _variables((*types, result_type)), per_character, each
+    )
 
 
 def _opening(head: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
+from functools import lru_cache, partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from virt_dra.cel.errors import EvaluationError
@@ -87,9 +87,20 @@ def format_timestamp(value: Timestamp) -> str:
     return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}{fraction}{zone}"
 
 
-@lru_cache(maxsize=256)
 def _zone(name: str) -> tzinfo | timedelta:
     """A named zone, or a fixed distance from UTC."""
+    found = _known_zone(name) if len(name) <= _LONGEST_ZONE else None
+    if found is None:
+        raise EvaluationError(f"unknown time zone {name}")
+    return found
+
+
+_LONGEST_ZONE = 64
+"""Characters; names of zones have 32."""
+
+
+@lru_cache(maxsize=256)
+def _known_zone(name: str) -> tzinfo | timedelta | None:
     found = _OFFSET.fullmatch(name)
     if found is not None:
         sign, hours, minutes = found.groups()
@@ -99,7 +110,7 @@ def _zone(name: str) -> tzinfo | timedelta:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise EvaluationError(f"unknown time zone {name}") from None
+        return None
 
 
 _BEFORE_YEAR_ONE = -62135596801 * _SECOND
@@ -118,58 +129,62 @@ def _local(value: Timestamp, zone: str = "UTC") -> datetime:
     return moment + place if isinstance(place, timedelta) else moment.astimezone(place)
 
 
+_parts = partial(library.function, per_character=2.0, each=2.0)
+"""A zone that is not known yet is looked for on the disk."""
+
+
 def _declared(name: str) -> tuple[str, str]:
     receiver = f"google.protobuf.Timestamp::{name}"
     return f"{receiver}() -> int", f"{receiver}(string) -> int"
 
 
-@library.function(*_declared("getFullYear"))
+@_parts(*_declared("getFullYear"))
 def full_year(value: Timestamp, zone: str = "UTC") -> int:
     original = (_EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)).year
     return _local(value, zone).year + (400 if original == MAXYEAR else -400 if original == MINYEAR else 0)
 
 
-@library.function(*_declared("getMonth"))
+@_parts(*_declared("getMonth"))
 def month(value: Timestamp, zone: str = "UTC") -> int:
     return _local(value, zone).month - 1
 
 
-@library.function(*_declared("getDate"))
+@_parts(*_declared("getDate"))
 def date(value: Timestamp, zone: str = "UTC") -> int:
     return _local(value, zone).day
 
 
-@library.function(*_declared("getDayOfMonth"))
+@_parts(*_declared("getDayOfMonth"))
 def day_of_month(value: Timestamp, zone: str = "UTC") -> int:
     return _local(value, zone).day - 1
 
 
-@library.function(*_declared("getDayOfWeek"))
+@_parts(*_declared("getDayOfWeek"))
 def day_of_week(value: Timestamp, zone: str = "UTC") -> int:
     return _local(value, zone).isoweekday() % 7
 
 
-@library.function(*_declared("getDayOfYear"))
+@_parts(*_declared("getDayOfYear"))
 def day_of_year(value: Timestamp, zone: str = "UTC") -> int:
     return _local(value, zone).timetuple().tm_yday - 1
 
 
-@library.function(*_declared("getHours"))
+@_parts(*_declared("getHours"))
 def hours_of_day(value: Timestamp, zone: str = "UTC") -> int:
     return _local(value, zone).hour
 
 
-@library.function(*_declared("getMinutes"))
+@_parts(*_declared("getMinutes"))
 def minutes_of_hour(value: Timestamp, zone: str = "UTC") -> int:
     return _local(value, zone).minute
 
 
-@library.function(*_declared("getSeconds"))
+@_parts(*_declared("getSeconds"))
 def seconds_of_minute(value: Timestamp, zone: str = "UTC") -> int:
     return _local(value, zone).second
 
 
-@library.function(*_declared("getMilliseconds"))
+@_parts(*_declared("getMilliseconds"))
 def milliseconds_of_second(value: Timestamp, zone: str = "UTC") -> int:
     _zone(zone)
     return value.nanoseconds % _SECOND // 10**6

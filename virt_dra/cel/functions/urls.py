@@ -220,7 +220,7 @@ def check_url(text: str) -> str:
     return ""
 
 
-@library.function("url(string) -> kubernetes.URL", per_character=2.0)
+@library.function("url(string) -> kubernetes.URL", per_character=2.0, each=50.0)
 def url(text: str) -> URL:
     try:
         return parse_url(text)
@@ -228,7 +228,7 @@ def url(text: str) -> URL:
         raise EvaluationError(f"URL parse error during conversion from string: {error}") from None
 
 
-@library.function("isURL(string) -> bool", per_character=2.0)
+@library.function("isURL(string) -> bool", per_character=2.0, each=50.0)
 def is_url(text: str) -> bool:
     return not check_url(text)
 
