@@ -13,7 +13,7 @@ from virt_dra.cel.declarations import LANGUAGE, STORED_EXPRESSIONS, new_expressi
 from virt_dra.cel.derived import DerivedAttribute, compile_derived_attribute
 from virt_dra.cel.device import DeviceInput, convertible, device_input
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import CelError, CompileError, EvaluationError, Interrupted
+from virt_dra.cel.errors import BudgetExceeded, CelError, CompileError, EvaluationError, Interrupted
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.selector import Selector, compile_selector
@@ -22,6 +22,7 @@ __all__ = [
     "COST_LIMIT",
     "LANGUAGE",
     "STORED_EXPRESSIONS",
+    "BudgetExceeded",
     "CelError",
     "CompileError",
     "CostExceeded",

@@ -9,7 +9,7 @@ from typing import Final
 
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cel import EvaluationError, Interrupted, Selector, Work
+from virt_dra.cel import BudgetExceeded, EvaluationError, Interrupted, Selector, Work
 from webhooks.selectors.published import Name, Published
 
 __all__ = ["Answer", "Fault", "Part", "Pool", "Work", "ask"]
@@ -59,7 +59,8 @@ class Part:
 
 
 def ask(published: Published, selectors: Sequence[Selector], work: Work) -> Answer:
-    """What selectors, all of which must hold, say of a device. Raises Interrupted where the work is not enough."""
+    """What selectors, all of which must hold, say of a device. Raises Interrupted where the work is not enough, or a selector
+    exceeds what one evaluation may take."""
     if not selectors:
         return 0
     given = published.input
@@ -74,6 +75,8 @@ def ask(published: Published, selectors: Sequence[Selector], work: Work) -> Answ
                 return position
         except Interrupted:
             raise
+        except BudgetExceeded:  # a limit of ours: what Kubernetes would say isn't known
+            raise Interrupted from None
         except EvaluationError as error:
             return Fault(position, error.message, published)
     return len(selectors)

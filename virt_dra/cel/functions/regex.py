@@ -40,6 +40,8 @@ _MOST_INSTRUCTIONS: Final = 100_000
 """Of all constant patterns of an expression together; a thousand take 0.3 ms to compile."""
 
 # Microseconds, measured. What RE2 takes to compile isn't known before, so each try is charged with the most that it may take.
+_LARGE_TRANSLATION: Final = 2_000
+_MANY_CLASSES: Final = 10
 _READING: Final = 20.0
 _PER_CHARACTER: Final = 2.7
 _PER_CLASS: Final = 90.0
@@ -155,7 +157,10 @@ def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
         translation = translated(pattern, _is_taken, _members)
     except InvalidPattern as error:
         return _Compiled(work, error=str(error)), _FAILURE_BYTES + len(str(error))
-    for limit, most in zip(_TIERS, _TRIES, strict=True):
+    tries = list(zip(_TIERS, _TRIES, strict=True))
+    if len(translation) > _LARGE_TRANSLATION or classes > _MANY_CLASSES:  # it takes long only to read
+        del tries[:-1]
+    for limit, most in tries:
         spend(most)
         work += most
         try:
