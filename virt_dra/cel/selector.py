@@ -12,7 +12,7 @@ from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import EvaluationError, Interrupted, enhanced
+from virt_dra.cel.errors import BudgetExceeded, EvaluationError, Interrupted, enhanced
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.functions.regex import Spend, free
@@ -51,7 +51,7 @@ class Selector:
         """
         try:
             value = self.program.evaluate({"device": device}, interrupt)
-        except Interrupted:
+        except (BudgetExceeded, Interrupted):
             raise
         except EvaluationError as error:
             raise EvaluationError(enhanced(error.message)) from None
