@@ -45,10 +45,12 @@ from webhooks.worker.parent import Worker, WorkerLimits
 
 AT_ONCE_BYTES: Final = 8 * 1024
 MEDIUM_BYTES: Final = 64 * 1024
-"""Reviews are decided on the event loop, in two threads, or, larger ones, in a third, so that none makes all others wait. The worst of each
-size takes 20 ms, 180 ms, and 2 s (docs/reliability.md)."""
+"""Reviews are decided on the event loop, in a thread, or, larger ones, in another, so that none makes all others wait. The worst of each
+size takes 20 ms, 60 ms, and 0.1 s (docs/decisions/0011-webhook-server.md)."""
 AT_ONCE_LISTS: Final = 24
 """Lists of selectors that a review may look up on the event loop: half a millisecond each where there are 2,000 devices."""
+_LONG_SECONDS: Final = 0.01
+_REST_SECONDS: Final = 0.25
 SWITCH_SECONDS: Final = 0.001
 """After which a thread that decides a review lets the event loop go on."""
 _TIMEOUT = re.compile(r"(\d{1,4})s")
@@ -132,7 +134,7 @@ class WebhookServer:
         """By the address of clients that aren't verified."""
         self._servers: list[web.Server] = []
         self._connections: list[Connections] = []
-        self._medium = ThreadPoolExecutor(max_workers=2, thread_name_prefix="review")
+        self._medium = ThreadPoolExecutor(max_workers=1, thread_name_prefix="review")
         self._large = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-review")
 
     # --- life -----------------------------------------------------------------------------------------------------
@@ -406,7 +408,7 @@ class WebhookServer:
     async def _run(self, lane: ThreadPoolExecutor | None, function: Callable[..., T], *arguments: Any) -> T:
         if lane is None:
             return function(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(lane, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(lane, _considerately, function, *arguments)
 
     def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.failures.labels(str(bad.code)).inc()
@@ -444,6 +446,17 @@ class WebhookServer:
         suppressed = self._repeats.suppressed_before(key)
         if suppressed is not None:
             self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})
+
+
+def _considerately(function: Callable[..., T], *arguments: Any) -> T:
+    """What a function returns. After one that took long the thread rests as long, so that the event loop has half of the time at least."""
+    began = time.thread_time()
+    try:
+        return function(*arguments)
+    finally:
+        used = time.thread_time() - began
+        if used > _LONG_SECONDS:
+            time.sleep(min(used, _REST_SECONDS))
 
 
 def _encoded(value: Json) -> bytes:

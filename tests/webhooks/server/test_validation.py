@@ -84,7 +84,7 @@ def test_a_vmi_that_cannot_be_read_cannot_be_compared() -> None:
     ],
 )
 def test_objects_of_a_size_that_no_machine_has_are_denied_unread(spec: dict[str, Any]) -> None:
-    many = "must have no more than 20000 members and items in all; no virtual machine has that many"
+    many = "must have no more than 6000 members and items in all; no virtual machine has that many"
     assert _denied(_verdict(vmi(spec))) == [("", many)]
     assert _verdict(vmi(spec, labels={"a": "b"}), vmi(spec)) == ADMITTED, "but its labels can change"
 
@@ -249,7 +249,7 @@ def test_a_launcher_pod_of_a_million_parts_is_denied_unread() -> None:
     pod = launcher_pod()
     pod["spec"]["volumes"] = [{}] * 30_000
     assert _denied(_verdict(pod, path="/mutate-launcher-pod")) == [
-        ("", "must have no more than 20000 members and items in all; no virtual machine has that many")
+        ("", "must have no more than 6000 members and items in all; no virtual machine has that many")
     ]
 
 
