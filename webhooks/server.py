@@ -15,7 +15,6 @@ import asyncio
 import json
 import logging
 import re
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,8 +50,6 @@ AT_ONCE_LISTS: Final = 24
 """Lists of selectors that a review may look up on the event loop: half a millisecond each where there are 2,000 devices."""
 _LONG_SECONDS: Final = 0.01
 _REST_SECONDS: Final = 0.25
-SWITCH_SECONDS: Final = 0.001
-"""After which a thread that decides a review lets the event loop go on."""
 _TIMEOUT = re.compile(r"(\d{1,4})s")
 _MARGIN: Final = 0.5
 """Seconds by which an answer comes before the API server gives up."""
@@ -146,7 +143,6 @@ class WebhookServer:
         """
         self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
         self.metrics.callers_mode.labels(self.callers.unverified).set(1)
-        sys.setswitchinterval(SWITCH_SECONDS)
         await self._evaluation.enter_async_context(self._worker.running())
         reviews = await self._listen(self._reviews, host, port, encrypted=True)
         plain = await self._listen(self._probes, host, plain_port, encrypted=False) if plain_port is not None else None
