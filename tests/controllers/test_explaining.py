@@ -17,6 +17,7 @@ from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.cluster.informer import Store
 from virt_dra.controllers import pending
+from virt_dra.controllers.device_resolution import DEFAULTS
 from virt_dra.controllers.examining import Answer, ExaminerFailed, Question, ThreadExaminer, answered
 from virt_dra.controllers.explaining import Explainer, Stores
 from virt_dra.controllers.explaining_turns import Allowance, Shares, Turns
@@ -197,6 +198,7 @@ def _inputs(namespace: str, name: str, now: datetime) -> Any:
     class Given:
         pod = Pod.from_wire(raw)
         claims: dict[str, ResourceClaim] = {}
+        options = DEFAULTS
 
     given = Given()
     given.vmi, given.now = vmi, now  # type: ignore[attr-defined]  # what the explainer reads of Inputs, and no more
