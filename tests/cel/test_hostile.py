@@ -205,10 +205,10 @@ def test_patterns_with_many_groups_are_quick(pattern: str) -> None:
     ids=lambda pattern: pattern[:8],
 )
 def test_patterns_are_read_in_linear_time(pattern: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with suppress(InvalidPattern, PatternTooLarge):
         compile_pattern(pattern)
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_patterns_made_while_evaluating_use_up_the_budget() -> None:
