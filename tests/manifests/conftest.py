@@ -19,7 +19,16 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("audit")
     (folder / "policy.yaml").write_text(write_yaml(POLICY))
     audit = folder / "audit.log"
-    arguments = ("--audit-policy-file", str(folder / "policy.yaml"), "--audit-log-path", str(audit), "--audit-log-mode", "blocking-strict")
+    # As most clusters have it: else no thief could try a privileged pod.
+    arguments = (
+        "--allow-privileged",
+        "--audit-policy-file",
+        str(folder / "policy.yaml"),
+        "--audit-log-path",
+        str(audit),
+        "--audit-log-mode",
+        "blocking-strict",
+    )
     with ControlPlane(arguments=arguments) as plane:
         plane.start_scheduler()
         plane.start_controllers()

@@ -101,9 +101,15 @@ def install(cluster: Cluster) -> None:
     callers = ("--client-ca", str(plane.webhook_client_ca))
     cluster.start(WEBHOOK, "webhook", "--live", "--namespace", "virt-dra", "--dns-name", "localhost", *callers, *listen)
     listen = ("--host", "127.0.0.1", "--plain-port", str(operators), "--health-port", str(health), "--own-namespace", "virt-dra")
-    cluster.start(OPERATOR, "operator", "--mode", cluster.overlay, *listen)
+    cluster.start(OPERATOR, *_arguments(plane, OPERATOR), *listen)
     until(lambda: plane.request("GET", configurations.format("validating"))["webhooks"][0]["clientConfig"].get("caBundle"), "the caBundle")
     until(partial(_ready, plain), "the webhook")
+
+
+def _arguments(plane: ControlPlane, name: str) -> tuple[str, ...]:
+    """What the installed Deployment gives its container."""
+    deployment = plane.request("GET", f"/apis/apps/v1/namespaces/virt-dra/deployments/{name}")
+    return tuple(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
 
 
 def _ready(port: int) -> bool:

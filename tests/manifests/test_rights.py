@@ -5,19 +5,11 @@ Every right that the manifests give was used, and no request was refused for wan
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import http.client
-import json
-import ssl
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.cluster.control_plane import ControlPlane
+from tests.manifests.acting import acting_as
 from tests.manifests.audited import Right, asked, rights, used
 from tests.manifests.live_cluster import OPERATOR, WEBHOOK, Cluster
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
@@ -100,7 +92,7 @@ ONLY_WEBHOOK = [
 @pytest.mark.parametrize(("account", "others"), [(OPERATOR, ONLY_WEBHOOK), (WEBHOOK, ONLY_OPERATOR)])
 def test_what_is_not_given_is_refused(cluster: Cluster, account: str, others: list[tuple[str, str]]) -> None:
     kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", account)
-    with _as(cluster.plane, kubeconfig) as ask:
+    with acting_as(cluster.plane, kubeconfig) as ask:
         codes = {f"{verb} {path}": ask(verb, path.format(namespace=cluster.namespace))[0] for verb, path in (*FORBIDDEN, *others)}
     assert {request: code for request, code in codes.items() if code != 403} == {}
 
@@ -122,7 +114,7 @@ def test_of_a_pod_the_operator_may_change_our_annotations_only(cluster: Cluster,
     namespace = f"/api/v1/namespaces/{cluster.namespace}/pods"
     pods = cluster.plane.request("GET", f"{namespace}?labelSelector=kubevirt.io=virt-launcher")["items"]
     kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", OPERATOR)
-    with _as(cluster.plane, kubeconfig) as ask:
+    with acting_as(cluster.plane, kubeconfig) as ask:
         code, message = ask("PATCH", f"{namespace}/{pods[0]['metadata']['name']}", patch, "application/strategic-merge-patch+json")
     assert (code, refusal in message) == (403 if refusal else 200, True), message
 
@@ -132,26 +124,7 @@ def test_the_operator_may_not_change_other_pods(cluster: Cluster) -> None:
     cluster.create(pods, "Pod", "of-others", "v1", spec={"containers": [{"name": "c", "image": "i"}]})
     patch = {"metadata": {"annotations": {"virt-dra.io/x": "y"}}}
     kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", OPERATOR)
-    with _as(cluster.plane, kubeconfig) as ask:
+    with acting_as(cluster.plane, kubeconfig) as ask:
         code, message = ask("PATCH", f"{pods}/of-others", patch)
     cluster.plane.request("DELETE", f"{pods}/of-others?gracePeriodSeconds=0")
     assert (code, "virt-dra's operator may change launcher pods only" in message) == (403, True), message
-
-
-@contextlib.contextmanager
-def _as(plane: ControlPlane, kubeconfig: Path) -> Iterator[Callable[..., tuple[int, str]]]:
-    """Requests of an account, dry runs all of them: should one be allowed, nothing comes of it."""
-    config = yaml.safe_load(kubeconfig.read_text())
-    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-    connection = http.client.HTTPSConnection(plane.server.removeprefix("https://"), context=context, timeout=30)
-
-    def ask(verb: str, path: str, body: Json | None = None, content: str = "application/merge-patch+json") -> tuple[int, str]:
-        content = content if verb == "PATCH" else "application/json"
-        head = {"Authorization": f"Bearer {user['token']}", "Content-Type": content}
-        connection.request(verb, f"{path}{'' if verb == 'GET' else '?dryRun=All'}", None if verb == "GET" else json.dumps(body or {}), head)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-
-    with contextlib.closing(connection):
-        yield ask

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final, Literal
 
 from virt_dra.api.integration_paths import PART_OF, PART_OF_LABEL
+from virt_dra.api.kubevirt_versions import SIDECAR
+from virt_dra.api.standalone import COMMAND
 from virt_dra.api.wire import Json
 from virt_dra.cli.install_callers import CLIENT_CA, client_ca_secret, from_addresses
 from virt_dra.cli.install_kustomize import ManifestError, Read, build, split_image
@@ -29,6 +32,10 @@ LAUNCHER_IMAGE: Final = "virt-dra-launcher"
 OPERATOR: Final = "virt-dra-operator"
 WEBHOOK: Final = "virt-dra-webhook"
 """The Deployments, of one container each."""
+LAUNCHER_POLICY: Final = "virt-dra-operator-launchers"
+"""The ValidatingAdmissionPolicy of the pods that the operator may create (standalone); it has variables as :class:`Launcher` has fields."""
+OWN_NAMESPACE: Final = "ownNamespace"
+"""A variable of policies: the namespace of virt-dra."""
 SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 """Where nothing of ours belongs: what is there isn't watched by the webhook, and couldn't be removed with its namespace."""
 
@@ -36,6 +43,9 @@ APPLY_ORDER: Final = (
     "Namespace",
     "CustomResourceDefinition",
     "PriorityClass",
+    # Before the rights that they limit.
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ServiceAccount",
     "ClusterRole",
     "Role",
@@ -49,8 +59,6 @@ APPLY_ORDER: Final = (
     "NetworkPolicy",
     "PodDisruptionBudget",
     "Deployment",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
     # Last, so that nothing is sent to a webhook whose Deployment isn't even there.
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
@@ -115,8 +123,10 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
         labels = {key: value for key, value in objects[0]["metadata"]["labels"].items() if key.startswith("app.kubernetes.io/")}
         objects = (*objects, client_ca_secret(choices.namespace, choices.client_ca, labels))
     objects = tuple(from_addresses(obj, choices.api_server_networks) for obj in objects)
-    chosen = (_with_arguments(_with_images(in_namespace(obj, choices.namespace), choices), choices) for obj in objects)
-    return tuple(sorted(chosen, key=lambda obj: (_place(obj), Key.of(obj))))
+    chosen = [_with_arguments(_with_images(in_namespace(obj, choices.namespace), choices), choices) for obj in objects]
+    operator = next((obj for obj in chosen if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None)
+    limited = (with_launcher(obj, launcher_of(operator)) if operator is not None else obj for obj in chosen)
+    return tuple(sorted(limited, key=lambda obj: (_place(obj), Key.of(obj))))
 
 
 def _place(obj: Json) -> int:
@@ -148,8 +158,9 @@ def in_namespace(obj: Json, namespace: str) -> Json:
             moved["webhooks"] = [_webhook_in(webhook, namespace) for webhook in obj["webhooks"]]
         case "ValidatingAdmissionPolicy":
             old, new = f"system:serviceaccount:{NAMESPACE}:", f"system:serviceaccount:{namespace}:"
-            conditions = [{**each, "expression": each["expression"].replace(old, new)} for each in obj["spec"]["matchConditions"]]
-            moved["spec"] = {**obj["spec"], "matchConditions": conditions}
+            conditions = [{**each, "expression": each["expression"].replace(old, new)} for each in obj["spec"].get("matchConditions", ())]
+            spec = {**obj["spec"], "matchConditions": conditions} if conditions else obj["spec"]
+            moved["spec"] = _with_variables(spec, {OWN_NAMESPACE: _cel(namespace)})
         case "Certificate" if "dnsNames" in obj["spec"]:
             names = [name.replace(f".{NAMESPACE}.", f".{namespace}.") for name in obj["spec"]["dnsNames"]]
             moved["spec"] = {**obj["spec"], "dnsNames": names}
@@ -168,6 +179,45 @@ def _webhook_in(webhook: Json, namespace: str) -> Json:
         "clientConfig": {**client, "service": {**client["service"], "namespace": namespace}},
         "namespaceSelector": {**selector, "matchExpressions": terms},
     }
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What the operator makes launcher pods of, as its arguments say: the policy of what it may create says the same."""
+
+    image: str
+    command: tuple[str, ...]
+    sidecars: bool
+
+
+def launcher_of(operator: Json) -> Launcher:
+    """What the operator's Deployment says; of arguments that are given twice the last counts, as it does for the operator."""
+    arguments = operator["spec"]["template"]["spec"]["containers"][0]["args"]
+    given = [tuple(text.partition("=")[::2]) for text in arguments]
+    images = [value for option, value in given if option == "--launcher-image"]
+    command = (*COMMAND, *(value for option, value in given if option == "--launcher-argument"))
+    gates = [gate for option, value in given if option == "--gates" for gate in value.split(",")]
+    sidecars = [gate for gate in gates if gate.partition("=")[0].strip() == SIDECAR]
+    return Launcher(images[-1] if images else "", command, bool(sidecars) and sidecars[-1].partition("=")[2].strip() == "true")
+
+
+def with_launcher(obj: Json, launcher: Launcher) -> Json:
+    """The policy of the pods that the operator may create, for what it creates; any other object as it is."""
+    if obj["kind"] != "ValidatingAdmissionPolicy" or obj["metadata"]["name"] != LAUNCHER_POLICY:
+        return obj
+    said = {"image": _cel(launcher.image), "command": _cel(launcher.command), "sidecars": _cel(launcher.sidecars)}
+    return {**obj, "spec": _with_variables(obj["spec"], said)}
+
+
+def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
+    """A policy's spec in which the variables of these names have other expressions."""
+    variables = [{**each, "expression": expressions.get(each["name"], each["expression"])} for each in spec.get("variables", ())]
+    return {**spec, "variables": variables} if variables else spec
+
+
+def _cel(value: str | bool | Sequence[str]) -> str:
+    """A literal: CEL reads JSON's."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _with_images(obj: Json, choices: Choices) -> Json:

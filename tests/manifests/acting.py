@@ -1,0 +1,38 @@
+"""Requests with a stolen token: as one of our ServiceAccounts, of a real API server."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.control_plane import ControlPlane
+
+Json = dict[str, Any]
+MERGE = "application/merge-patch+json"
+
+
+@contextlib.contextmanager
+def acting_as(plane: ControlPlane, kubeconfig: Path) -> Iterator[Callable[..., tuple[int, str]]]:
+    """Requests of an account, dry runs all of them: should one be allowed, nothing comes of it."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    connection = http.client.HTTPSConnection(plane.server.removeprefix("https://"), context=context, timeout=30)
+
+    def ask(verb: str, path: str, body: Json | None = None, content: str = MERGE) -> tuple[int, str]:
+        content = content if verb == "PATCH" else "application/json"
+        head = {"Authorization": f"Bearer {user['token']}", "Content-Type": content}
+        connection.request(verb, f"{path}{'' if verb == 'GET' else '?dryRun=All'}", None if verb == "GET" else json.dumps(body or {}), head)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+    with contextlib.closing(connection):
+        yield ask

@@ -1,0 +1,172 @@
+"""What a stolen token of each of our ServiceAccounts is good for: tried on a real API server, and listed in docs/security.md.
+
+The cases are cases/thief.yaml: every right that the manifests give is there, with what is tried by it; every right has a row in the document.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.control_plane import ControlPlane, RequestError
+from tests.manifests.acting import MERGE, acting_as
+from tests.manifests.audited import rights
+from tests.manifests.live_cluster import Cluster
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NEWEST, Gates
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, OPERATOR, STANDALONE, Choices, Overlay, launcher_of, packaged, planned
+from virt_dra.cluster.patches import patched
+from virt_dra.controllers.standalone_pod import StandaloneOptions, standalone_pod
+from virt_dra.controllers.virtual_machines import instance_of
+
+Json = dict[str, Any]
+Granted = tuple[str, str, str]
+"""Account, verb, resource with the name that the right is bound to."""
+
+CASES: list[Json] = yaml.safe_load((Path(__file__).parent / "cases" / "thief.yaml").read_text(encoding="utf-8"))
+SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
+_ROW = re.compile(r"^\| (virt-dra-[a-z]+) \| `([^`]+)` \|(.+)\|(.+)\|(.+)\|$", re.MULTILINE)
+
+
+def granted(overlay: Overlay) -> set[Granted]:
+    """What the manifests give."""
+    given = rights(planned(Choices(overlay), packaged()))
+    return {(right.account, right.verb, f"{right.resource} {right.name}".rstrip()) for right in given}
+
+
+def spelt(account: str, text: str) -> Iterator[Granted]:
+    """``verb, verb: resource, resource name``"""
+    verbs, _, resources = text.partition(": ")
+    for verb in verbs.split(", "):
+        for resource in resources.split(", "):
+            yield account, verb, resource
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_right_has_a_case(overlay: Overlay) -> None:
+    tried = {right for case in CASES if case.get("overlay", overlay) == overlay for right in spelt(case["account"], case["rights"])}
+    assert tried == granted(overlay)
+
+
+def test_every_right_has_a_row_in_the_document() -> None:
+    rows = _ROW.findall(SECURITY.read_text(encoding="utf-8"))
+    listed = [right for account, text, *_ in rows for right in spelt(account, text)]
+    assert sorted(set(listed)) == sorted(listed), "a right has two rows"
+    assert set(listed) == {right for overlay in OVERLAYS for right in granted(overlay)}
+    assert all(cell.strip() for row in rows for cell in row)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['account']}-{case['rights'].partition(',')[0]}-{case['rights'][-12:]}")
+def test_what_a_thief_could_do(thieves: Thieves, case: Json) -> None:
+    if case.get("overlay", thieves.overlay) != thieves.overlay:
+        pytest.skip(f"a right of the overlay {case['overlay']}")
+    surprises = thieves.surprises(case)
+    assert not surprises, "\n".join(surprises)
+
+
+@pytest.mark.parametrize(
+    ("where", "class_name", "refusal"),
+    [
+        ("{namespace}", "virt-dra", "the PriorityClass virt-dra is for virt-dra's own pods"),
+        ("kube-system", "virt-dra", "the PriorityClass virt-dra is for virt-dra's own pods"),
+        ("virt-dra", "virt-dra", ""),
+        ("{namespace}", "", ""),
+    ],
+)
+def test_nobody_elses_pods_have_our_priority(cluster: Cluster, where: str, class_name: str, refusal: str) -> None:
+    """Not even an administrator's: who may create pods is no question of priority."""
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True, "runAsUser": 1000}
+    container = {"name": "c", "image": "i", "securityContext": security | {"seccompProfile": {"type": "RuntimeDefault"}}}
+    spec: Json = {"containers": [container]} | ({"priorityClassName": class_name} if class_name else {})
+    namespace = where.format(namespace=cluster.namespace)
+    answer = _posted(cluster.plane, f"/api/v1/namespaces/{namespace}/pods?dryRun=All", {"metadata": {"name": "greedy"}, "spec": spec})
+    assert (refusal or '"priorityClassName"' if class_name else "") in answer
+    assert ("denied request" in answer) is bool(refusal), answer
+
+
+def _posted(plane: ControlPlane, path: str, body: Json) -> str:
+    try:
+        return json.dumps(plane.request("POST", path, body))
+    except RequestError as error:
+        return str(error)
+
+
+class Thieves:
+    """Each of our accounts, and what it finds: a VMI with its pod, a VM with its VMI, a namespace without any."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        plane, namespace = cluster.plane, cluster.namespace
+        self._cluster, self.overlay = cluster, cluster.overlay
+        vmis, pods = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances", f"/api/v1/namespaces/{namespace}/pods"
+        launchers = plane.request("GET", f"{pods}?labelSelector=kubevirt.io=virt-launcher")["items"]
+        cluster.create(pods, "Pod", "of-others", "v1", spec={"containers": [{"name": "c", "image": "i"}]})
+        event = {"involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"}, "source": {"component": "kubelet"}}
+        cluster.create(f"/api/v1/namespaces/{namespace}/events", "Event", "of-others", "v1", **event)
+        self.names = {
+            "namespace": namespace,
+            "empty": plane.create_namespace(),
+            "pod": f"{pods}/{launchers[0]['metadata']['name']}",
+            "other": f"{pods}/of-others",
+            "vmi": f"{vmis}/good",
+            "instance": f"{vmis}/vm",
+            "vm": f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/vm",
+            "foreign-event": f"/api/v1/namespaces/{namespace}/events/of-others",
+        }
+        self._bases: dict[str, Json] = {}
+        if self.overlay == STANDALONE:
+            deployment = next(obj for obj in planned(Choices(STANDALONE), packaged()) if obj["metadata"]["name"] == OPERATOR and "spec" in obj
+                              and obj["kind"] == "Deployment")  # fmt: skip
+            launcher = launcher_of(deployment)
+            vmi = VirtualMachineInstance.from_wire(plane.request("GET", self.names["vmi"]))
+            options = StandaloneOptions(launcher.image, launcher.command[1:])
+            pod = standalone_pod(vmi, Gates.of(NEWEST, {GPUS_WITH_DRA: True}), options).to_wire()
+            self._bases["launcher"] = pod | {"metadata": pod["metadata"] | {"name": "virt-launcher-good-thief"}}
+            instance = instance_of(VirtualMachine.from_wire(plane.request("GET", self.names["vm"]))).to_wire()
+            owner = instance["metadata"]["ownerReferences"][0] | {"name": "thief"}
+            self._bases["instance"] = instance | {"metadata": instance["metadata"] | {"name": "thief", "ownerReferences": [owner]}}
+
+    def close(self) -> None:
+        for name in ("other", "foreign-event"):
+            self._cluster.plane.request("DELETE", f"{self.names[name]}?gracePeriodSeconds=0")
+        self._cluster.plane.delete_namespace(self.names["empty"])
+
+    def surprises(self, case: Json) -> list[str]:
+        """What was answered otherwise than the case says."""
+        kubeconfig = self._cluster.plane.kubeconfig_of_service_account("virt-dra", case["account"])
+        with acting_as(self._cluster.plane, kubeconfig) as ask:
+            return list(self._surprising(case["tries"], ask))
+
+    def _surprising(self, tries: Iterable[Json], ask: Callable[..., tuple[int, str]]) -> Iterator[str]:
+        for attempt in tries:
+            if attempt.get("overlay", self.overlay) != self.overlay:
+                continue
+            verb, _, path = attempt.get("ask", "POST /api/v1/namespaces/{namespace}/pods").partition(" ")
+            path = path.format_map(self.names)
+            content = "application/strategic-merge-patch+json" if attempt.get("strategic") else MERGE
+            code, text = ask(verb, path, self._body(attempt, path), content)
+            refused = attempt.get("refused", "")
+            if (code >= 400) is not bool(refused) or refused not in text.replace('\\"', '"'):
+                yield f"{json.dumps(attempt)[:400]}\n    {code}: {text[:600]}"
+
+    def _body(self, attempt: Json, path: str) -> Json | None:
+        if "base" not in attempt:
+            body = attempt.get("body")
+            return json.loads(json.dumps(body).replace("{namespace}", self.names["namespace"])) if body is not None else None
+        raw = self._bases[attempt["base"]]
+        namespace = path.partition("/namespaces/")[2].partition("/")[0]
+        raw = raw | {"metadata": raw["metadata"] | {"namespace": namespace}}
+        return patched(raw, attempt.get("patch", []))
+
+
+@pytest.fixture(scope="module")
+def thieves(cluster: Cluster) -> Iterator[Thieves]:
+    there = Thieves(cluster)
+    yield there
+    there.close()
