@@ -1,6 +1,6 @@
 """What a stolen token of each of our ServiceAccounts is good for: tried on a real API server, and listed in docs/security.md.
 
-The cases are cases/thief.yaml: every right that the manifests give is there, with what is tried by it; every right has a row in the document.
+The cases are cases/thief.yaml: every right that the manifests give is there, with what is tried by it, and has a row in the document.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Thieves:
         }
         self._bases: dict[str, Json] = {}
         if self.overlay == STANDALONE:
-            deployment = next(obj for obj in planned(Choices(STANDALONE), packaged()) if obj["metadata"]["name"] == OPERATOR and "spec" in obj
-                              and obj["kind"] == "Deployment")  # fmt: skip
+            wanted = planned(Choices(STANDALONE), packaged())
+            deployment = next(obj for obj in wanted if (obj["kind"], obj["metadata"]["name"]) == ("Deployment", OPERATOR))
             launcher = launcher_of(deployment)
             vmi = VirtualMachineInstance.from_wire(plane.request("GET", self.names["vmi"]))
             options = StandaloneOptions(launcher.image, launcher.command[1:])
