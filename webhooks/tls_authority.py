@@ -107,13 +107,16 @@ class Bundle:
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> Bundle:
         """Raises :class:`BundleError` where a file is missing, isn't PEM, or a key isn't its certificate's."""
-        authorities = _certificates(files, CA_CERTIFICATES)
+        authority, predecessors = _authorities(files)
         serving = _certificates(files, CERTIFICATE)[0]
-        return cls(
-            authority=_pair(authorities[0], _key(files, CA_KEY), CA_CERTIFICATES, CA_KEY),
-            serving=_pair(serving, _key(files, KEY), CERTIFICATE, KEY),
-            predecessors=tuple(authorities[1:]),
-        )
+        return cls(authority, _pair(serving, _key(files, KEY), CERTIFICATE, KEY), predecessors)
+
+    @classmethod
+    def of_authority(cls, files: Mapping[str, bytes], dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
+        """The authority of the files, with another serving certificate. Raises :class:`BundleError` where it can't be read."""
+        authority, predecessors = _authorities(files)
+        # Its own certificate is for none of the names, so that another one is due.
+        return renewed(cls(authority, authority, predecessors), dns_names, now, keys)
 
 
 def bootstrap(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
@@ -144,6 +147,11 @@ def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySo
         signer = bundle.authority if permits(old, dns_names) else renewal.authority
         renewal = replace(renewal, serving=_serving(signer, dns_names, now, keys))
     return bundle if renewal == bundle else renewal
+
+
+def succeeded(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
+    """The bundle with another authority, whose key nobody has seen; the old one signs no more, and is trusted while it is needed."""
+    return replace(bundle, authority=_authority(dns_names, now, keys), predecessors=bundle.trusted)
 
 
 def next_renewal(bundle: Bundle) -> datetime:
@@ -315,6 +323,12 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def _authorities(files: Mapping[str, bytes]) -> tuple[Pair, tuple[x509.Certificate, ...]]:
+    """The authority that signs, and its predecessors."""
+    certificates = _certificates(files, CA_CERTIFICATES)
+    return _pair(certificates[0], _key(files, CA_KEY), CA_CERTIFICATES, CA_KEY), tuple(certificates[1:])
 
 
 def _certificates(files: Mapping[str, bytes], name: str) -> list[x509.Certificate]:

@@ -1,7 +1,8 @@
-"""The authority of :mod:`webhooks.tls_authority` in a Secret that all replicas share, and the webhook configurations that trust it. Pure.
+"""The authority of :mod:`webhooks.tls_authority` in two Secrets, and the webhook configurations that trust it. Pure.
 
-A Secret is written with the resourceVersion it was read with, so that of two replicas that renew at once one is refused and takes what the
-other wrote. A certificate is trusted before it is served: a new authority gets into ``caBundle`` weeks before it signs.
+One Secret has the authority with its key, for whoever renews; the other what servers need, which mount it. A Secret is written with the
+resourceVersion it was read with, so that of two that renew at once one is refused and takes what the other wrote. A certificate is
+trusted before it is served: a new authority gets into ``caBundle`` weeks before it signs.
 """
 
 from __future__ import annotations
@@ -15,38 +16,84 @@ from typing import Final
 
 from virt_dra.api.integration_paths import PART_OF, PART_OF_LABEL
 from virt_dra.api.wire import Json
-from webhooks.tls_authority import CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY, Bundle, BundleError, KeySource, bootstrap, names_of, renewed
+from webhooks.tls_authority import (
+    CA_CERTIFICATES,
+    CA_KEY,
+    CERTIFICATE,
+    KEY,
+    Bundle,
+    BundleError,
+    KeySource,
+    bootstrap,
+    names_of,
+    renewed,
+    succeeded,
+)
 
 SECRET_TYPE: Final = "kubernetes.io/tls"
+AUTHORITY_TYPE: Final = "Opaque"
 _FILES: Final = (CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY)
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The bundle to serve by. ``data``: what the Secret must get, None where it has it."""
+    """The bundle that counts. ``authority`` and ``serving``: the data that the Secrets must get, None where they have it."""
 
     bundle: Bundle
-    data: Json | None
+    authority: Json | None
+    serving: Json | None
 
 
-def settled(secret: Json | None, held: Bundle | None, dns_names: Sequence[str] | None, now: datetime, keys: KeySource) -> Settled:
-    """What the Secret should hold.
+def settled(
+    authority: Json | None, serving: Json | None, held: Bundle | None, dns_names: Sequence[str] | None, now: datetime, keys: KeySource
+) -> Settled:
+    """What the Secrets should hold.
 
-    ``secret``: as read, None where there is none. ``held``: what this replica serves by; a Secret that has vanished gets it back, so that
-    nobody has to learn another authority. ``dns_names``: the names wanted; None leaves them as they are (replicas of two releases would
-    else renew by turns), and needs ``secret`` or ``held``. A Secret without ``ca.key`` isn't one of ours, or is empty: it is filled.
-    Raises :class:`BundleError` where it has one and can't be read; that is never overwritten.
+    ``authority``, ``serving``: as read, None where there is none. ``held``: what counted last; Secrets that have vanished or were emptied
+    get it back, so that nobody has to learn another authority. ``dns_names``: the names wanted; None leaves them as they are (two releases
+    side by side would else renew by turns), and needs ``held``.
+
+    A serving Secret that isn't of the authority is filled anew: it was empty, or cert-manager's. One that has an authority's key is of a
+    release that kept both in one: its certificate and its authority stay trusted, and another authority takes over.
+    Raises :class:`BundleError` where the authority's Secret has a key and can't be read; that is never overwritten.
     """
-    files = files_of(secret) if secret is not None else {}
-    stored = Bundle.from_files(files) if CA_KEY in files else None
-    present = stored or held
-    if present is None:
-        if not dns_names:
-            raise BundleError("a serving certificate needs at least one DNS name")
-        present = bootstrap(dns_names, now, keys)
-    wanted = tuple(dns_names) if dns_names else tuple(sorted(names_of(present.serving.certificate)))
-    bundle = renewed(present, wanted, now, keys)
-    return Settled(bundle, None if bundle is stored else data_of(bundle))
+    signing, served = _files_of(authority), _files_of(serving)
+    present = _present(signing, served, held, tuple(dns_names or _names(held)), now, keys)
+    bundle = renewed(present, tuple(dns_names or _names(present)), now, keys)
+    return Settled(
+        bundle,
+        None if signing == bundle.authority_files() else encoded(bundle.authority_files()),
+        None if served == bundle.serving_files() else encoded(bundle.serving_files()),
+    )
+
+
+def _present(
+    signing: Mapping[str, bytes], served: Mapping[str, bytes], held: Bundle | None, names: Sequence[str], now: datetime, keys: KeySource
+) -> Bundle:
+    if CA_KEY in signing:
+        pair = {name: content for name, content in served.items() if name in (CERTIFICATE, KEY)}
+        try:
+            return Bundle.from_files({**pair, **{name: signing[name] for name in (CA_CERTIFICATES, CA_KEY) if name in signing}})
+        except BundleError:
+            if held is not None and held.authority_files() == signing:
+                return held
+            return Bundle.of_authority(signing, names, now, keys)
+    if held is not None:
+        return held
+    if CA_KEY in served:
+        try:
+            return succeeded(Bundle.from_files(served), names, now, keys)
+        except BundleError:
+            pass  # nobody was served by what can't be read
+    return bootstrap(names, now, keys)
+
+
+def _names(bundle: Bundle | None) -> tuple[str, ...]:
+    return tuple(sorted(names_of(bundle.serving.certificate))) if bundle is not None else ()
+
+
+def _files_of(secret: Json | None) -> dict[str, bytes]:
+    return files_of(secret) if secret is not None else {}
 
 
 def files_of(secret: Json) -> dict[str, bytes]:
@@ -66,20 +113,21 @@ def files_of(secret: Json) -> dict[str, bytes]:
     return found
 
 
-def data_of(bundle: Bundle) -> Json:
-    """The ``data`` of a Secret."""
-    return {name: _base64(content) for name, content in bundle.to_files().items()}
+def encoded(files: Mapping[str, bytes]) -> Json:
+    """Files as the ``data`` of a Secret."""
+    return {name: _base64(content) for name, content in files.items()}
 
 
-def new_secret(name: str, namespace: str, data: Json) -> Json:
+def new_secret(name: str, namespace: str, data: Json, secret_type: str) -> Json:
     metadata = {"name": name, "namespace": namespace, "labels": {PART_OF_LABEL: PART_OF}}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": SECRET_TYPE, "data": data}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": secret_type, "data": data}
 
 
 def filled(secret: Json, data: Json) -> Json:
-    """A Secret, as read, with other content of ours. It keeps its resourceVersion and type."""
+    """A Secret, as read, with other content of ours, and none of ours besides. It keeps its resourceVersion and type."""
     there = secret.get("data")
-    return {**secret, "data": {**(there if isinstance(there, dict) else {}), **data}}
+    kept = {name: value for name, value in there.items() if name not in _FILES} if isinstance(there, dict) else {}
+    return {**secret, "data": {**kept, **data}}
 
 
 def trust_operations(configuration: Json, ca_bundle: bytes) -> list[Json]:

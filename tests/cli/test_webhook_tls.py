@@ -1,4 +1,4 @@
-"""The authority that replicas share in a Secret: made by the first, used by all, renewed by one, trusted before it is served."""
+"""The authority in its Secret, and the certificate in the Secret that the webhook mounts: made by the first, trusted before it is served."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from cryptography import x509
 
 from virt_dra.api.meta import UnknownObject
 from virt_dra.api.wire import Json
-from virt_dra.cli.webhook_tls import CONFIGURATIONS, SECRET, NotSettled, SharedAuthority
+from virt_dra.cli.webhook_tls import CONFIGURATIONS, SECRET, NotSettled, StoredAuthority
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.port import ApiError, Forbidden
-from webhooks.tls_authority import Bundle
-from webhooks.tls_secret import files_of
-from webhooks.tls_supplied import SuppliedCertificate
+from webhooks.tls_authority import Bundle, SystemKeys, bootstrap
+from webhooks.tls_secret import encoded, files_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VALIDATING, MUTATING = CONFIGURATIONS
@@ -32,20 +31,28 @@ class Room:
         self.cluster = MemoryCluster.deterministic()
         self.now = NOW
 
-    def replica(self, *names: str) -> SharedAuthority:
+    def keeper(self, *names: str) -> StoredAuthority:
         names = names or ("localhost",)
-        return SharedAuthority(self.cluster, "tls", "virt-dra", names, "virt-dra", SuppliedCertificate(), lambda: self.now)
+        return StoredAuthority(self.cluster, "authority", "tls", "virt-dra", names, "virt-dra", lambda: self.now)
 
     async def configure(self, *webhooks: Json) -> None:
         for kind in CONFIGURATIONS:
             raw = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, "metadata": {"name": "virt-dra"}, "webhooks": list(webhooks)}
             await self.cluster.create(UnknownObject.from_wire(raw))
 
-    async def secret(self) -> Json:
-        return (await self.cluster.get(SECRET, "tls", "virt-dra")).to_wire()
+    async def secret(self, name: str = "tls") -> Json:
+        return (await self.cluster.get(SECRET, name, "virt-dra")).to_wire()
+
+    async def put(self, name: str, data: Json | None, **rest: Json) -> None:
+        raw = {"metadata": {"name": name, "namespace": "virt-dra"}, **rest, **({"data": data} if data else {})}
+        await self.cluster.create(SECRET.from_wire(raw))
 
     async def bundle(self) -> Bundle:
-        return Bundle.from_files(files_of(await self.secret()))
+        """Of both Secrets, which agree on whom to trust."""
+        authority, serving = files_of(await self.secret("authority")), files_of(await self.secret())
+        assert (authority.keys(), serving.keys()) == ({"ca.crt", "ca.key"}, {"ca.crt", "tls.crt", "tls.key"})
+        assert authority["ca.crt"] == serving["ca.crt"]
+        return Bundle.from_files(authority | serving)
 
     async def trusted(self) -> list[bytes]:
         """The caBundle of every webhook of both configurations."""
@@ -55,8 +62,9 @@ class Room:
             found += [base64.b64decode(each["clientConfig"].get("caBundle", "")) for each in raw["webhooks"]]
         return found
 
-    def served(self, replica: SharedAuthority) -> x509.Certificate:
-        return x509.load_pem_x509_certificate(replica.served.certificate.read_bytes())
+    async def served(self) -> x509.Certificate:
+        """What a webhook serves by that mounts the Secret."""
+        return x509.load_pem_x509_certificate(files_of(await self.secret())["tls.crt"])
 
 
 def run(test: Callable[[Room], Awaitable[None]]) -> None:
@@ -70,19 +78,17 @@ async def _awaited(what: Awaitable[None]) -> None:
 HOOK: Json = {"name": "a.virt-dra.io", "clientConfig": {"url": "https://localhost/"}}
 
 
-def test_the_first_replica_makes_it_and_the_others_use_it() -> None:
+def test_the_first_makes_it_and_the_others_use_it() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK, {**HOOK, "name": "b.virt-dra.io"})
-        one, other = room.replica(), room.replica()
+        one, other = room.keeper(), room.keeper()
         await one.settle()
-        made = await room.secret()
-        assert made["type"] == "kubernetes.io/tls"
-        assert made["metadata"]["labels"] == {"app.kubernetes.io/part-of": "virt-dra"}
+        made = [await room.secret(name) for name in ("authority", "tls")]
+        assert [each["type"] for each in made] == ["Opaque", "kubernetes.io/tls"]
+        assert all(each["metadata"]["labels"] == {"app.kubernetes.io/part-of": "virt-dra"} for each in made)
         await other.settle()
-        assert await room.secret() == made
-        bundle = await room.bundle()
-        assert room.served(one) == room.served(other) == bundle.serving.certificate
-        assert await room.trusted() == [bundle.ca_bundle] * 4
+        assert [await room.secret(name) for name in ("authority", "tls")] == made
+        assert await room.trusted() == [(await room.bundle()).ca_bundle] * 4
 
     run(steps)
 
@@ -90,9 +96,13 @@ def test_the_first_replica_makes_it_and_the_others_use_it() -> None:
 def test_all_at_once_agree() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
-        replicas = [room.replica() for _ in range(5)]
-        await asyncio.gather(*(replica.settle() for replica in replicas))
-        assert {room.served(replica) for replica in replicas} == {(await room.bundle()).serving.certificate}
+        keepers = [room.keeper() for _ in range(5)]
+        await asyncio.gather(*(keeper.settle() for keeper in keepers))
+        settled = await room.bundle()
+        for keeper in keepers:
+            await keeper.settle()
+        assert (await room.bundle()).to_files() == settled.to_files()
+        assert await room.trusted() == [settled.ca_bundle] * 2
 
     run(steps)
 
@@ -100,40 +110,62 @@ def test_all_at_once_agree() -> None:
 def test_nothing_is_written_while_nothing_is_due() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
-        replica = room.replica()
-        await replica.settle()
-        version, link = room.cluster.resource_version, replica.served.certificate
+        keeper = room.keeper()
+        await keeper.settle()
+        version = room.cluster.resource_version
         room.now += timedelta(days=59)
-        await replica.settle()
-        await room.replica().settle()
-        assert (room.cluster.resource_version, replica.served.certificate) == (version, link)
+        await keeper.settle()
+        await room.keeper().settle()
+        assert room.cluster.resource_version == version
 
     run(steps)
 
 
 def test_renewals_through_the_years_never_leave_a_client_without_trust() -> None:
-    """Two replicas look by turns, a month apart, over 25 years; at no time is one served by what wasn't trusted a look before."""
+    """One looks every month, over 25 years; at no time is served what wasn't trusted a look before. Now and then another one does."""
 
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
-        replicas = [room.replica(), room.replica()]
-        for replica in replicas:
-            await replica.settle()
+        keeper = room.keeper()
+        await keeper.settle()
         authorities, certificates = set(), set()
         for month in range(300):
             trusted = x509.load_pem_x509_certificates((await room.trusted())[0])
             room.now += timedelta(days=30)
-            await replicas[month % 2].settle()
-            await replicas[1 - month % 2].settle()
-            served = {room.served(replica) for replica in replicas}
-            assert len(served) == 1
-            (certificate,) = served
+            keeper = room.keeper() if month % 7 == 0 else keeper
+            await keeper.settle()
+            certificate = await room.served()
             assert certificate.not_valid_before_utc <= room.now < certificate.not_valid_after_utc
             assert any(_signed(certificate, authority) for authority in trusted if room.now < authority.not_valid_after_utc)
             certificates.add(certificate)
             authorities.add((await room.bundle()).authority.certificate)
         assert len(authorities) > 3
         assert len(certificates) > 100
+
+    run(steps)
+
+
+def test_what_is_new_is_trusted_before_it_is_served() -> None:
+    """Where the configuration can't be written the webhook keeps the certificate that it has."""
+
+    async def steps(room: Room) -> None:
+        await room.configure(HOOK)
+        await room.keeper().settle()
+        before = await room.served()
+        working = room.cluster.patch
+
+        async def failing(*args: Any, **kwargs: Any) -> Any:
+            raise Forbidden("patching is forbidden")
+
+        room.cluster.patch = failing  # type: ignore[method-assign] # the cluster of this test only
+        room.now += timedelta(days=3000)  # both are due
+        with pytest.raises(ApiError):
+            await room.keeper().settle()
+        assert await room.served() == before
+        room.cluster.patch = working  # type: ignore[method-assign] # as above
+        await room.keeper().settle()
+        assert await room.served() != before
+        assert await room.trusted() == [(await room.bundle()).ca_bundle] * 2
 
     run(steps)
 
@@ -146,82 +178,122 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-def test_a_secret_that_vanished_gets_back_what_is_served() -> None:
+@pytest.mark.parametrize("gone", [("tls",), ("authority",), ("authority", "tls")])
+def test_a_secret_that_vanished_gets_back_what_it_had(gone: tuple[str, ...]) -> None:
     async def steps(room: Room) -> None:
-        replica = room.replica()
-        await replica.settle()
-        files = files_of(await room.secret())
-        await room.cluster.delete(SECRET, "tls", "virt-dra")
-        await replica.settle()
-        assert files_of(await room.secret()) == files
+        keeper = room.keeper()
+        await keeper.settle()
+        before = (await room.bundle()).to_files()
+        for name in gone:
+            await room.cluster.delete(SECRET, name, "virt-dra")
+        await keeper.settle()
+        assert (await room.bundle()).to_files() == before
 
     run(steps)
+
+
+def test_a_certificate_that_vanished_while_nobody_looked_is_made_anew_by_the_same_authority() -> None:
+    async def steps(room: Room) -> None:
+        await room.keeper().settle()
+        before = await room.bundle()
+        await room.cluster.delete(SECRET, "tls", "virt-dra")
+        await room.keeper().settle()
+        after = await room.bundle()
+        assert (after.trusted, after.serving.certificate == before.serving.certificate) == (before.trusted, False)
+
+    run(steps)
+
+
+OTHER = bootstrap(("localhost",), NOW, SystemKeys())
 
 
 @pytest.mark.parametrize(
     "data",
     [
         pytest.param(None, id="empty, as the manifests make it"),
-        pytest.param(
-            {"tls.crt": "eA==", "tls.key": "eA==", "ca.crt": "eA==", "other": "eA=="}, id="of cert-manager, without the authority's key"
-        ),
+        pytest.param({"tls.crt": "eA==", "tls.key": "eA==", "ca.crt": "eA==", "other": "eA=="}, id="of cert-manager"),
+        pytest.param(encoded(OTHER.serving_files()), id="of another authority"),
+        pytest.param({"tls.crt": "?", "ca.key": "eA=="}, id="rubbish"),
     ],
 )
 def test_a_secret_that_is_not_ours_yet_is_filled(data: Json | None) -> None:
     async def steps(room: Room) -> None:
-        metadata = {"name": "tls", "namespace": "virt-dra", "labels": {"a": "b"}}
-        await room.cluster.create(SECRET.from_wire({"metadata": metadata, "type": "Opaque", **({"data": data} if data else {})}))
-        replica = room.replica()
-        await replica.settle()
-        assert room.served(replica) == (await room.bundle()).serving.certificate
+        await room.put("tls", data, type="Opaque")  # type: ignore[arg-type] # the Secret's type
+        keeper = room.keeper()
+        if data is not None and "?" in data.values():
+            with pytest.raises(NotSettled, match=r"tls\.crt is not base64"):
+                await keeper.settle()
+            return
+        await keeper.settle()
         secret = await room.secret()
-        assert (secret["type"], secret["metadata"]["labels"]) == ("Opaque", {"a": "b"})
-        assert secret["data"].keys() - {"tls.crt", "tls.key", "ca.crt", "ca.key"} == ({"other"} if data else set())
+        assert secret["type"] == "Opaque"
+        assert secret["data"].keys() == {"tls.crt", "tls.key", "ca.crt"} | ({"other"} if data and "other" in data else set())
+        assert (await room.served()) != OTHER.serving.certificate
 
     run(steps)
 
 
-def test_a_secret_that_cannot_be_read_is_not_overwritten() -> None:
+def test_of_a_release_that_kept_both_in_one_secret_the_authority_is_succeeded() -> None:
+    """What is served stays and stays trusted; the key that the webhook could read signs no more, and is gone."""
+
     async def steps(room: Room) -> None:
-        data = dict.fromkeys(("tls.crt", "tls.key", "ca.crt", "ca.key"), "bWluZQ==")
-        await room.cluster.create(SECRET.from_wire({"metadata": {"name": "tls", "namespace": "virt-dra"}, "data": data}))
+        await room.configure(HOOK)
+        await room.put("authority", None)
+        await room.put("tls", encoded(OTHER.to_files()))
+        room.now += timedelta(days=20)
+        await room.keeper().settle()
+        bundle = await room.bundle()
+        assert bundle.serving.certificate == OTHER.serving.certificate
+        assert bundle.authority.certificate != OTHER.authority.certificate
+        assert bundle.predecessors == (OTHER.authority.certificate,)
+        assert await room.trusted() == [bundle.ca_bundle] * 2
+        room.now += timedelta(days=41)
+        await room.keeper().settle()
+        assert _signed(await room.served(), bundle.authority.certificate)
+
+    run(steps)
+
+
+def test_an_authority_that_cannot_be_read_is_not_overwritten() -> None:
+    async def steps(room: Room) -> None:
+        data = dict.fromkeys(("ca.crt", "ca.key"), "bWluZQ==")
+        await room.put("authority", data)
         with pytest.raises(NotSettled) as caught:
-            await room.replica().settle()
-        told = "Secret virt-dra/tls: ca.crt holds no certificate in PEM; delete the Secret, or correct it; it is not overwritten"
+            await room.keeper().settle()
+        told = "Secret virt-dra/authority: ca.crt holds no certificate in PEM; delete the Secret, or correct it; it is not overwritten"
         assert str(caught.value) == told
-        assert (await room.secret())["data"] == data
-        await room.cluster.update(SECRET.from_wire({**await room.secret(), "data": {**data, "ca.key": "?"}}))
+        assert (await room.secret("authority"))["data"] == data
+        await room.cluster.update(SECRET.from_wire({**await room.secret("authority"), "data": {**data, "ca.key": "?"}}))
         with pytest.raises(NotSettled, match=r"ca\.key is not base64"):
-            await room.replica().settle()
+            await room.keeper().settle()
 
     run(steps)
 
 
 def test_other_names_are_taken_over_by_who_starts_with_them() -> None:
-    """And not back again by a replica that still runs with the old ones."""
+    """And not back again by one that still runs with the old ones."""
 
     async def steps(room: Room) -> None:
-        old = room.replica("old.example.com")
+        old = room.keeper("old.example.com")
         await old.settle()
-        new = room.replica("new.example.com")
+        new = room.keeper("new.example.com")
         await new.settle()
         after = await room.secret()
         await old.settle()
         assert await room.secret() == after
-        assert room.served(old) == room.served(new)
 
     run(steps)
 
 
 def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
     async def steps(room: Room) -> None:
-        replica = room.replica()
-        await replica.settle()  # there is no configuration yet
+        keeper = room.keeper()
+        await keeper.settle()  # there is no configuration yet
         await room.configure(HOOK)
-        await replica.settle()
+        await keeper.settle()
         added = [*(await room.cluster.get(MUTATING, "virt-dra")).to_wire()["webhooks"], {**HOOK, "name": "c.virt-dra.io"}]
         await room.cluster.patch(MUTATING, "virt-dra", merge={"webhooks": added})
-        await replica.settle()
+        await keeper.settle()
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 3
 
     run(steps)
@@ -255,7 +327,7 @@ def test_no_descriptor_for_the_certificate_ends_no_replica(caplog: pytest.LogCap
 
 def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def steps(room: Room) -> None:
-        replica = room.replica()
+        keeper = room.keeper()
         tries = 0
         working = room.cluster.get
 
@@ -268,12 +340,12 @@ def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture
 
         room.cluster.get = failing  # type: ignore[method-assign] # the cluster of this test only
         with pytest.raises(ApiError):
-            await replica.settle()
-        task = asyncio.create_task(replica.keep(0.001))
-        while not replica.served.certificate.exists():
+            await keeper.settle()
+        task = asyncio.create_task(keeper.keep(0.001))
+        while tries < 5 or keeper._held is None:
             await asyncio.sleep(0.001)
         task.cancel()
 
     run(steps)
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert told == ["the shared authority can't be looked after"]
+    assert told == ["the webhook's certificate can't be looked after"]

@@ -62,6 +62,10 @@ def test_every_namespaced_object_names_its_namespace(choices: Choices) -> None:
     assert {Key.of(obj) for obj in objects(choices) if (obj["kind"] in cluster_scoped) is ("namespace" in obj["metadata"])} == set()
 
 
+SILENT = "virt-dra-certificates"
+"""Answers nobody: it has no port, no probe and one replica."""
+
+
 def containers(choices: Choices) -> Iterator[tuple[Json, Json]]:
     """Pod specification and container."""
     for deployment in objects(choices, "Deployment"):
@@ -73,7 +77,7 @@ def containers(choices: Choices) -> Iterator[tuple[Json, Json]]:
 @each_variant
 def test_containers_may_do_nothing_that_they_need_not(choices: Choices) -> None:
     found = list(containers(choices))
-    assert len(found) == 2
+    assert len(found) == (2 if choices.cert_manager else 3)
     for spec, container in found:
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
@@ -87,7 +91,8 @@ def test_containers_may_do_nothing_that_they_need_not(choices: Choices) -> None:
         }
         assert container["resources"]["requests"].keys() == {"cpu", "memory"}
         assert container["resources"]["limits"].keys() == {"memory"}  # why no CPU: see the manifest
-        assert {"livenessProbe", "readinessProbe", "startupProbe"} <= container.keys()
+        probes = {"livenessProbe", "readinessProbe", "startupProbe"}
+        assert (container.keys() & probes) == (set() if spec["serviceAccountName"] == SILENT else probes)
 
 
 @each_variant
@@ -99,7 +104,7 @@ def test_the_namespace_enforces_the_restricted_pod_security_standard(choices: Ch
 @each_variant
 def test_every_deployment_survives_the_drain_of_a_node(choices: Choices) -> None:
     budgets = {budget["metadata"]["name"]: budget["spec"] for budget in objects(choices, "PodDisruptionBudget")}
-    for deployment in objects(choices, "Deployment"):
+    for deployment in (each for each in objects(choices, "Deployment") if each["metadata"]["name"] != SILENT):
         spec = deployment["spec"]
         pod = spec["template"]["metadata"]["labels"]
         assert spec["replicas"] >= 2
@@ -118,9 +123,25 @@ def test_network_policies_name_the_pods_and_ports_that_there_are(choices: Choice
         assert policy["policyTypes"] == ["Ingress", "Egress"]
         opened = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        if deployment["metadata"]["name"] == SILENT:
+            assert (opened, container.get("ports")) == (set(), None)
+            continue
         metrics = int(deployment["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"])
         named = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert opened == {metrics} | ({named["reviews"]} if "reviews" in named else set())
+
+
+@each_variant
+def test_who_serves_has_no_key_but_its_own(choices: Choices) -> None:
+    """The webhook mounts two files of one Secret, and reads no Secret; the authority's key is where only virt-dra-certificates reads it."""
+    specs = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in objects(choices, "Deployment")}
+    mounted = {name: [volume["secret"] for volume in spec["volumes"] if "secret" in volume] for name, spec in specs.items()}
+    items = [{"key": name, "path": name} for name in ("tls.crt", "tls.key")]
+    assert mounted.pop("virt-dra-webhook") == [{"secretName": "virt-dra-webhook-tls", "items": items}]
+    assert not any(mounted.values())
+    rules = {(each["kind"], each["metadata"]["name"]): each["rules"] for each in objects(choices, "Role", "ClusterRole")}
+    readers = {name for (_, name), given in rules.items() for rule in given if "secrets" in rule["resources"]}
+    assert readers == (set() if choices.cert_manager else {SILENT})
 
 
 @each_variant

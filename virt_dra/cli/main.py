@@ -25,6 +25,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "lint": _Subcommand("lint", "Check VMs and what they name before anything is created."),
     "admit": _Subcommand("admit", "Check VMIs against the admission rules (JSON lines)."),
     "webhook": _Subcommand("webhook", "Serve the admission webhooks (HTTPS)."),
+    "webhook-certificates": _Subcommand("webhook_certificates", "Keep the webhook's certificate on a cluster, and who trusts it."),
     "install": _Subcommand("install", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
     "doctor": _Subcommand("doctor", "Examine a cluster, and virt-dra on it; says what to do."),
     "uninstall": _Subcommand("uninstall", "Remove virt-dra from a cluster."),

@@ -28,6 +28,16 @@ def parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> s
     return value
 
 
+def parse_service(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    """Name and namespace of a Service."""
+    if value is None:
+        return None
+    service, dot, namespace = value.partition(".")
+    if not (service and dot and namespace) or "." in namespace:
+        raise click.BadParameter(f"{value!r}: write SERVICE.NAMESPACE, e.g. virt-dra-webhook.virt-dra")
+    return service, namespace
+
+
 def switches(values: Iterable[str], known: Collection[str], *, what: str) -> dict[str, bool]:
     """``A=true,B=false`` or ``A``, which is on. Raises BadParameter for what isn't ``known``; ``what``: a word for one of them."""
     chosen: dict[str, bool] = {}

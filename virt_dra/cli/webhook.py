@@ -13,7 +13,7 @@ from virt_dra.api.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
-from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
+from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_service
 from virt_dra.cli.output import refuse
 from virt_dra.cluster.files import read_inputs
 from webhooks.callers import DEFAULT_NAME, LIMIT, REFUSE, TELL, Answer, Callers
@@ -22,8 +22,7 @@ from webhooks.lint import BY_ID, Preflight, Settings, World
 
 EPILOG = """\b
 Examples:
-  virt-dra webhook --live                                         # in a cluster, as the manifests run it
-  virt-dra webhook --live --tls-dir /etc/webhook/tls              # a mounted Secret, renewed by cert-manager
+  virt-dra webhook --live --tls-dir /etc/webhook/tls              # in a cluster, as the manifests run it: a mounted Secret
   virt-dra webhook --self-signed /var/lib/webhook --service virt-dra-webhook.virt-dra
   virt-dra webhook --self-signed tls --dns-name localhost --host 127.0.0.1 -f examples/gpu-pci --kubevirt-version 1.8.3
   curl --cacert tls/current/ca.crt -H 'Content-Type: application/json' -d @review.json https://localhost:8443/validate-vmi
@@ -38,19 +37,6 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, unreadable input, or a 
 EVERY = "all"
 _FINDING = click.Choice([*BY_ID, EVERY])
 _NEEDS = "this command needs aiohttp, cryptography and prometheus-client; install them with: pip install 'virt-dra[webhook]'"
-
-
-def _parse_service(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, str] | None:
-    if value is None:
-        return None
-    service, dot, namespace = value.partition(".")
-    if not (service and dot and namespace) or "." in namespace:
-        raise click.BadParameter(f"{value!r}: write SERVICE.NAMESPACE, e.g. virt-dra-webhook.virt-dra")
-    return service, namespace
-
-
-def _parse_own_namespace(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    return None if value is None else parse_namespace(ctx, param, value)
 
 
 @click.command(name="webhook", epilog=EPILOG)
@@ -72,30 +58,12 @@ def _parse_own_namespace(ctx: click.Context, param: click.Parameter, value: str 
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for an authority of our own and its certificate, made and renewed here; current/ca.crt in it is the caBundle.",
 )
-@click.option(
-    "--self-signed-secret",
-    metavar="NAME",
-    help="With --live: the Secret for an authority of our own that all replicas share.  [default: virt-dra-webhook-tls, if neither "
-    "--tls-dir nor --self-signed is given]",
-)
-@click.option(
-    "-n",
-    "--namespace",
-    help="Of --self-signed-secret and the Service.  [default: $POD_NAMESPACE, else virt-dra]",
-    callback=_parse_own_namespace,
-)
-@click.option(
-    "--webhook-configuration",
-    metavar="NAME",
-    help="With --self-signed-secret: the Validating- and MutatingWebhookConfiguration that get the authority as caBundle; empty for "
-    "none.  [default: virt-dra]",
-)
-@click.option("--dns-name", "dns_names", multiple=True, help="With an authority of our own: a name (or IP address) of the certificate.")
+@click.option("--dns-name", "dns_names", multiple=True, help="With --self-signed: a name (or IP address) of the certificate.")
 @click.option(
     "--service",
     metavar="SERVICE.NAMESPACE",
-    callback=_parse_service,
-    help="With an authority of our own: the names of this Service.  [default with --self-signed-secret: virt-dra-webhook]",
+    callback=parse_service,
+    help="With --self-signed: the names of this Service.",
 )
 @click.option(
     "--client-ca",
@@ -169,9 +137,6 @@ def command(
     cluster: ClusterChoice,
     tls_dir: Path | None,
     self_signed: Path | None,
-    self_signed_secret: str | None,
-    namespace: str | None,
-    webhook_configuration: str | None,
     dns_names: tuple[str, ...],
     service: tuple[str, str] | None,
     client_ca: Path | None,
@@ -200,8 +165,8 @@ def command(
     An object is judged by KubeVirt's rules, and with --live or -f also by what it names: those are the findings of virt-dra lint, as
     warnings or denials. Launcher pods get what their devices' integration path needs.
 
-    The certificate comes from --tls-dir, or from an authority of our own in a folder (--self-signed) or, with --live, in a Secret
-    (--self-signed-secret); it is reloaded when it changes, without closing a connection. Any number of replicas may run.
+    The certificate comes from --tls-dir, or from an authority of our own in a folder (--self-signed); it is reloaded when it changes,
+    without closing a connection. Any number of replicas may run.
 
     Anybody who can connect can ask. With --client-ca only API servers are answered; else, with --live, answers depend on nothing but the
     review itself and KubeVirt's release, so that the lint's findings on what a VM names are missing: see docs/guides/callers.md.
@@ -214,11 +179,11 @@ def command(
         if (error.name or "").partition(".")[0] not in ("aiohttp", "cryptography", "prometheus_client"):
             raise
         raise click.ClickException(_NEEDS) from None
-    tls = TlsOptions(tls_dir, self_signed, self_signed_secret, namespace, webhook_configuration, dns_names, service)
+    tls = TlsOptions(tls_dir, self_signed, dns_names, service)
     if live and paths:
         raise click.UsageError("give either --live or -f")
-    if not live and (cluster.given or tls.names_a_secret):
-        raise click.UsageError("--kubeconfig, --context, --self-signed-secret, --namespace and --webhook-configuration go with --live")
+    if not live and cluster.given:
+        raise click.UsageError("--kubeconfig and --context go with --live")
     if client_ca is None and (client_names or unverified_callers == REFUSE):
         raise click.UsageError("--client-name and --unverified-callers=refuse need --client-ca")
     unverified = unverified_callers or (REFUSE if client_ca is not None else LIMIT if live else TELL)

@@ -19,15 +19,7 @@ import click
 from virt_dra.cli.cluster_options import ClusterChoice
 from virt_dra.cli.live_world import LiveSettings
 from virt_dra.cli.output import refuse
-from virt_dra.cli.webhook_live import (
-    DEFAULT_CONFIGURATION,
-    DEFAULT_SECRET,
-    DEFAULT_SERVICE,
-    SecretChoice,
-    live_server,
-    own_namespace,
-)
-from virt_dra.cli.webhook_tls import NotSettled
+from virt_dra.cli.webhook_live import live_server
 from webhooks.callers import LIMIT, Callers
 from webhooks.knowledge import Knowledge
 from webhooks.server import Limits, WebhookServer
@@ -45,19 +37,8 @@ class TlsOptions:
 
     tls_dir: Path | None
     self_signed: Path | None
-    secret: str | None
-    namespace: str | None
-    configuration: str | None
     dns_names: tuple[str, ...]
     service: tuple[str, str] | None
-
-    @property
-    def names_a_secret(self) -> bool:
-        return self.secret is not None or self.configuration is not None or self.namespace is not None
-
-    @property
-    def names_a_folder(self) -> bool:
-        return self.tls_dir is not None or self.self_signed is not None
 
     def files(self) -> CertificateSource:
         """A folder with the certificate. Raises UsageError."""
@@ -71,20 +52,6 @@ class TlsOptions:
         if not names:
             raise click.UsageError("--self-signed needs --service or --dns-name")
         return AuthorityFolder(self.self_signed, names, lambda: datetime.now(UTC))
-
-    def live(self) -> CertificateSource | SecretChoice:
-        """A folder where one is given, else a Secret, with the names of the manifests where nothing else is said. Raises UsageError."""
-        if self.names_a_folder:
-            if self.names_a_secret:
-                raise click.UsageError(
-                    "--self-signed-secret, --namespace and --webhook-configuration go neither with --tls-dir nor with --self-signed"
-                )
-            return self.files()
-        namespace = self.namespace or own_namespace()
-        service = self.service or (None if self.dns_names else (DEFAULT_SERVICE, namespace))
-        names = (*self.dns_names, *(service_names(*service) if service else ()))
-        configuration = DEFAULT_CONFIGURATION if self.configuration is None else self.configuration
-        return SecretChoice(self.secret or DEFAULT_SECRET, namespace, names, configuration)
 
 
 @dataclass(frozen=True)
@@ -131,7 +98,7 @@ def serve_live(
     choice: CallerChoice,
 ) -> None:
     """Serve by what a cluster has, until a signal. Raises UsageError, ClickException; ends the process where it can't serve."""
-    certificate = tls.live()
+    certificate = tls.files()
     json_logging(sys.stderr, level)
 
     async def serve() -> None:
@@ -140,7 +107,7 @@ def serve_live(
 
     try:
         asyncio.run(serve())
-    except (CertificateError, NotSettled) as error:
+    except CertificateError as error:
         refuse([str(error)], "text")
 
 

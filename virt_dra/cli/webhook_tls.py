@@ -1,6 +1,6 @@
-"""The webhook's own authority where replicas share it: a Secret, and the webhook configurations that must trust it.
+"""The webhook's own authority on a cluster: its Secret, the Secret that the webhook mounts, and the configurations that must trust it.
 
-What is written is decided by :mod:`webhooks.tls_secret`; here it is read, written, and tried again.
+What is written is decided by :mod:`webhooks.tls_secret`; here it is read, written, and tried again. The webhook itself takes no part.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Final
 
 from virt_dra.api.meta import UnknownObject
+from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
 from webhooks.tls_authority import Bundle, BundleError, KeySource, SystemKeys
-from webhooks.tls_secret import filled, new_secret, settled, trust_operations
-from webhooks.tls_supplied import SuppliedCertificate
+from webhooks.tls_secret import AUTHORITY_TYPE, SECRET_TYPE, Settled, filled, new_secret, settled, trust_operations
 
 SECRET: Final = unknown_kind("v1", "Secret")
 CONFIGURATIONS: Final[tuple[type[UnknownObject], ...]] = tuple(
@@ -28,23 +28,24 @@ _TRIES: Final = 10
 
 
 class NotSettled(Exception):
-    """The Secret can't be used; the text says why and what to do."""
+    """A Secret can't be used; the text says why and what to do."""
 
 
 @dataclass
-class SharedAuthority:
-    """Keeps the certificate that is in a Secret, in memory, renews both, and has webhook configurations trust the authority.
+class StoredAuthority:
+    """Keeps an authority and the webhook's certificate in their Secrets, renews both, and has webhook configurations trust the authority.
 
+    ``authority_secret``: with the authority's key, which nobody else should be able to read. ``secret``: what the webhook mounts.
     ``configuration``: the name of a Validating- and a MutatingWebhookConfiguration, of which either may be missing; "" for none.
-    Its only state is what it serves by.
+    Its only state is what counted last.
     """
 
     cluster: Cluster
-    name: str
+    authority_secret: str
+    secret: str
     namespace: str
     dns_names: Sequence[str]
     configuration: str
-    served: SuppliedCertificate
     clock: Callable[[], datetime]
     keys: KeySource = field(default_factory=SystemKeys)
     log: logging.Logger = field(default_factory=lambda: logging.getLogger(__name__))
@@ -52,16 +53,29 @@ class SharedAuthority:
     _told: str = ""
 
     async def settle(self) -> None:
-        """One look: the Secret is made or renewed where that is due, the server and the configurations get what is in it.
+        """One look: what is due is renewed. Who trusts learns of a new authority before anything is served by it.
 
-        Raises :class:`NotSettled`, ApiError, :class:`webhooks.tls.CertificateError`.
+        Raises :class:`NotSettled`, ApiError.
         """
-        bundle = await self._stored()
-        if self._held is None or bundle.to_files() != self._held.to_files():
-            self.served.put(bundle)
-            self._held = bundle
-        for kind in CONFIGURATIONS if self.configuration else ():
-            await self._trust(kind, bundle)
+        for _ in range(_TRIES):
+            authority, serving = await self._read(self.authority_secret), await self._read(self.secret)
+            wanted = self._wanted(authority, serving)
+            try:
+                if wanted.authority is not None:
+                    await self._write(self.authority_secret, authority, wanted.authority, AUTHORITY_TYPE)
+                for kind in CONFIGURATIONS if self.configuration else ():
+                    await self._trust(kind, wanted.bundle)
+                if wanted.serving is not None:
+                    await self._write(self.secret, serving, wanted.serving, SECRET_TYPE)
+                    expires = wanted.bundle.serving.certificate.not_valid_after_utc.isoformat()
+                    fields = {"secret": f"{self.namespace}/{self.secret}", "expires": expires}
+                    self.log.info("certificate made", extra={"fields": fields})
+            except (AlreadyExists, Conflict, NotFound):
+                continue  # somebody else was faster, or deleted it
+            self._held = wanted.bundle
+            return
+        names = f"Secrets {self.namespace}/{self.authority_secret} and {self.secret}"
+        raise NotSettled(f"{names} change as often as they are written; who else writes them?")
 
     async def keep(self, every_seconds: float) -> None:
         """Settle for ever; failures are told once each, and tried again."""
@@ -72,38 +86,27 @@ class SharedAuthority:
                 self._told = ""
             except (NotSettled, ApiError, ValueError, OSError) as error:  # the last where no memory or no descriptor is left
                 if str(error) != self._told:
-                    self.log.error("the shared authority can't be looked after", extra={"fields": {"reason": str(error)}})
+                    self.log.error("the webhook's certificate can't be looked after", extra={"fields": {"reason": str(error)}})
                 self._told = str(error)
 
-    async def _stored(self) -> Bundle:
-        """What the Secret holds, once it holds what it should."""
-        for _ in range(_TRIES):
-            there = await self._secret()
-            raw = there.to_wire() if there is not None else None
-            try:
-                wanted = settled(raw, self._held, None if self._held else self.dns_names, self.clock(), self.keys)
-            except BundleError as error:
-                advice = "delete the Secret, or correct it; it is not overwritten"
-                raise NotSettled(f"Secret {self.namespace}/{self.name}: {error}; {advice}") from None
-            if wanted.data is None:
-                return wanted.bundle
-            try:
-                if raw is None:
-                    await self.cluster.create(SECRET.from_wire(new_secret(self.name, self.namespace, wanted.data)))
-                else:
-                    await self.cluster.update(SECRET.from_wire(filled(raw, wanted.data)))
-            except (AlreadyExists, Conflict, NotFound):
-                continue  # another replica was faster, or somebody deleted it
-            expires = wanted.bundle.serving.certificate.not_valid_after_utc.isoformat()
-            self.log.info("certificate made", extra={"fields": {"secret": f"{self.namespace}/{self.name}", "expires": expires}})
-            return wanted.bundle
-        raise NotSettled(f"Secret {self.namespace}/{self.name} changes as often as it is written; who else writes it?")
-
-    async def _secret(self) -> UnknownObject | None:
+    def _wanted(self, authority: Json | None, serving: Json | None) -> Settled:
         try:
-            return await self.cluster.get(SECRET, self.name, self.namespace)
+            return settled(authority, serving, self._held, None if self._held else self.dns_names, self.clock(), self.keys)
+        except BundleError as error:
+            advice = "delete the Secret, or correct it; it is not overwritten"
+            raise NotSettled(f"Secret {self.namespace}/{self.authority_secret}: {error}; {advice}") from None
+
+    async def _read(self, name: str) -> Json | None:
+        try:
+            return (await self.cluster.get(SECRET, name, self.namespace)).to_wire()
         except NotFound:
             return None
+
+    async def _write(self, name: str, there: Json | None, data: Json, secret_type: str) -> None:
+        if there is None:
+            await self.cluster.create(SECRET.from_wire(new_secret(name, self.namespace, data, secret_type)))
+        else:
+            await self.cluster.update(SECRET.from_wire(filled(there, data)))
 
     async def _trust(self, kind: type[UnknownObject], bundle: Bundle) -> None:
         try:
