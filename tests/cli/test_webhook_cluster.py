@@ -12,7 +12,18 @@ from typing import Any
 
 import pytest
 
-from tests.cli.webhook_cluster import Webhook, balanced, configurations, configured, free_port, kubevirt_kinds, post, until, webhook
+from tests.cli.webhook_cluster import (
+    Webhook,
+    balanced,
+    certificates,
+    configurations,
+    configured,
+    free_port,
+    kubevirt_kinds,
+    post,
+    until,
+    webhook,
+)
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.webhooks.server.serving import SPEC, launcher_pod, vm, vmi
 from virt_dra.api.integration_paths import metadata_annotation
@@ -28,7 +39,7 @@ def room(control_plane: ControlPlane) -> Iterator[Room]:
         try:
             with (
                 configured(control_plane, *configurations(name, namespace, port)),
-                webhook(control_plane, namespace, "--webhook-configuration", name, port=port) as running,
+                webhook(control_plane, namespace, configuration=name, port=port) as running,
             ):
                 made = Room(control_plane, namespace, running, port)
                 control_plane.request("POST", made.path("kubevirts"), made.kubevirt("v1.9.0"))
@@ -331,13 +342,13 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
     and none twice."""
     namespace = control_plane.create_namespace("webhook-")
     name, ports = f"virt-dra-{namespace}", (free_port(), free_port())
-    options = ("--webhook-configuration", name, "--kubevirt", "1.9", "--announce", "1")
+    options = ("--kubevirt", "1.9", "--announce", "1")
     try:
         with (
             balanced(*ports) as port,
             configured(control_plane, *configurations(name, namespace, port)),
-            webhook(control_plane, namespace, *options, port=ports[0]) as one,
-            webhook(control_plane, namespace, *options, port=ports[1]) as other,
+            webhook(control_plane, namespace, *options, configuration=name, port=ports[0]) as one,
+            webhook(control_plane, namespace, *options, configuration=name, port=ports[1]) as other,
         ):
             for each in (one, other):
                 each.wait_until_ready()
@@ -380,26 +391,23 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
 
 
 def test_its_certificate_may_be_a_folders(control_plane: ControlPlane, tmp_path: Path) -> None:
-    with webhook(control_plane, "", "--self-signed", str(tmp_path)) as running:
+    with webhook(control_plane, "", "--self-signed", str(tmp_path), "--dns-name", "localhost") as running:
         running.wait_until_ready()
         assert running.metrics()["virt_dra_webhook_ready"] == "1.0"
     assert (tmp_path / "current" / "ca.crt").exists()
 
 
 def test_a_secret_that_cannot_be_used_is_told(control_plane: ControlPlane, namespace: str) -> None:
-    secret = {"metadata": {"name": "mine"}, "data": dict.fromkeys(("ca.crt", "ca.key", "tls.crt", "tls.key"), "bWluZQ==")}
+    secret = {"metadata": {"name": "mine"}, "data": dict.fromkeys(("ca.crt", "ca.key"), "bWluZQ==")}
     control_plane.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)
-    with webhook(control_plane, namespace, "--self-signed-secret", "mine") as running:
-        assert running.process.wait(60) == 2
-        told = (
-            f"error: Secret {namespace}/mine: ca.crt holds no certificate in PEM; delete the Secret, or correct it; it is not overwritten\n"
-        )
-        until(lambda: running.said(told))
+    done = certificates(control_plane, namespace, "--authority-secret", "mine", "--webhook-configuration", "")
+    told = f"error: Secret {namespace}/mine: ca.crt holds no certificate in PEM; delete the Secret, or correct it; it is not overwritten\n"
+    assert (done.returncode, done.stderr) == (2, told)
 
 
 def test_where_there_is_no_cluster_it_says_so(tmp_path: Path) -> None:
     missing = tmp_path / "none"
-    with pytest.raises(AssertionError, match="it ended"), webhook(_Nowhere(missing), "x") as running:  # type: ignore[arg-type] # only its path counts
+    with pytest.raises(AssertionError, match="it ended"), webhook(_Nowhere(missing), "", "--tls-dir", "x") as running:  # type: ignore[arg-type] # only its path counts
         running.wait_until_ready()
 
 

@@ -9,20 +9,22 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from tests.cli.webhook_cluster import free_port, kubevirt_kinds, until, webhook
+from tests.cluster.agents.containers import write_volume
 from tests.cluster.control_plane import ControlPlane, require
 from tests.webhooks.server.serving import KNOWLEDGE, body, hang_up, request, vmi
-from virt_dra.cli.webhook_tls import SECRET, SharedAuthority
+from virt_dra.cli.webhook_tls import SECRET, StoredAuthority
 from virt_dra.cluster.kube import connect
 from webhooks.metrics import Metrics
 from webhooks.server import WebhookServer
-from webhooks.tls import ReloadingTls
+from webhooks.tls import CertificateFolder, ReloadingTls
 from webhooks.tls_secret import files_of
-from webhooks.tls_supplied import SuppliedCertificate
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def test_it_answers_while_the_api_server_is_gone_and_learns_what_happened(plane:
         return any("[template-missing]" in warning for warning in _asked(port, trust, namespace, name).get("warnings", ()))
 
     create("before")
-    with webhook(plane, namespace, "--webhook-configuration", "", port=port) as running:
+    with webhook(plane, namespace, port=port) as running:
         running.wait_until_ready()
         trust = _trust(plane, namespace)
         assert (missing("before"), missing("after")) == (False, True)
@@ -80,36 +82,46 @@ def test_it_answers_while_the_api_server_is_gone_and_learns_what_happened(plane:
         assert running.process.poll() is None
 
 
-def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: ControlPlane) -> None:
-    """Replicas come with other names one after the other, so that the Secret gets another certificate each time, while clients ask two
+def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: ControlPlane, tmp_path: Path) -> None:
+    """Keepers come with other names one after the other, so that the Secret gets another certificate each time, while clients ask two
     servers without a pause, over a new connection each time."""
     namespace = plane.create_namespace("faults-")
 
     async def all_of_it() -> None:
         async with connect(str(plane.kubeconfig)) as cluster:
 
-            def replica(number: int) -> SharedAuthority:
+            def keeper(number: int) -> StoredAuthority:
                 names = ("localhost", f"replica-{number}.example.com")
-                return SharedAuthority(cluster, "tls", namespace, names, "", SuppliedCertificate(), lambda: datetime.now(UTC))
+                return StoredAuthority(cluster, "authority", "tls", namespace, names, "", lambda: datetime.now(UTC))
 
-            held = [replica(0), replica(1)]
-            for each in held:
-                await each.settle()
-            tls = [ReloadingTls(each.served) for each in held]
+            async def files(name: str = "tls") -> dict[str, bytes]:
+                return files_of((await cluster.get(SECRET, name, namespace)).to_wire())
+
+            async def mounted() -> bytes:
+                """As a kubelet refreshes the volumes of both pods; the certificate."""
+                content = await files()
+                for folder in folders:
+                    write_volume(folder, {name: content[name].decode() for name in ("tls.crt", "tls.key")})
+                return content["tls.crt"]
+
+            folders = [tmp_path / name for name in ("one", "other")]
+            await keeper(0).settle()
+            seen = {await mounted()}
+            tls = [ReloadingTls(CertificateFolder(folder)) for folder in folders]
             servers = [WebhookServer(lambda: KNOWLEDGE, each, Metrics()) for each in tls]
             ports = [(await server.start("127.0.0.1", 0))[0] for server in servers]
-            secret = (await cluster.get(SECRET, "tls", namespace)).to_wire()
-            trust = ssl.create_default_context(cadata=files_of(secret)["ca.crt"].decode())
+            trust = ssl.create_default_context(cadata=(await files())["ca.crt"].decode())
             stop = asyncio.Event()
-            background = [asyncio.create_task(each.keep(0.02)) for each in held]
-            background += [asyncio.create_task(server.keep_certificate(0.01)) for server in servers]
+            background = [asyncio.create_task(server.keep_certificate(0.01)) for server in servers]
             clients = [asyncio.create_task(_ask(port, trust, stop)) for port in ports for _ in range(2)]
-            seen = {files_of(secret)["tls.crt"]}
             for number in range(2, 10):
-                await replica(number).settle()
-                certificate = files_of((await cluster.get(SECRET, "tls", namespace)).to_wire())["tls.crt"]
-                seen.add(certificate)
-                while any(each.served.certificate.read_bytes() != certificate for each in held):
+                await keeper(number).settle()
+                # Another set of names has another authority, which clients are told of before anything is served by it.
+                trust.load_verify_locations(cadata=(await files())["ca.crt"].decode())
+                served = await mounted()
+                seen.add(served)
+                expires = x509.load_pem_x509_certificate(served).not_valid_after_utc
+                while any(each.expires != expires for each in tls):
                     await asyncio.sleep(0.01)
             stop.set()
             assert min(await asyncio.gather(*clients)) > 0

@@ -1,4 +1,4 @@
-"""The authority in its Secret, and the certificate in the Secret that the webhook mounts: made by the first, trusted before it is served."""
+"""The authority in its Secret, and the certificate in the one that the webhook mounts: made by the first, trusted before it is served."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Room:
     async def bundle(self) -> Bundle:
         """Of both Secrets, which agree on whom to trust."""
         authority, serving = files_of(await self.secret("authority")), files_of(await self.secret())
-        assert (authority.keys(), serving.keys()) == ({"ca.crt", "ca.key"}, {"ca.crt", "tls.crt", "tls.key"})
+        assert (set(authority), set(serving)) == ({"ca.crt", "ca.key"}, {"ca.crt", "tls.crt", "tls.key"})
         assert authority["ca.crt"] == serving["ca.crt"]
         return Bundle.from_files(authority | serving)
 

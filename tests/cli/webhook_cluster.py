@@ -14,12 +14,15 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.cluster.control_plane import ControlPlane, RequestError
+from tests.cluster.mounted import MountedSecret
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
 WAIT_SECONDS = 60.0
@@ -180,16 +183,23 @@ class Webhook:
 
 
 @contextmanager
-def webhook(plane: ControlPlane, namespace: str, *options: str, port: int = 0) -> Iterator[Webhook]:
-    """``virt-dra webhook --live`` on loopback, with its authority in a Secret of the namespace; without one where the options say.
+def webhook(plane: ControlPlane, namespace: str, *options: str, configuration: str = "", port: int = 0) -> Iterator[Webhook]:
+    """``virt-dra webhook --live`` on loopback, by a certificate from Secrets of the namespace, which the webhook configurations of that
+    name trust; without a namespace by what the options say.
 
     It answers the API server only, unless the options say something of callers.
     """
     listening = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", "0", "--announce", "0")
     command = [sys.executable, "-c", PROGRAM, "webhook", "--live", "--kubeconfig", str(plane.kubeconfig)]
-    command += ["-n", namespace] if namespace else []
     command += [] if "--unverified-callers" in options else ["--client-ca", str(plane.webhook_client_ca)]
-    with subprocess.Popen([*command, "--dns-name", "localhost", *listening, *options], stderr=subprocess.PIPE, text=True) as process:
+    with ExitStack() as stack:
+        if namespace:
+            made = certificates(plane, namespace, "--webhook-configuration", configuration)
+            assert made.returncode == 0, made.stderr
+            folder = Path(stack.enter_context(TemporaryDirectory()))
+            stack.enter_context(MountedSecret(plane, namespace, "virt-dra-webhook-tls", folder))
+            command += ["--tls-dir", str(folder)]
+        process = stack.enter_context(subprocess.Popen([*command, *listening, *options], stderr=subprocess.PIPE, text=True))
         running = Webhook(process)
 
         def read() -> None:
@@ -204,6 +214,13 @@ def webhook(plane: ControlPlane, namespace: str, *options: str, port: int = 0) -
         finally:
             process.kill()
             reading.join()
+
+
+def certificates(plane: ControlPlane, namespace: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """``virt-dra webhook-certificates --once`` for localhost."""
+    command = [sys.executable, "-c", PROGRAM, "webhook-certificates", "--once", "--kubeconfig", str(plane.kubeconfig)]
+    named = ["--namespace", namespace, "--dns-name", "localhost"]
+    return subprocess.run([*command, *named, *options], capture_output=True, text=True, check=False)
 
 
 @contextmanager

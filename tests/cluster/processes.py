@@ -1,4 +1,4 @@
-"""Our components as processes beside a real control plane: ``virt-dra operator`` and ``virt-dra webhook --live``.
+"""Our components as processes beside a real control plane: ``virt-dra operator``, ``webhook --live`` and ``webhook-certificates``.
 
 Use them as context managers. Methods block; from asyncio call them in a thread. They end with the test process, whatever ended that
 (see :mod:`.supervisor`), and what a component said is shown where the body of its ``with`` fails.
@@ -18,11 +18,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.mounted import MountedSecret
 from tests.cluster.supervisor import Supervisor
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
@@ -56,8 +58,10 @@ class Component:
 
     def __init__(
         self, name: str, arguments: tuple[str, ...], *,
-        plain_port: int, port: int = 0, health_port: int = 0, environment: Mapping[str, str] | None = None,
+        plain_port: int, port: int = 0, health_port: int = 0, environment: Mapping[str, str] | None = None, stack: ExitStack | None = None,
     ) -> None:  # fmt: skip
+        """``stack``: what is closed after it."""
+        self._stack = stack or ExitStack()
         self.name, self.plain_port, self.port, self.health_port = name, plain_port, port, health_port
         folder = Path(tempfile.mkdtemp(prefix=f"virt-dra-{name}-"))
         self._log = folder / "log"
@@ -79,6 +83,7 @@ class Component:
         """Ends it at once, if it runs, and removes its log, which can still be read here."""
         self._text = self.said()
         self._supervisor.close()
+        self._stack.close()
 
     def terminate(self, seconds: float = WAIT_SECONDS) -> int:
         """SIGTERM; its exit code, once it has ended. Raises :class:`ComponentError` if it hasn't after that time."""
@@ -179,11 +184,27 @@ def webhook(
     plane: ControlPlane, kubeconfig: Path | None = None, *options: str,
     port: int = 0, plain_port: int = 0, environment: Mapping[str, str] | None = None,
 ) -> Component:  # fmt: skip
-    """``virt-dra webhook --live``, as the user of ``kubeconfig`` (None: the admin), for ``https://localhost:port``, which ends without
-    announcing it. Its Secret is in the namespace ``virt-dra`` unless ``--namespace`` is among the options."""
+    """``virt-dra webhook --live``, as the user of ``kubeconfig`` (None: the admin), which ends without announcing it. It mounts the Secret
+    of an installed virt-dra, and so waits for :func:`certificates`."""
     serving, plain = port or free_port(), plain_port or free_port()
-    ports = ("--host", "127.0.0.1", "--port", str(serving), "--plain-port", str(plain))
-    named = ("--dns-name", "localhost", "--dns-name", "127.0.0.1", "--announce", "0")
-    cluster = ("--kubeconfig", str(kubeconfig or plane.kubeconfig), "--client-ca", str(plane.webhook_client_ca))
-    arguments = ("webhook", "--live", *cluster, *named, *ports, *options)
-    return Component("webhook", arguments, plain_port=plain, port=serving, environment=environment)
+    ports = ("--host", "127.0.0.1", "--port", str(serving), "--plain-port", str(plain), "--announce", "0")
+    stack = ExitStack()
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="virt-dra-tls-")))
+    try:
+        stack.enter_context(MountedSecret(plane, "virt-dra", "virt-dra-webhook-tls", folder))
+        given = tuple(option for option in options if not option.startswith("--tls-dir"))
+        cluster = ("--kubeconfig", str(kubeconfig or plane.kubeconfig), "--client-ca", str(plane.webhook_client_ca))
+        arguments = ("webhook", "--live", *cluster, f"--tls-dir={folder}", *ports, *given)
+        return Component("webhook", arguments, plain_port=plain, port=serving, environment=environment, stack=stack)
+    except BaseException:
+        stack.close()
+        raise
+
+
+def certificates(
+    plane: ControlPlane, kubeconfig: Path | None = None, *options: str, environment: Mapping[str, str] | None = None
+) -> Component:
+    """``virt-dra webhook-certificates`` for ``https://localhost``, as the user of ``kubeconfig`` (None: the admin)."""
+    named = ("--dns-name", "localhost", "--dns-name", "127.0.0.1", "--namespace", "virt-dra", "--every", "0.5")
+    arguments = ("webhook-certificates", "--kubeconfig", str(kubeconfig or plane.kubeconfig), *named, *options)
+    return Component("certificates", arguments, plain_port=0, environment=environment)

@@ -33,8 +33,10 @@ class Installed:
     def __init__(self, plane: ControlPlane, overlay: Overlay, stack: ExitStack) -> None:
         self._plane, self.overlay, self._stack = plane, overlay, stack
         self._port = free_port()
-        self._accounts = {name: _account(plane, f"virt-dra-{name}") for name in ("operator", "webhook")}
+        self._accounts = {name: _account(plane, f"virt-dra-{name}") for name in ("operator", "webhook", "certificates")}
         redirect(plane, self._port)
+        own = self.arguments("certificates", "webhook-certificates")[1:]
+        stack.enter_context(processes.certificates(plane, self._accounts["certificates"], *own))
         self.webhook = self._webhook()
         self.operator = self._operator()
         for each in (self.webhook, self.operator):
@@ -44,20 +46,19 @@ class Installed:
         self.webhook = self._webhook().ready()
 
     def _webhook(self) -> Component:
-        options = self._arguments("webhook")[2:]
+        options = self.arguments("webhook")[2:]
         started = processes.webhook(self._plane, self._accounts["webhook"], *options, port=self._port)
         return self._stack.enter_context(started)
 
     def _operator(self) -> Component:
-        options = self._arguments("operator")[1:]
-        own = ("--launcher-argument=--uri", "--launcher-argument=test:///default") if self.overlay == STANDALONE else ()
-        return self._stack.enter_context(processes.operator(self._plane, self._accounts["operator"], *options, *own))
+        options = self.arguments("operator")[1:]
+        return self._stack.enter_context(processes.operator(self._plane, self._accounts["operator"], *options))
 
-    def _arguments(self, name: str) -> tuple[str, ...]:
-        """What the installed Deployment gives its container."""
+    def arguments(self, name: str, command: str = "") -> tuple[str, ...]:
+        """What the installed Deployment gives its container: the command, as a default of the same name, and its arguments."""
         deployment = self._plane.request("GET", f"{_DEPLOYMENTS}/virt-dra-{name}")
         arguments = tuple(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
-        assert arguments[0] == name
+        assert arguments[0] == (command or name)
         return arguments
 
 
@@ -70,7 +71,8 @@ def _account(plane: ControlPlane, name: str) -> Path:
 @contextmanager
 def installed(plane: ControlPlane, overlay: Overlay, *options: str) -> Iterator[Installed]:
     """The overlay while the body runs; nothing of it is left afterwards. ``options``: of ``virt-dra install``."""
-    run(plane, "install", "--overlay", overlay, "--no-wait", *options)
+    own = ("--operator-argument=--launcher-argument=--uri=test:///default",) if overlay == STANDALONE else ()
+    run(plane, "install", "--overlay", overlay, "--no-wait", *own, *options)
     try:
         with ExitStack() as stack:
             yield Installed(plane, overlay, stack)

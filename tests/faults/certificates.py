@@ -21,11 +21,12 @@ from tests.cluster.processes import Component
 from tests.faults.site import Site
 from tests.webhooks.server.serving import JSON, body, launcher_pod, vmi
 from webhooks.tls_authority import Bundle, SystemKeys, bootstrap, names_of, renewed
-from webhooks.tls_secret import data_of, files_of, filled
+from webhooks.tls_secret import encoded, files_of, filled
 
 Json = dict[str, Any]
 
-_SECRET: Final = "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"
+_AUTHORITY: Final = "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-authority"
+_SERVING: Final = "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"
 _CONFIGURATION: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"
 _POD: Final = launcher_pod(annotations={"virt-dra.io/integration-path": "metadata-shim"})
 """Which needs no template."""
@@ -53,7 +54,7 @@ def changing(site: Site, *, rounds: int = 1, replicas: int = 2, per_second: floa
     account = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-webhook")
     reviews = Reviews()
     with ExitStack() as stack:
-        running = [stack.enter_context(processes.webhook(site.plane, account, "--namespace", "virt-dra")) for _ in range(replicas)]
+        running = [stack.enter_context(processes.webhook(site.plane, account)) for _ in range(replicas)]
         for each in running:
             each.ready()
         done, trust = threading.Event(), _Trust(site.plane)
@@ -132,7 +133,8 @@ def _renew(plane: ControlPlane, running: list[Component], number: int) -> None:
 
 
 def _add_authority(plane: ControlPlane, trust: _Trust) -> None:
-    """The next certificate's. No certificate is signed by it before everybody trusts it: a replica tells the webhook configurations."""
+    """The next certificate's. No certificate is signed by it before everybody trusts it: virt-dra-certificates tells the webhook
+    configurations."""
     old = _stored(plane)
     new = bootstrap(_names(old), datetime.now(UTC), SystemKeys())
     _store(plane, replace(old, authority=new.authority, predecessors=old.trusted))
@@ -150,11 +152,12 @@ def _names(bundle: Bundle) -> tuple[str, ...]:
 
 
 def _stored(plane: ControlPlane) -> Bundle:
-    return Bundle.from_files(files_of(plane.request("GET", _SECRET)))
+    return Bundle.from_files(files_of(plane.request("GET", _SERVING)) | files_of(plane.request("GET", _AUTHORITY)))
 
 
 def _store(plane: ControlPlane, bundle: Bundle) -> None:
-    plane.request("PUT", _SECRET, filled(plane.request("GET", _SECRET), data_of(bundle)))
+    for path, files in ((_AUTHORITY, bundle.authority_files()), (_SERVING, bundle.serving_files())):
+        plane.request("PUT", path, filled(plane.request("GET", path), encoded(files)))
 
 
 def _until(holds: Callable[[], bool], problem: str) -> None:

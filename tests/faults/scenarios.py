@@ -247,7 +247,7 @@ def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "w
     with ExitStack() as stack:
 
         def started(port: int) -> Component:
-            return stack.enter_context(processes.webhook(site.plane, account, "--namespace", "virt-dra", port=port)).ready()
+            return stack.enter_context(processes.webhook(site.plane, account, port=port)).ready()
 
         replicas = {port: started(port) for port in ports}
         ask_at(site.plane, stack.enter_context(balanced(*ports)))

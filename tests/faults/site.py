@@ -65,7 +65,7 @@ class Site:
 
     def operator(self, *options: str, kubeconfig: Path | None = None, environment: Mapping[str, str] | None = None) -> Component:
         """One with the rights of its ServiceAccount. Use it as a context manager."""
-        own = ("--mode", self.overlay, "--own-namespace", "virt-dra", "--log-level", "info")
+        own = (*self.running.arguments("operator")[1:], "--own-namespace", "virt-dra", "--log-level", "info")
         return processes.operator(self.plane, kubeconfig or self.account, *own, *options, environment=environment)
 
     def audit(self) -> Audit:

@@ -16,7 +16,7 @@ import yaml
 from tests.cluster.control_plane import ControlPlane
 
 Json = dict[str, Any]
-MERGE = "application/merge-patch+json"
+JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def acting_as(plane: ControlPlane, kubeconfig: Path) -> Iterator[Callable[..., t
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
     connection = http.client.HTTPSConnection(plane.server.removeprefix("https://"), context=context, timeout=30)
 
-    def ask(verb: str, path: str, body: Json | None = None, content: str = MERGE) -> tuple[int, str]:
+    def ask(verb: str, path: str, body: Any = None, content: str = MERGE) -> tuple[int, str]:
         content = content if verb == "PATCH" else "application/json"
         head = {"Authorization": f"Bearer {user['token']}", "Content-Type": content}
         connection.request(verb, f"{path}{'' if verb == 'GET' else '?dryRun=All'}", None if verb == "GET" else json.dumps(body or {}), head)

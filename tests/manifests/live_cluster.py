@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.cli.webhook_cluster import free_port
 from tests.cluster.control_plane import ControlPlane, RequestError
+from tests.cluster.mounted import MountedSecret
 from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
 
@@ -24,7 +25,7 @@ PROGRAM = "from virt_dra.cli.main import main; main()"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RESOURCE = "/apis/resource.k8s.io/v1"
 JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
-OPERATOR, WEBHOOK = "virt-dra-operator", "virt-dra-webhook"
+OPERATOR, WEBHOOK, CERTIFICATES = "virt-dra-operator", "virt-dra-webhook", "virt-dra-certificates"
 
 
 class Cluster:
@@ -33,6 +34,7 @@ class Cluster:
     def __init__(self, plane: ControlPlane, overlay: Overlay, log: Path) -> None:
         self.plane, self.overlay, self.log = plane, overlay, log
         self.namespace = ""
+        self._mounted = contextlib.ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def create(self, path: str, kind: str, name: str, api_version: str = "resource.k8s.io/v1", **rest: Any) -> Json:
@@ -46,7 +48,14 @@ class Cluster:
         self._processes.append(subprocess.Popen(command, stdout=output, stderr=output))
         output.close()
 
+    def mount(self, secret: str) -> Path:
+        """A folder with the files of a Secret of ours, once it has them."""
+        folder = self.log.parent / secret
+        self._mounted.enter_context(MountedSecret(self.plane, "virt-dra", secret, folder))
+        return folder
+
     def stop(self) -> None:
+        self._mounted.close()
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -98,8 +107,11 @@ def install(cluster: Cluster) -> None:
                 client = {"op": "replace", "path": f"/webhooks/{index}/clientConfig", "value": {"url": url}}
                 plane.request("PATCH", path, [client], JSON_PATCH)
     listen = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", str(plain), "--announce", "0")
+    cluster.start(CERTIFICATES, *_arguments(plane, CERTIFICATES), "--namespace", "virt-dra", "--dns-name", "localhost", "--every", "1")
+    folder = cluster.mount("virt-dra-webhook-tls")
+    arguments = [argument for argument in _arguments(plane, WEBHOOK) if not argument.startswith("--tls-dir=")]
     callers = ("--client-ca", str(plane.webhook_client_ca))
-    cluster.start(WEBHOOK, "webhook", "--live", "--namespace", "virt-dra", "--dns-name", "localhost", *callers, *listen)
+    cluster.start(WEBHOOK, *arguments, f"--tls-dir={folder}", *callers, *listen)
     listen = ("--host", "127.0.0.1", "--plain-port", str(operators), "--health-port", str(health), "--own-namespace", "virt-dra")
     cluster.start(OPERATOR, *_arguments(plane, OPERATOR), *listen)
     until(lambda: plane.request("GET", configurations.format("validating"))["webhooks"][0]["clientConfig"].get("caBundle"), "the caBundle")

@@ -36,10 +36,11 @@ def findings(cluster: Cluster, *levels: str) -> dict[tuple[str, str], str]:
 def well(cluster: Cluster) -> Iterator[Cluster]:
     """With what no kubelet and no controller is there to say: that the pods are ready."""
     plane = cluster.plane
-    for name in ("virt-dra-operator", "virt-dra-webhook"):
+    for name, count in (("virt-dra-operator", 2), ("virt-dra-webhook", 2), ("virt-dra-certificates", 1)):
         path = f"/apis/apps/v1/namespaces/virt-dra/deployments/{name}"
         generation = plane.request("GET", path)["metadata"]["generation"]
-        status = {"observedGeneration": generation, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}
+        status = {"observedGeneration": generation}
+        status |= dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), count)
         plane.request("PATCH", f"{path}/status", {"status": status}, MERGE)
     slices = "/apis/discovery.k8s.io/v1/namespaces/virt-dra/endpointslices"
     labels = {"kubernetes.io/service-name": "virt-dra-webhook"}

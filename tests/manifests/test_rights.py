@@ -11,7 +11,7 @@ import pytest
 
 from tests.manifests.acting import acting_as
 from tests.manifests.audited import Right, asked, rights, used
-from tests.manifests.live_cluster import OPERATOR, WEBHOOK, Cluster
+from tests.manifests.live_cluster import CERTIFICATES, OPERATOR, WEBHOOK, Cluster
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
 
 Json = dict[str, Any]
@@ -31,7 +31,7 @@ UNSEEN: dict[Overlay, set[Right]] = {
         Right(OPERATOR, "watch", "virt-dra.io", "virtualmachineinstancedevices"),
         Right(WEBHOOK, "watch", "kubevirt.io", "kubevirts"),
         # The other overlay's configuration.
-        Right(WEBHOOK, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "virt-dra"),
+        Right(CERTIFICATES, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "virt-dra"),
     },
 }
 """Rights that no request needs here, and why they are given."""
@@ -83,13 +83,25 @@ ONLY_OPERATOR = [
     ("GET", "/apis/coordination.k8s.io/v1/namespaces/virt-dra/leases/virt-dra-operator"),
 ]
 ONLY_WEBHOOK = [
-    ("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"),
-    ("PATCH", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"),
     ("GET", "/apis/resource.k8s.io/v1/resourceclaimtemplates"),
+]
+ONLY_CERTIFICATES = [
+    ("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"),
+    ("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-authority"),
+    ("GET", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"),
+    ("PATCH", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"),
+    ("PATCH", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/virt-dra"),
 ]
 
 
-@pytest.mark.parametrize(("account", "others"), [(OPERATOR, ONLY_WEBHOOK), (WEBHOOK, ONLY_OPERATOR)])
+@pytest.mark.parametrize(
+    ("account", "others"),
+    [
+        (OPERATOR, [*ONLY_WEBHOOK, *ONLY_CERTIFICATES]),
+        (WEBHOOK, [*ONLY_OPERATOR, *ONLY_CERTIFICATES]),
+        (CERTIFICATES, [*ONLY_OPERATOR, *ONLY_WEBHOOK]),
+    ],
+)
 def test_what_is_not_given_is_refused(cluster: Cluster, account: str, others: list[tuple[str, str]]) -> None:
     kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", account)
     with acting_as(cluster.plane, kubeconfig) as ask:

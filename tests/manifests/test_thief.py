@@ -5,9 +5,11 @@ The cases are cases/thief.yaml: every right that the manifests give is there, wi
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,17 @@ import pytest
 import yaml
 
 from tests.cluster.control_plane import ControlPlane, RequestError
-from tests.manifests.acting import MERGE, acting_as
+from tests.manifests.acting import JSON_PATCH, MERGE, acting_as
 from tests.manifests.audited import rights
 from tests.manifests.live_cluster import Cluster
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NEWEST, Gates
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, OPERATOR, STANDALONE, Choices, Overlay, launcher_of, packaged, planned
 from virt_dra.cluster.patches import patched
+from virt_dra.controllers.launcher_pods import RenderError
 from virt_dra.controllers.standalone_pod import StandaloneOptions, standalone_pod
 from virt_dra.controllers.virtual_machines import instance_of
+from webhooks.tls_authority import SystemKeys, bootstrap
 
 Json = dict[str, Any]
 Granted = tuple[str, str, str]
@@ -117,6 +121,7 @@ class Thieves:
             "vmi": f"{vmis}/good",
             "instance": f"{vmis}/vm",
             "vm": f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/vm",
+            "other-authority": base64.b64encode(bootstrap(["localhost"], datetime.now(UTC), SystemKeys()).ca_bundle).decode(),
             "foreign-event": f"/api/v1/namespaces/{namespace}/events/of-others",
         }
         self._bases: dict[str, Json] = {}
@@ -126,7 +131,9 @@ class Thieves:
             launcher = launcher_of(deployment)
             vmi = VirtualMachineInstance.from_wire(plane.request("GET", self.names["vmi"]))
             options = StandaloneOptions(launcher.image, launcher.command[1:])
-            pod = standalone_pod(vmi, Gates.of(NEWEST, {GPUS_WITH_DRA: True}), options).to_wire()
+            rendered = standalone_pod(vmi, Gates.of(NEWEST, {GPUS_WITH_DRA: True}), options)
+            assert not isinstance(rendered, RenderError)
+            pod = rendered.to_wire()
             self._bases["launcher"] = pod | {"metadata": pod["metadata"] | {"name": "virt-launcher-good-thief"}}
             instance = instance_of(VirtualMachine.from_wire(plane.request("GET", self.names["vm"]))).to_wire()
             owner = instance["metadata"]["ownerReferences"][0] | {"name": "thief"}
@@ -149,16 +156,20 @@ class Thieves:
                 continue
             verb, _, path = attempt.get("ask", "POST /api/v1/namespaces/{namespace}/pods").partition(" ")
             path = path.format_map(self.names)
-            content = "application/strategic-merge-patch+json" if attempt.get("strategic") else MERGE
+            content = (
+                "application/strategic-merge-patch+json" if attempt.get("strategic") else JSON_PATCH if "operations" in attempt else MERGE
+            )
             code, text = ask(verb, path, self._body(attempt, path), content)
             refused = attempt.get("refused", "")
             if (code >= 400) is not bool(refused) or refused not in text.replace('\\"', '"'):
                 yield f"{json.dumps(attempt)[:400]}\n    {code}: {text[:600]}"
 
-    def _body(self, attempt: Json, path: str) -> Json | None:
+    def _body(self, attempt: Json, path: str) -> Any:
         if "base" not in attempt:
-            body = attempt.get("body")
-            return json.loads(json.dumps(body).replace("{namespace}", self.names["namespace"])) if body is not None else None
+            text = json.dumps(attempt.get("operations", attempt.get("body")))
+            for name in ("namespace", "other-authority"):
+                text = text.replace(f"{{{name}}}", self.names[name])
+            return json.loads(text)
         raw = self._bases[attempt["base"]]
         namespace = path.partition("/namespaces/")[2].partition("/")[0]
         raw = raw | {"metadata": raw["metadata"] | {"namespace": namespace}}
