@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tests.conftest import Golden
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, Overlay, packaged, planned, stale
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, STANDALONE, Choices, Key, Overlay, packaged, planned, stale
 from virt_dra.cli.install_survey import KUBEVIRTS, VMS, Survey, refusals
 from virt_dra.cli.main import cli
 
@@ -60,8 +60,25 @@ def test_arguments_of_ones_own_come_after_those_of_the_manifests(overlay: str) -
     added = {"virt-dra-webhook": ["--writes-metadata=gpu.nvidia.com"], "virt-dra-operator": ["--spread", "--grace=5"]}
     for before, after in zip(plain, chosen, strict=True):
         if before["kind"] == "Deployment":
-            before["spec"]["template"]["spec"]["containers"][0]["args"] += added[before["metadata"]["name"]]
+            before["spec"]["template"]["spec"]["containers"][0]["args"] += added.get(before["metadata"]["name"], [])
         assert after == before
+
+
+def test_the_policy_of_launcher_pods_follows_the_operators_arguments() -> None:
+    """It would else refuse every pod of a VM: of arguments that are given twice the last counts, of gates the last that says so."""
+
+    def variables(*own: str) -> dict[str, str]:
+        printed = yaml.safe_load_all(run("--dry-run", "--overlay", "standalone", *(f"--operator-argument={text}" for text in own)).stdout)
+        policy = next(obj for obj in printed if obj["metadata"]["name"] == LAUNCHER_POLICY and obj["kind"] == "ValidatingAdmissionPolicy")
+        found = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+        return {name: found[name] for name in ("image", "command", "sidecars")}
+
+    command = '["virt-dra-launcher", "--uri=qemu:///session", "--daemon=virtqemud"'
+    assert variables() == {"image": '"virt-dra-launcher:0.1.0"', "command": f"{command}]", "sidecars": "false"}
+    own = variables("--launcher-image=a/b:1", "--launcher-argument=--uri=x", "--gates=GPUsWithDRA=true,Sidecar=true")
+    assert own == {"image": '"a/b:1"', "command": f'{command}, "--uri=x"]', "sidecars": "true"}
+    assert variables("--gates=Sidecar=true", "--gates=Sidecar=false")["sidecars"] == "false"
+    assert variables("--gates=Sidecar")["sidecars"] == "true"
 
 
 def test_json_is_a_list_of_the_same_objects() -> None:

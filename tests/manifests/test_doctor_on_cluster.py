@@ -72,7 +72,7 @@ def test_text_says_what_to_do(well: Cluster) -> None:
     lines = result.stdout.splitlines()
     assert lines[:2] == [
         "error    Secret virt-dra/virt-dra-webhook-tls: the certificate isn't for virt-dra-webhook.virt-dra.svc, but for localhost",
-        "         -> delete the Secret's data and restart the webhook",
+        "         -> delete the Secret's data; virt-dra-certificates makes another",
     ]
     assert lines[2].startswith("1 error, ")
 

@@ -21,6 +21,7 @@ _AFTER: Final[tuple[Check, ...]] = (
     callers,
     install.certificate,
     install.rights,
+    install.limits,
     install.leader,
 )
 

@@ -64,7 +64,8 @@ class Right:
 class Facts:
     """All that is looked at. ``features``: the API server's gates, True where on. ``probe``: the API server's answer to the dry-run of a
     VMI that only virt-dra's webhook denies; "" where it was accepted. ``missing``: objects of the manifests that aren't there.
-    ``network_policy``: the webhook's."""
+    ``network_policy``: the webhook's.
+    ``launcher_policy``: the ValidatingAdmissionPolicy of the pods that the operator may create (standalone)."""
 
     now: datetime
     version: str | Unknown
@@ -84,6 +85,7 @@ class Facts:
     missing: Sequence[str] | Unknown = ()
     network_policy: Json | Unknown | None = None
     probe: str | Unknown = field(default=Unknown("nothing is installed"))
+    launcher_policy: Json | Unknown | None = None
 
     @property
     def overlay(self) -> str:

@@ -15,9 +15,9 @@ from virt_dra.api.integration_paths import PATH_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cli.doctor_facts import INFO, WARNING, Certificate, Facts, Level, Right, Unknown
-from virt_dra.cli.doctor_install_checks import wanted_configurations
+from virt_dra.cli.doctor_install_checks import KEEPS_CERTIFICATE, wanted_configurations
 from virt_dra.cli.install_kustomize import ManifestError
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, packaged, planned
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, INJECT_ANNOTATION, LAUNCHER_POLICY, STANDALONE, Choices, Key, packaged, planned
 from virt_dra.cli.install_survey import CRD, KUBEVIRTS, OURS, VMS, found
 from virt_dra.cluster.port import ApiError, Forbidden, NotFound
 
@@ -65,6 +65,7 @@ async def _installed(cluster: KubeCluster, facts: Facts, probe_namespace: str) -
         rights=await _tried(_rights(cluster, overlay, namespace)),
         missing=await _tried(_missing(cluster, overlay, namespace)),
         probe=await _probe(cluster, probe_namespace),
+        launcher_policy=await _tried(_launcher_policy(cluster)) if overlay == STANDALONE else None,
     )
 
 
@@ -115,6 +116,10 @@ async def _configurations(cluster: KubeCluster, overlay: str) -> Sequence[Json]:
     return [configuration for configuration in read if configuration is not None]
 
 
+async def _launcher_policy(cluster: KubeCluster) -> Json | None:
+    return await found(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY)
+
+
 async def _ready_endpoints(cluster: KubeCluster, namespace: str) -> int:
     slices = await cluster.list_raw("discovery.k8s.io/v1", "EndpointSlice", namespace, labels="kubernetes.io/service-name=virt-dra-webhook")
     # As Kubernetes reads it: what doesn't say whether it is ready, is.
@@ -125,7 +130,7 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
     secret = await found(cluster, "v1", "Secret", "virt-dra-webhook-tls", namespace)
     encoded = ((secret or {}).get("data") or {}).get("tls.crt")
     if not encoded:
-        raise _Unreadable("there is no certificate in it", "the webhook makes one when it starts (or cert-manager); see its log")
+        raise _Unreadable("there is no certificate in it", f"{KEEPS_CERTIFICATE} makes one (or cert-manager); see its log")
     try:
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
@@ -134,7 +139,7 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
     try:
         served = x509.load_pem_x509_certificates(base64.b64decode(encoded))[0]
     except (ValueError, IndexError, binascii.Error) as error:
-        raise _Unreadable(f"tls.crt is no certificate: {error}", "delete the Secret's data and restart the webhook") from None
+        raise _Unreadable(f"tls.crt is no certificate: {error}", f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another") from None
 
     def signs(bundle: str) -> bool:
         try:
@@ -165,9 +170,8 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
 
 async def _wanted(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Json]:
     """The manifests of what is installed, as far as it can be told from what is there."""
-    webhook = await found(cluster, "apps/v1", "Deployment", "virt-dra-webhook", namespace)
-    containers = webhook["spec"]["template"]["spec"]["containers"] if webhook is not None else ()
-    cert_manager = any(argument.startswith("--tls-dir") for container in containers for argument in container.get("args") or ())
+    configuration = await found(cluster, ADMISSION, "ValidatingWebhookConfiguration", "virt-dra")
+    cert_manager = INJECT_ANNOTATION in ((configuration or {"metadata": {}})["metadata"].get("annotations") or {})
     return planned(Choices(BESIDE_KUBEVIRT if overlay == BESIDE_KUBEVIRT else STANDALONE, namespace, cert_manager=cert_manager), packaged())
 
 

@@ -12,12 +12,14 @@ from virt_dra.api.meta import parse_time
 from virt_dra.api.wire import Json
 from virt_dra.cli.doctor_caller_checks import GUIDE, verifies_callers
 from virt_dra.cli.doctor_facts import ERROR, INFO, OK, WARNING, Facts, Finding, Unknown
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, Key
+from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, OPERATOR, Key, launcher_of, launcher_variables
 from virt_dra.cli.install_rollout import condition_holds, pod_troubles, rollout
 
 INSTALL: Final = "run virt-dra install again; it puts back what is missing and changes nothing else"
 RENEW_WITHIN: Final = timedelta(days=7)
 """A certificate of 90 days is renewed when 30 are left, so that fewer than these mean that it isn't."""
+KEEPS_CERTIFICATE: Final = "virt-dra-certificates"
+"""The Deployment that keeps the webhook's certificate, where cert-manager doesn't."""
 VERSION_LABEL: Final = "app.kubernetes.io/version"
 VMI_WEBHOOK: Final = f"vmi.{DOMAIN}"
 
@@ -87,7 +89,7 @@ def webhook(facts: Facts) -> Iterator[Finding]:
         bare = [each["name"] for each in configuration.get("webhooks") or () if not (each.get("clientConfig") or {}).get("caBundle")]
         if bare:
             where = str(Key.of(configuration))
-            advice = "the webhook writes it when it runs (with --cert-manager: cert-manager); see the webhook's log"
+            advice = f"{KEEPS_CERTIFICATE} (with --cert-manager: cert-manager) writes it; see its log"
             yield Finding("webhook", ERROR, where, f"no caBundle for {', '.join(bare)}: the API server can't trust the webhook", advice)
     if isinstance(facts.ready_endpoints, Unknown):
         yield _unread("webhook", "EndpointSlices", facts.ready_endpoints)
@@ -133,26 +135,55 @@ def certificate(facts: Facts) -> Iterator[Finding]:
     left = found.expires - facts.now
     if left <= timedelta():
         faults = True
-        advice = "restart the webhook, which renews it (with --cert-manager: kubectl describe certificate)"
+        advice = f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)"
         yield Finding("certificate", ERROR, where, f"the certificate expired {found.expires:%Y-%m-%d %H:%M} UTC", advice)
     elif left < RENEW_WITHIN:
         faults = True
         message = f"the certificate expires {found.expires:%Y-%m-%d %H:%M} UTC, and should have been renewed"
-        yield Finding("certificate", WARNING, where, message, "see the webhook's log (with --cert-manager: kubectl describe certificate)")
+        yield Finding("certificate", WARNING, where, message, f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)")
     service = f"virt-dra-webhook.{facts.namespace}.svc"
     if service not in found.dns_names:
         faults = True
         message = f"the certificate isn't for {service}, but for {', '.join(found.dns_names) or 'nothing'}"
-        yield Finding("certificate", ERROR, where, message, "delete the Secret's data and restart the webhook")
+        yield Finding("certificate", ERROR, where, message, f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another")
     configurations = () if isinstance(facts.configurations, Unknown) else facts.configurations
     for configuration in configurations:
         key = str(Key.of(configuration))
         if key not in found.trusted_by:
             faults = True
-            advice = "the webhook corrects it when it runs (with --cert-manager: cert-manager); see their logs"
+            advice = f"{KEEPS_CERTIFICATE} corrects it when it runs (with --cert-manager: cert-manager); see its log"
             yield Finding("certificate", ERROR, key, "its caBundle isn't of the authority that signed the certificate", advice)
     if not faults:
         yield Finding("certificate", OK, where, f"valid until {found.expires:%Y-%m-%d}, for {service}")
+
+
+def _log_of(facts: Facts) -> str:
+    return f"kubectl logs -n {facts.namespace} deployment/{KEEPS_CERTIFICATE}"
+
+
+def limits(facts: Facts) -> Iterator[Finding]:
+    """Whether the policy of the pods that the operator may create (standalone) lets it create those that it makes."""
+    if facts.launcher_policy is None:
+        return  # beside KubeVirt; standalone it is said elsewhere that it is missing
+    where = f"ValidatingAdmissionPolicy {LAUNCHER_POLICY}"
+    if isinstance(facts.launcher_policy, Unknown):
+        yield _unread("limits", where, facts.launcher_policy)
+        return
+    deployments = () if isinstance(facts.deployments, Unknown) else facts.deployments
+    operator = next((each for each in deployments if each["metadata"]["name"] == OPERATOR), None)
+    if operator is None:
+        return
+    wanted = launcher_variables(launcher_of(operator))
+    variables = {each.get("name"): each.get("expression") for each in facts.launcher_policy["spec"].get("variables") or ()}
+    wrong = [
+        f"{name} is {variables.get(name)}, the operator's arguments say {text}"
+        for name, text in wanted.items()
+        if variables.get(name) != text
+    ]
+    if wrong:
+        yield Finding("limits", ERROR, where, f"it refuses the pods of VMs: {'; '.join(wrong)}", f"set the variables so, or {INSTALL}")
+    else:
+        yield Finding("limits", OK, where, "it lets the operator create the launcher pods that it makes")
 
 
 def rights(facts: Facts) -> Iterator[Finding]:

@@ -25,6 +25,8 @@ STANDALONE: Final = "standalone"
 NAMESPACE: Final = "virt-dra"
 """The namespace that the manifests are written for."""
 CERT_MANAGER: Final = "components/cert-manager"
+INJECT_ANNOTATION: Final = "cert-manager.io/inject-ca-from"
+"""On webhook configurations, for cert-manager: whose authority becomes the caBundle."""
 CERTIFICATE_ANNOTATION: Final = "cert-manager.io/certificate-name"
 """On Secrets, by cert-manager: of which Certificate it is made."""
 IMAGE: Final = "virt-dra"
@@ -147,7 +149,7 @@ def in_namespace(obj: Json, namespace: str) -> Json:
         metadata["namespace"] = namespace
     if "annotations" in metadata:
         metadata["annotations"] = {
-            key: f"{namespace}/{value.removeprefix(f'{NAMESPACE}/')}" if key == "cert-manager.io/inject-ca-from" else value
+            key: f"{namespace}/{value.removeprefix(f'{NAMESPACE}/')}" if key == INJECT_ANNOTATION else value
             for key, value in metadata["annotations"].items()
         }
     moved = {**obj, "metadata": metadata}
@@ -196,17 +198,21 @@ def launcher_of(operator: Json) -> Launcher:
     given = [tuple(text.partition("=")[::2]) for text in arguments]
     images = [value for option, value in given if option == "--launcher-image"]
     command = (*COMMAND, *(value for option, value in given if option == "--launcher-argument"))
-    gates = [gate for option, value in given if option == "--gates" for gate in value.split(",")]
-    sidecars = [gate for gate in gates if gate.partition("=")[0].strip() == SIDECAR]
-    return Launcher(images[-1] if images else "", command, bool(sidecars) and sidecars[-1].partition("=")[2].strip() == "true")
+    gates = [[part.strip() for part in gate.partition("=")] for option, value in given if option == "--gates" for gate in value.split(",")]
+    sidecars = [not equals or word.lower() == "true" for gate, equals, word in gates if gate == SIDECAR]
+    return Launcher(images[-1] if images else "", command, bool(sidecars) and sidecars[-1])
 
 
 def with_launcher(obj: Json, launcher: Launcher) -> Json:
     """The policy of the pods that the operator may create, for what it creates; any other object as it is."""
     if obj["kind"] != "ValidatingAdmissionPolicy" or obj["metadata"]["name"] != LAUNCHER_POLICY:
         return obj
-    said = {"image": _cel(launcher.image), "command": _cel(launcher.command), "sidecars": _cel(launcher.sidecars)}
-    return {**obj, "spec": _with_variables(obj["spec"], said)}
+    return {**obj, "spec": _with_variables(obj["spec"], launcher_variables(launcher))}
+
+
+def launcher_variables(launcher: Launcher) -> Mapping[str, str]:
+    """Expressions of the variables of :data:`LAUNCHER_POLICY`, by name."""
+    return {"image": _cel(launcher.image), "command": _cel(launcher.command), "sidecars": _cel(launcher.sidecars)}
 
 
 def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
