@@ -79,7 +79,8 @@ class PodProcesses:
         """``virt-dra`` with the container's arguments, again and again until the pod goes."""
         pod = container.pod
         listening = self._network.loopback_of(self._network.address_of(pod.metadata.uid))
-        argv = [sys.executable, "-c", PROGRAM, *container.spec.args, "--host", listening]
+        serves = (container.spec.model_extra or {}).get("ports")
+        argv = [sys.executable, "-c", PROGRAM, *_here(container), *(("--host", listening) if serves else ())]
         log = self._logs / f"{pod.namespace}_{pod.name}_{container.spec.name}.log"
         self._logs_of[pod.namespace, pod.name, container.spec.name] = log
         environment = {
@@ -150,6 +151,16 @@ class PodProcesses:
                 if await probes.failed(session):
                     self._supervisor.signal(pid, signal.SIGTERM)
                 await asyncio.sleep(POLL_SECONDS)
+
+
+def _here(container: RunningContainer) -> list[str]:
+    """The container's arguments; those that name a mounted folder name it where this machine has it."""
+    found = []
+    for argument in container.spec.args:
+        option, equals, value = argument.partition("=")
+        mounted = any(value == mount.mount_path or value.startswith(f"{mount.mount_path}/") for mount in container.spec.volume_mounts)
+        found.append(f"{option}{equals}{container.path(value)}" if mounted else argument)
+    return found
 
 
 class _Probes:

@@ -107,7 +107,7 @@ def install(cluster: Cluster) -> None:
                 client = {"op": "replace", "path": f"/webhooks/{index}/clientConfig", "value": {"url": url}}
                 plane.request("PATCH", path, [client], JSON_PATCH)
     listen = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", str(plain), "--announce", "0")
-    cluster.start(CERTIFICATES, *_arguments(plane, CERTIFICATES), "--namespace", "virt-dra", "--dns-name", "localhost", "--every", "1")
+    cluster.start(CERTIFICATES, *_arguments(plane, CERTIFICATES), "--namespace", "virt-dra", "--dns-name", "localhost")
     folder = cluster.mount("virt-dra-webhook-tls")
     arguments = [argument for argument in _arguments(plane, WEBHOOK) if not argument.startswith("--tls-dir=")]
     callers = ("--client-ca", str(plane.webhook_client_ca))

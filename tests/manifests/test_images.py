@@ -121,15 +121,22 @@ def test_the_pods_are_started_with_arguments_that_the_commands_take(
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         found[name] = command.make_context(name, list(arguments)).params
-        ports = {port["containerPort"] for port in container["ports"]}
+        ports = {port["containerPort"] for port in container.get("ports", ())}
         assert {value for option, value in found[name].items() if option.endswith("port")} == ports
         assert split_image(container["image"]) == ("virt-dra", f":{VERSION}")
     assert found["operator"]["mode"] == overlay
     assert found["webhook"]["live"] is True
     if overlay == STANDALONE:
         assert split_image(found["operator"]["launcher_image"]) == ("virt-dra-launcher", f":{VERSION}")
-    tls = [volume for volume in _volumes(Choices(overlay, cert_manager=cert_manager)) if "secret" in volume]
-    assert bool(tls) is cert_manager is (found["webhook"]["tls_dir"] is not None)
+    assert ("webhook-certificates" in found) is not cert_manager
+    (tls,) = [volume for volume in _volumes(Choices(overlay, cert_manager=cert_manager)) if "secret" in volume]
+    mounts = [mount["mountPath"] for mount in _mounts(Choices(overlay, cert_manager=cert_manager)) if mount["name"] == tls["name"]]
+    assert mounts == [str(found["webhook"]["tls_dir"])]
+
+
+def _mounts(choices: Choices) -> list[dict[str, str]]:
+    deployments = (obj for obj in planned(choices, packaged()) if obj["kind"] == "Deployment")
+    return [mount for each in deployments for mount in each["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]]
 
 
 def _volumes(choices: Choices) -> list[dict[str, object]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +20,20 @@ import yaml
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.manifests.acting import JSON_PATCH, MERGE, acting_as
 from tests.manifests.audited import rights
-from tests.manifests.live_cluster import Cluster
+from tests.manifests.live_cluster import Cluster, until
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NEWEST, Gates
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, OPERATOR, STANDALONE, Choices, Overlay, launcher_of, packaged, planned
+from virt_dra.cli.install_plan import (
+    BESIDE_KUBEVIRT,
+    LAUNCHER_POLICY,
+    OPERATOR,
+    STANDALONE,
+    Choices,
+    Overlay,
+    launcher_of,
+    packaged,
+    planned,
+)
 from virt_dra.cluster.patches import patched
 from virt_dra.controllers.launcher_pods import RenderError
 from virt_dra.controllers.standalone_pod import StandaloneOptions, standalone_pod
@@ -93,6 +104,38 @@ def test_nobody_elses_pods_have_our_priority(cluster: Cluster, where: str, class
     answer = _posted(cluster.plane, f"/api/v1/namespaces/{namespace}/pods?dryRun=All", {"metadata": {"name": "greedy"}, "spec": spec})
     assert (refusal or '"priorityClassName"' if class_name else "") in answer
     assert ("denied request" in answer) is bool(refusal), answer
+
+
+def test_a_write_that_a_policy_refuses_is_told_of_the_vm(cluster: Cluster) -> None:
+    """Where the policy isn't what the operator's arguments say, the VM's Event has the policy's own sentence."""
+    if cluster.overlay != STANDALONE:
+        pytest.skip("beside KubeVirt the operator makes no pods")
+    plane, namespace = cluster.plane, cluster.namespace
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{LAUNCHER_POLICY}"
+    index = next(i for i, each in enumerate(plane.request("GET", path)["spec"]["variables"]) if each["name"] == "image")
+    where = f"/spec/variables/{index}/expression"
+
+    def allow(image: str) -> None:
+        plane.request("PATCH", path, [{"op": "replace", "path": where, "value": json.dumps(image)}], JSON_PATCH)
+
+    def told() -> bool:
+        events = plane.request("GET", f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.name=refused")["items"]
+        said = [event["message"] for event in events if event["reason"] == "WriteRefused"]
+        wanted = "may create launcher pods of the image another:1 only; this one is of virt-dra-launcher:0.1.0"
+        return any(text.startswith(f"creating Pod {namespace}/virt-launcher-refused-") and wanted in text for text in said)
+
+    vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
+    allow("another:1")
+    try:
+        # The API server learns of another policy a moment later; a VMI whose pod it let through says nothing.
+        time.sleep(3)
+        cluster.create(vmis, "VirtualMachineInstance", "refused", "kubevirt.io/v1", spec={"domain": {"devices": {}}})
+        until(told, "the event")
+    finally:
+        allow("virt-dra-launcher:0.1.0")
+    pods = f"/api/v1/namespaces/{namespace}/pods?labelSelector=vm.kubevirt.io/name=refused"
+    until(lambda: plane.request("GET", pods)["items"], "the pod, once it is allowed", seconds=120)
+    plane.request("DELETE", f"{vmis}/refused")
 
 
 def _posted(plane: ControlPlane, path: str, body: Json) -> str:

@@ -9,6 +9,7 @@ container name or by image; one without runs for ever, an init container without
 from __future__ import annotations
 
 import asyncio
+import base64
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
 from virt_dra.cluster.informer import Informer, Key, key_of, running
+from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
 from virt_dra.cluster.work_queue import WorkQueue
 from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, claim_name, is_reserved_for, not_for_pod
@@ -43,6 +45,9 @@ CAPACITY: Mapping[str, str] = {
     "devices.kubevirt.io/vhost-net": "1k",
 }
 RETRY_SECONDS = 0.2
+_SECRET_SECONDS = 1.0
+"""Between two looks at Secrets that volumes show."""
+SECRET = unknown_kind("v1", "Secret")
 Remove = Callable[[Pod], Awaitable[None]]
 
 
@@ -71,6 +76,8 @@ class _Ours:
     started: dict[str, str] = field(default_factory=dict)
     shown: str | None = None
     """The version of the pod that volumes show."""
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What volumes of Secrets show, by volume."""
     due: float = 0.0
     """When they are to show what the pod is now; 0: they do."""
 
@@ -201,7 +208,10 @@ class Kubelet:
         problem = ""
         try:
             await self._prepare(ours)
+            mounted = await self._mount_secrets(ours)
             again = self._show_volumes(ours)
+            if mounted is not None:
+                again = mounted if again is None else min(again, mounted)
             await self._run_containers(key, ours)
         except (NotYet, PrepareError, UnsupportedField, MountClash) as error:
             problem, again = str(error), RETRY_SECONDS
@@ -280,6 +290,31 @@ class Kubelet:
             self._write_volumes(ours, container.spec, container.root, first=False)
         return None
 
+    async def _mount_secrets(self, ours: _Ours) -> float | None:
+        """Bring volumes of Secrets up to date; after how many seconds that is due again. Raises :class:`NotYet` where one is missing."""
+        volumes = {volume.name: (volume.model_extra or {}).get("secret") for volume in ours.pod.spec.volumes}
+        for name, source in volumes.items():
+            if source is None:
+                continue
+            try:
+                data = (await self._cluster.get(SECRET, source["secretName"], ours.pod.namespace)).to_wire().get("data") or {}
+            except NotFound:
+                if ours.containers:
+                    continue  # what is shown stays
+                raise NotYet(f'MountVolume.SetUp failed for volume "{name}": secret "{source["secretName"]}" not found') from None
+            items = source.get("items") or [{"key": key, "path": key} for key in data]
+            missing = [item["key"] for item in items if item["key"] not in data]
+            if missing and ours.containers:
+                continue  # what is shown stays
+            if missing:
+                raise NotYet(f'MountVolume.SetUp failed for volume "{name}": references non-existent secret key: {missing[0]}')
+            ours.secrets[name] = {item["path"]: base64.b64decode(data[item["key"]]).decode() for item in items}
+            for container in ours.containers.values():
+                for mount in container.spec.volume_mounts:
+                    if mount.name == name:
+                        write_volume(container.root / mount.mount_path.lstrip("/"), ours.secrets[name])
+        return _SECRET_SECONDS if ours.secrets else None
+
     def _write_volumes(self, ours: _Ours, spec: Container, root: Path, *, first: bool) -> dict[str, str]:
         """Answers where downwardAPI volumes are mounted. A mount by subPath isn't refreshed."""
         volumes = {volume.name: volume for volume in ours.pod.spec.volumes}
@@ -295,6 +330,8 @@ class Kubelet:
                 elif first and mount.sub_path in files:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_text(files[mount.sub_path], encoding="utf-8")
+            elif first and mount.name in ours.secrets:
+                write_volume(target, ours.secrets[mount.name])
             elif first and volume is not None and volume.empty_dir is not None:
                 shared = ours.folder / "volumes" / volume.name / (mount.sub_path or "")
                 shared.mkdir(parents=True, exist_ok=True)
