@@ -28,7 +28,7 @@ def room(plane: ControlPlane, *options: str) -> Iterator[Room]:
         try:
             with (
                 configured(plane, *configurations(name, namespace, port)),
-                webhook(plane, namespace, "--webhook-configuration", name, *options, port=port) as running,
+                webhook(plane, namespace, *options, configuration=name, port=port) as running,
             ):
                 made = Room(plane, namespace, running, port)
                 plane.request("POST", made.path("kubevirts"), made.kubevirt("v1.9.0"))
