@@ -61,9 +61,9 @@ class Asked:
     code: int
 
 
-def asked(log: Path) -> Iterator[Asked]:
-    """What accounts in the namespace virt-dra asked for, but for discovery."""
-    for line in log.read_text(encoding="utf-8").splitlines():
+def asked(log: Path, length: int | None = None) -> Iterator[Asked]:
+    """What accounts in the namespace virt-dra asked for, but for discovery. ``length``: of the log, from its beginning; None: all of it."""
+    for line in log.read_bytes()[:length].decode().splitlines():
         event = json.loads(line)
         reference = event.get("objectRef")
         if reference is None or "resource" not in reference:

@@ -36,6 +36,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         try:
             install(started)
             live(started)
+            started.lived = audit.stat().st_size
             yield started
         except AssertionError as error:
             raise AssertionError(f"{error}\n{started.said()}") from None

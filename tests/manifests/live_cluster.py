@@ -34,6 +34,8 @@ class Cluster:
     def __init__(self, plane: ControlPlane, overlay: Overlay, log: Path) -> None:
         self.plane, self.overlay, self.log = plane, overlay, log
         self.namespace = ""
+        self.lived = 0
+        """How much of the audit log is about what components do by themselves; then come tests that take rights away, and thieves."""
         self._mounted = contextlib.ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -182,8 +184,11 @@ def live(cluster: Cluster) -> None:
     # The devices of a former VMI of this name.
     owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "again", "uid": "former", "controller": True}
     former = {"metadata": {"ownerReferences": [owner]}, "status": {"ready": "0/1"}}
+    plane.stop_controllers()  # else it may be the garbage collector that removes it
     cluster.create(devices, "VirtualMachineInstanceDevices", "again", "virt-dra.io/v1alpha1", **former)
     _start_vmi(cluster, "again", "gpu")
+    until(lambda: plane.request("GET", f"{devices}/again")["metadata"]["ownerReferences"][0]["uid"] != "former", "the object's new owner")
+    plane.start_controllers()
     until(lambda: plane.request("GET", f"{devices}/again")["status"]["ready"] == "1/1", "the other device's address")
     taint = {"key": "example.com/broken", "effect": "NoSchedule", "value": "x"}
     rule = {"deviceSelector": {"driver": "gpu.example.com"}, "taint": taint}
