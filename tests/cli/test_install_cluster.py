@@ -251,7 +251,7 @@ class TestLife:
                     container = obj["spec"]["template"]["spec"]["containers"][0]
                     container["image"] = "virt-dra:0.0.9"
                     container["args"].append("--old")
-                    container["ports"].append({"name": "old", "containerPort": 9999})
+                    container["ports"] = [*container.get("ports", ()), {"name": "old", "containerPort": 9999}]
             labels = {"app.kubernetes.io/part-of": "virt-dra"}
             extra = [
                 {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": choices.namespace, "labels": labels}},
@@ -270,16 +270,16 @@ class TestLife:
 
         upgraded = run(plane, "install", "--overlay", overlay, "--no-wait", "-o", "json")
         done = results(upgraded.stdout)
-        assert done["changed"] == ["Deployment virt-dra-operator", "Deployment virt-dra-webhook"]
+        assert done["changed"] == ["Deployment virt-dra-certificates", "Deployment virt-dra-operator", "Deployment virt-dra-webhook"]
         assert done["removed"] == ["ConfigMap old", "ClusterRole old"]
         assert "created" not in done
         for obj in printed("--overlay", overlay):
             there = plane.request("GET", path_of(plane, obj))
             assert difference(obj, there) == []
             if obj["kind"] == "Deployment":
-                assert there["spec"]["template"]["spec"]["containers"][0]["ports"] == [
-                    {**port, "protocol": "TCP"} for port in obj["spec"]["template"]["spec"]["containers"][0]["ports"]
-                ]
+                ports = obj["spec"]["template"]["spec"]["containers"][0].get("ports", ())
+                kept = there["spec"]["template"]["spec"]["containers"][0].get("ports", [])
+                assert kept == [{**port, "protocol": "TCP"} for port in ports]
         assert plane.request("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls")["data"] == {"tls.key": "a2V5"}
         assert plane.request("GET", configuration)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
 
@@ -351,8 +351,11 @@ class TestInstalled:
         until(lambda: wanted <= {each["name"] for each in resources(installed, "/apis/cert-manager.io/v1")})
         install = ("install", "--overlay", "standalone", "--no-wait", "-o", "json")
         over = results(run(installed, *install, "--cert-manager").stdout)
-        assert over["removed"] == ["Secret virt-dra-webhook-tls", "RoleBinding virt-dra-webhook", "Role virt-dra-webhook"]
-        assert over["changed"] == ["ClusterRole virt-dra-webhook", "Deployment virt-dra-webhook", "ValidatingWebhookConfiguration virt-dra"]
+        kinds = ("Deployment", "NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Role", "ClusterRole", "ServiceAccount")
+        policy = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
+        only_ours = {*(f"{kind} virt-dra-certificates" for kind in (*kinds, *policy)), "Secret virt-dra-webhook-authority"}
+        assert set(over["removed"]) == only_ours | {"Secret virt-dra-webhook-tls"}
+        assert over["changed"] == ["ValidatingWebhookConfiguration virt-dra"]
         # As cert-manager makes it.
         ours, made_of = {"app.kubernetes.io/part-of": "virt-dra"}, {"cert-manager.io/certificate-name": "virt-dra-webhook"}
         metadata = {"name": "virt-dra-webhook-tls", "labels": ours, "annotations": made_of}
@@ -360,7 +363,7 @@ class TestInstalled:
         installed.request("POST", secrets, {**secret, "data": {"tls.crt": "Y3J0", "tls.key": "a2V5"}})
         assert results(run(installed, *install, "--cert-manager").stdout).keys() == {"unchanged"}
         back = results(run(installed, *install).stdout)
-        assert back["created"] == ["Role virt-dra-webhook", "RoleBinding virt-dra-webhook"]
+        assert set(back["created"]) == only_ours
         assert back["removed"] == [
             *("Certificate virt-dra-ca", "Certificate virt-dra-webhook", "Issuer virt-dra-ca", "Issuer virt-dra-selfsigned")
         ]
@@ -388,7 +391,7 @@ class TestInstalled:
         [
             # In this order: what has rolled out stays so.
             (
-                ("virt-dra-operator",),
+                ("virt-dra-certificates", "virt-dra-operator"),
                 1,
                 "",
                 "error: Deployment virt-dra/virt-dra-webhook: 0 of 2 replicas are available\n"
@@ -396,7 +399,7 @@ class TestInstalled:
                 "error: applied, but it doesn't run yet; virt-dra doctor says more\n",
             ),
             (
-                ("virt-dra-operator", "virt-dra-webhook"),
+                ("virt-dra-certificates", "virt-dra-operator", "virt-dra-webhook"),
                 0,
                 "virt-dra (standalone) is installed in the namespace virt-dra and runs\n",
                 "",
