@@ -81,6 +81,18 @@ def test_the_policy_of_launcher_pods_follows_the_operators_arguments() -> None:
     assert variables("--gates=Sidecar")["sidecars"] == "true"
 
 
+def test_a_label_of_namespaces_for_vms_is_in_both_policies_of_what_is_created() -> None:
+    printed = yaml.safe_load_all(run("--dry-run", "--overlay", "standalone", "--vm-namespace-label", "example.com/vms").stdout)
+    expressions = {
+        obj["metadata"]["name"]: each["expression"]
+        for obj in printed
+        for each in obj.get("spec", {}).get("variables", ())
+        if each["name"] == "forVirtualMachines"
+    }
+    wanted = '"example.com/vms" in namespaceObject.metadata.?labels.orValue({})'
+    assert expressions == dict.fromkeys(("virt-dra-operator-instances", "virt-dra-operator-launchers"), wanted)
+
+
 def test_json_is_a_list_of_the_same_objects() -> None:
     printed = json.loads(run("--dry-run", "-o", "json").stdout)
     assert (printed["apiVersion"], printed["kind"]) == ("v1", "List")
@@ -101,6 +113,8 @@ def test_json_is_a_list_of_the_same_objects() -> None:
         (("--overlay", "beside"), "'beside' is not one of 'beside-kubevirt', 'standalone'"),
         (("--dry-run", "-o", "text"), "--dry-run prints yaml or json"),
         (("--timeout", "-1"), "-1.0 is not in the range"),
+        (("--vm-namespace-label", "a b"), "'a b' can't be the key of a label"),
+        (("--vm-namespace-label", "vms"), "--vm-namespace-label goes with --overlay standalone"),
     ],
 )
 def test_bad_usage_is_refused(arguments: tuple[str, ...], message: str) -> None:

@@ -28,6 +28,7 @@ from virt_dra.cli.install_plan import (
     LAUNCHER_POLICY,
     OPERATOR,
     STANDALONE,
+    VM_NAMESPACE,
     Choices,
     Overlay,
     launcher_of,
@@ -104,6 +105,34 @@ def test_nobody_elses_pods_have_our_priority(cluster: Cluster, where: str, class
     answer = _posted(cluster.plane, f"/api/v1/namespaces/{namespace}/pods?dryRun=All", {"metadata": {"name": "greedy"}, "spec": spec})
     assert (refusal or '"priorityClassName"' if class_name else "") in answer
     assert ("denied request" in answer) is bool(refusal), answer
+
+
+def test_where_vms_have_namespaces_of_their_own_nothing_is_made_elsewhere(thieves: Thieves, cluster: Cluster) -> None:
+    """virt-dra install --vm-namespace-label: the namespace says whether it is for VMs, and no token of ours can say it."""
+    if cluster.overlay != STANDALONE:
+        pytest.skip("beside KubeVirt the operator makes no pods")
+    label = "example.com/virtual-machines"
+    wanted = planned(Choices(STANDALONE, vm_namespace_label=label), packaged())
+    policies = [obj for obj in wanted if any(each["name"] == VM_NAMESPACE for each in obj.get("spec", {}).get("variables", ()))]
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{}"
+    before = {name: cluster.plane.request("GET", path.format(name))["spec"] for name in (each["metadata"]["name"] for each in policies)}
+    account = {"account": "virt-dra-operator"}
+    pods, vmis = ("POST /api/v1/namespaces/{namespace}/pods", "POST /apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances")
+    tries: list[Json] = [{"ask": pods, "base": "launcher"}, {"ask": vmis, "base": "instance"}]
+    refused = [each | {"refused": "in namespaces for virtual machines only"} for each in tries]
+    namespace = f"/api/v1/namespaces/{cluster.namespace}"
+    try:
+        for each in policies:
+            cluster.plane.request("PATCH", path.format(each["metadata"]["name"]), {"spec": {"variables": each["spec"]["variables"]}}, MERGE)
+        until(lambda: not thieves.surprises(account | {"tries": refused}), "the policies", seconds=30)
+        cluster.plane.request("PATCH", namespace, {"metadata": {"labels": {label: ""}}}, MERGE)
+        until(lambda: not thieves.surprises(account | {"tries": tries}), "the label", seconds=30)
+        cluster.plane.request("PATCH", namespace, {"metadata": {"labels": {label: None}}}, MERGE)
+    finally:
+        for name, spec in before.items():
+            cluster.plane.request("PATCH", path.format(name), {"spec": {"variables": spec["variables"]}}, MERGE)
+    assert len(before) == 2
+    until(lambda: not thieves.surprises(account | {"tries": tries}), "the policies as they were", seconds=30)
 
 
 def test_a_write_that_a_policy_refuses_is_told_of_the_vm(cluster: Cluster) -> None:

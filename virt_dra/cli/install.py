@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from virt_dra.api import names
 from virt_dra.api.wire import Json
 from virt_dra.api.yaml_writing import write_documents
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
@@ -51,6 +52,12 @@ def _arguments(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
         if not value.startswith("--") or value == "--":
             raise click.BadParameter(f"{value!r}: write an option with its value in one, as in {param.opts[0]}=--log-level=debug")
     return values
+
+
+def _label(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and (wrong := names.label_key(value)):
+        raise click.BadParameter(f"{value!r} can't be the key of a label: {'; '.join(wrong)}")
+    return value
 
 
 def parse_our_namespace(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -108,6 +115,12 @@ def _networks(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
     callback=_arguments,
     help="Of virt-dra webhook, in addition, such as --writes-metadata=gpu.nvidia.com; may be repeated. Give it again when you upgrade.",
 )
+@click.option(
+    "--vm-namespace-label",
+    metavar="KEY",
+    callback=_label,
+    help="Standalone: VMs run only in namespaces with this label. Give it again when you upgrade.  [default: all but the cluster's]",
+)
 @click.option("--cert-manager", is_flag=True, help="The webhook's certificate from cert-manager instead of an authority of its own.")
 @click.option(
     "--client-ca",
@@ -137,6 +150,7 @@ def command(
     launcher_image: str | None,
     operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...],
+    vm_namespace_label: str | None,
     cert_manager: bool,
     client_ca: bytes,
     api_server_networks: tuple[str, ...],
@@ -151,6 +165,8 @@ def command(
     Objects are applied server-side, as the manager virt-dra-install. Nothing that isn't virt-dra's is changed: an object that has one of
     its names but not its label is a reason to refuse. A namespace that exists already is used as it is.
     """
+    if vm_namespace_label is not None and overlay != STANDALONE:
+        raise click.UsageError(f"--vm-namespace-label goes with --overlay {STANDALONE}: beside KubeVirt it is KubeVirt that creates pods")
     choices = Choices(
         cast("Overlay", overlay),
         namespace,
@@ -161,6 +177,7 @@ def command(
         webhook_arguments,
         client_ca,
         api_server_networks,
+        vm_namespace_label,
     )
     try:
         objects = planned(choices, packaged())

@@ -38,6 +38,8 @@ LAUNCHER_POLICY: Final = "virt-dra-operator-launchers"
 """The ValidatingAdmissionPolicy of the pods that the operator may create (standalone); it has variables as :class:`Launcher` has fields."""
 OWN_NAMESPACE: Final = "ownNamespace"
 """A variable of policies: the namespace of virt-dra."""
+VM_NAMESPACE: Final = "forVirtualMachines"
+"""A variable of policies: True where the operator may create pods and VMIs."""
 SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 """Where nothing of ours belongs: what is there isn't watched by the webhook, and couldn't be removed with its namespace."""
 
@@ -72,7 +74,8 @@ APPLY_ORDER: Final = (
 class Choices:
     """What the user may choose. ``image`` and ``launcher_image``: whole references, else those of the manifests.
 
-    ``operator_arguments`` and ``webhook_arguments`` come after those of the manifests, so that theirs win.
+    ``operator_arguments`` and ``webhook_arguments`` come after those of the manifests, so that theirs win. ``vm_namespace_label``: of the
+    namespaces in which the operator may create pods and VMIs (standalone); None: all but the cluster's and its own.
     """
 
     overlay: Overlay = BESIDE_KUBEVIRT
@@ -86,6 +89,7 @@ class Choices:
     """Authorities (PEM) of the certificates that API servers present to the webhook."""
     api_server_networks: tuple[str, ...] = ()
     """From which alone reviews come; () for any."""
+    vm_namespace_label: str | None = None
 
 
 @dataclass(frozen=True, order=True)
@@ -127,6 +131,8 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     objects = tuple(from_addresses(obj, choices.api_server_networks) for obj in objects)
     chosen = [_with_arguments(_with_images(in_namespace(obj, choices.namespace), choices), choices) for obj in objects]
     operator = next((obj for obj in chosen if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None)
+    if choices.vm_namespace_label is not None:
+        chosen = [_for_namespaces(obj, choices.vm_namespace_label) for obj in chosen]
     limited = (with_launcher(obj, launcher_of(operator)) if operator is not None else obj for obj in chosen)
     return tuple(sorted(limited, key=lambda obj: (_place(obj), Key.of(obj))))
 
@@ -213,6 +219,13 @@ def with_launcher(obj: Json, launcher: Launcher) -> Json:
 def launcher_variables(launcher: Launcher) -> Mapping[str, str]:
     """Expressions of the variables of :data:`LAUNCHER_POLICY`, by name."""
     return {"image": _cel(launcher.image), "command": _cel(launcher.command), "sidecars": _cel(launcher.sidecars)}
+
+
+def _for_namespaces(obj: Json, label: str) -> Json:
+    """A policy whose variable :data:`VM_NAMESPACE`, if it has it, is true of namespaces with the label; any other object as it is."""
+    if obj["kind"] != "ValidatingAdmissionPolicy":
+        return obj
+    return {**obj, "spec": _with_variables(obj["spec"], {VM_NAMESPACE: f"{_cel(label)} in namespaceObject.metadata.?labels.orValue({{}})"})}
 
 
 def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
