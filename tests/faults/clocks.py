@@ -54,7 +54,7 @@ class Clock:
 
 
 def jumping(site: Site, vms: int, jumps: int, seed: int, folder: Path, prefix: str = "clocks") -> Report:
-    """The clocks of two operators and of the webhook are an hour fast or slow when they start, and are set by an hour or two at random
+    """The clocks of two operators, of the webhook and of who keeps its certificate are an hour fast or slow when they start, and are set by an hour or two at random
     moments, each for itself. No Lease is lost for it, and what is written bears the cluster's time."""
     chance, audit = moments(seed), site.audit()
     report = Report(f"clocks jump by an hour, {site.overlay}", names(prefix, vms), jumps)
@@ -63,9 +63,9 @@ def jumping(site: Site, vms: int, jumps: int, seed: int, folder: Path, prefix: s
         if site.overlay == BESIDE_KUBEVIRT:
             account = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-webhook")
             environment = clocks["webhook"].environment
-            webhook = stack.enter_context(
-                processes.webhook(site.plane, account, "--namespace", "virt-dra", environment=environment)
-            ).ready()
+            webhook = stack.enter_context(processes.webhook(site.plane, account, environment=environment)).ready()
+            keeper = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-certificates")
+            stack.enter_context(processes.certificates(site.plane, keeper, environment=environment))
             ask_at(site.plane, webhook.port)
             stack.callback(ask_at, site.plane, site.running.webhook.port)
         made = Kept(site, ("a", "b"), made=lambda name: site.operator("--identity", name, environment=clocks[name].environment))
