@@ -54,8 +54,8 @@ class Clock:
 
 
 def jumping(site: Site, vms: int, jumps: int, seed: int, folder: Path, prefix: str = "clocks") -> Report:
-    """The clocks of two operators, of the webhook and of who keeps its certificate are an hour fast or slow when they start, and are set by an hour or two at random
-    moments, each for itself. No Lease is lost for it, and what is written bears the cluster's time."""
+    """The clocks of two operators, of the webhook and of who keeps its certificate are an hour fast or slow when they start, and are set by
+    an hour or two at random moments, each for itself. No Lease is lost for it, and what is written bears the cluster's time."""
     chance, audit = moments(seed), site.audit()
     report = Report(f"clocks jump by an hour, {site.overlay}", names(prefix, vms), jumps)
     clocks = {name: Clock(folder / f"{prefix}-{name}", ahead) for name, ahead in (("a", HOUR), ("b", -HOUR), ("webhook", -HOUR))}
