@@ -299,30 +299,30 @@ def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
     run(steps)
 
 
-def test_no_descriptor_for_the_certificate_ends_no_replica(caplog: pytest.LogCaptureFixture) -> None:
-    """As where a flood of connections has taken all of them."""
+def test_no_descriptor_for_a_connection_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """As where something else on the machine has taken all of them."""
 
     async def steps(room: Room) -> None:
-        replica = room.replica()
-        working, tries = replica.served.put, 0
+        keeper, tries, working = room.keeper(), 0, room.cluster.get
 
-        def failing(bundle: Bundle) -> None:
+        async def failing(*args: Any, **kwargs: Any) -> Any:
             nonlocal tries
             tries += 1
             if tries < 5:
                 raise OSError(errno.EMFILE, "Too many open files")
-            working(bundle)
+            return await working(*args, **kwargs)
 
-        replica.served.put = failing  # type: ignore[method-assign] # the replica of this test only
-        task = asyncio.create_task(replica.keep(0.001))
+        room.cluster.get = failing  # type: ignore[method-assign] # the cluster of this test only
+        task = asyncio.create_task(keeper.keep(0.001))
         async with asyncio.timeout(30):
-            while not replica.served.certificate.exists():
+            while keeper._held is None:
                 assert not task.done()
                 await asyncio.sleep(0.001)
         task.cancel()
 
     run(steps)
-    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == ["the shared authority can't be looked after"]
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert told == ["the webhook's certificate can't be looked after"]
 
 
 def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""The webhook's own writes (its Secret, the configurations' trust) are answered wrongly: one replica alone makes them all the same."""
+"""The writes of who keeps the webhook's certificate (two Secrets, the configurations' trust) are answered wrongly: they are made all the same."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.cluster.control_plane import ControlPlane
 from tests.faults.answers import FAULTS, Fault, answering, each_once
 from tests.faults.writes import behind
 from virt_dra.api.meta import UnknownObject
-from virt_dra.cli.webhook_tls import CONFIGURATIONS, SharedAuthority
+from virt_dra.cli.webhook_tls import CONFIGURATIONS, StoredAuthority
 from virt_dra.cluster.kube import connect
 from virt_dra.cluster.kube_limits import Limits
+from webhooks.tls_authority import Bundle
 from webhooks.tls_secret import files_of
-from webhooks.tls_supplied import SuppliedCertificate
 
 LIMITS = Limits(qps=0, timeout=5, patience=10)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_one_replica_has_its_certificate_and_is_trusted(control_plane: ControlPlane, namespace: str, fault: Fault) -> None:
+def test_the_certificate_is_made_and_trusted(control_plane: ControlPlane, namespace: str, fault: Fault) -> None:
     account = control_plane.kubeconfig_of_service_account(namespace, "webhook")
     binding = f"certificates-{namespace}"
     bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -49,27 +49,27 @@ async def _settles(plane: ControlPlane, account: Path, namespace: str, fault: Fa
         path = f"/apis/admissionregistration.k8s.io/v1/{kind.KIND.lower()}s/{namespace}"
         stack.callback(plane.request, "DELETE", path)
         state.choose = each_once((fault,), 1, 2)
-        with SuppliedCertificate() as served:
-            names = ("localhost",)
-            authority = SharedAuthority(cluster, "tls", namespace, names, namespace, served, lambda: datetime.now(UTC))
-            task = asyncio.create_task(authority.keep(0.2))
-            try:
-                async with asyncio.timeout(120):
-                    while not await _trusted(plane, path, namespace, served):
-                        assert not task.done()
-                        await asyncio.sleep(0.1)
-            finally:
-                task.cancel()
-                await asyncio.wait({task})
+        authority = StoredAuthority(cluster, "authority", "tls", namespace, ("localhost",), namespace, lambda: datetime.now(UTC))
+        task = asyncio.create_task(authority.keep(0.2))
+        try:
+            async with asyncio.timeout(120):
+                while not await _trusted(plane, path, namespace):
+                    assert not task.done()
+                    await asyncio.sleep(0.1)
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
         assert any(each.fault == fault for each in state.asked)
         assert len(state.asked) <= 20
 
 
-async def _trusted(plane: ControlPlane, path: str, namespace: str, served: SuppliedCertificate) -> bool:
-    """Whether what the Secret has is served, and the configuration trusts its authority."""
+async def _trusted(plane: ControlPlane, path: str, namespace: str) -> bool:
+    """Whether both Secrets are of one authority, and the configuration trusts it."""
     found = await asyncio.to_thread(plane.request, "GET", f"/api/v1/namespaces/{namespace}/secrets")
-    stored = [files_of(each) for each in found["items"] if each["metadata"]["name"] == "tls"]
-    if not stored or not served.certificate.exists() or served.certificate.read_bytes() != stored[0].get("tls.crt"):
+    stored = {each["metadata"]["name"]: files_of(each) for each in found["items"]}
+    if not {"authority", "tls"} <= stored.keys():
         return False
+    bundle = Bundle.from_files(stored["authority"] | stored["tls"])
     configuration = await asyncio.to_thread(plane.request, "GET", path)
-    return base64.b64decode(configuration["webhooks"][0]["clientConfig"].get("caBundle", "")) == stored[0].get("ca.crt")
+    trusted = base64.b64decode(configuration["webhooks"][0]["clientConfig"].get("caBundle", ""))
+    return trusted == stored["tls"]["ca.crt"] == bundle.ca_bundle

@@ -84,7 +84,7 @@ class StoredAuthority:
             try:
                 await self.settle()
                 self._told = ""
-            except (NotSettled, ApiError, ValueError, OSError) as error:  # the last where no memory or no descriptor is left
+            except (NotSettled, ApiError, ValueError, OSError) as error:  # the last where no descriptor is left
                 if str(error) != self._told:
                     self.log.error("the webhook's certificate can't be looked after", extra={"fields": {"reason": str(error)}})
                 self._told = str(error)
