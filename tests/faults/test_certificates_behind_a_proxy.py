@@ -1,4 +1,4 @@
-"""The writes of who keeps the webhook's certificate (two Secrets, the configurations' trust) are answered wrongly: they are made all the same."""
+"""What virt-dra-certificates writes (two Secrets, the configurations' trust) is answered wrongly: it is written all the same."""
 
 from __future__ import annotations
 
