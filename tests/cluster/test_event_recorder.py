@@ -102,6 +102,21 @@ def test_the_same_said_again_within_the_window_is_counted() -> None:
     run(test)
 
 
+def test_a_clock_that_was_set_back_keeps_no_window_open() -> None:
+    """Nobody knows how long ago the last one was; its time would go back."""
+
+    async def test(cluster: MemoryCluster, clock: Clock) -> None:
+        events = recorder(cluster, clock)
+        for hours in (0, -1):
+            clock.advance(hours=hours)
+            events.record(ABOUT, "Warning", "NoDevice", "no device fits")
+            await events.flush()
+        told = [(event["count"], event["lastTimestamp"]) for event in await written(cluster)]
+        assert sorted(told) == [(1, "2025-12-31T23:00:00Z"), (1, "2026-01-01T00:00:00Z")]
+
+    run(test)
+
+
 def test_an_event_that_was_removed_is_made_anew() -> None:
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
         events = recorder(cluster, clock)
