@@ -1,9 +1,9 @@
 """What one evaluation may do, and whom it tells: its work in calibrated microseconds, as it is done.
 
 Kubernetes' cost (``virt_dra.cel.cost``) says nothing of the time that an evaluation takes here: a list doubles in size for a cost of 1.
-So every loop, function and operator whose time isn't bounded by a few microseconds says what it is going to take, by rates that were
-measured (``tests/cel/calibration.py``); the rest is counted by the nodes of the expression. What is spent ends the evaluation, asks
-whoever may interrupt it, and is taken from the caller's :class:`Work`.
+So every loop, function and operator whose time isn't bounded by a few microseconds reports what it is going to take, by measured rates
+(``tests/cel/hostile`` searches for expressions that they charge too little); the rest is counted by the nodes of the expression. Spending
+may end the evaluation, asks whoever may interrupt it, and is taken from the caller's :class:`Work`.
 """
 
 from __future__ import annotations
