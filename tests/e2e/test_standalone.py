@@ -175,4 +175,5 @@ def test_components_have_all_rights_that_they_use_and_complain_of_nothing(in_wor
 def _is_due(line: Json) -> bool:
     """What is said of an outage of the webhook, also before it is ready (URLs don't wait for that), and what the API server warned of."""
     not_ready = str(line.get("reason", "")).startswith("the cluster's state isn't known yet")
-    return not_ready or 'failed calling webhook "' in line.get("error", "") or " warns: spec." in line["message"]
+    unanswered = 'failed calling webhook "' in line.get("error", "") + line["message"]
+    return not_ready or unanswered or " warns: spec." in line["message"]
