@@ -36,6 +36,8 @@ __all__ = ["Document", "DocumentError", "Loaded", "Problem", "Source", "Sourced"
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """The largest object (as compact JSON) that kube-apiserver takes."""
 TOO_LARGE = f"Request entity too large: limit is {MAX_OBJECT_BYTES}"
+MAX_DOCUMENTS = 100_000
+"""Of one text, empty ones included. What a cluster writes in bulk are Lists, whose objects don't count as documents."""
 _SMALL_TEXT = MAX_OBJECT_BYTES // 8
 """A shorter text without aliases can't grow to the limit as JSON: no construct of YAML gets eight times as long."""
 
@@ -141,6 +143,9 @@ def _title(raw: object) -> str:
 def _documents(text: bytes, name: str) -> Iterator[Document]:
     decoded = _decoded(text, name)
     for parsed in _rendered(decoded, name):
+        if parsed.document > MAX_DOCUMENTS:
+            message = f"more than {MAX_DOCUMENTS:,} documents in one text; split it, or write the objects as a List"
+            raise DocumentError(name, parsed.line, 1, message, parsed.document, final=True)
         if parsed.value is None:
             continue
         source = Source(name, parsed.line, parsed.document)

@@ -8,6 +8,7 @@ is read again exactly, which then words the error. Why two readers: docs/decisio
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
@@ -19,6 +20,10 @@ from virt_dra.api.document_error import DocumentError, Parsed
 
 MIN_LENGTH = 64 * 1024
 """Shorter texts are read exactly at once: nothing to gain."""
+_MIN_CHUNK = 64
+"""Shorter documents are read exactly, neighbours together: to begin a document costs more than to read it."""
+_ANCHORED_LINE = 256
+"""Longer lines beside anchors are read exactly: the fast parser counts what aliases stand for, but not how long it is."""
 
 # Words that are booleans or null to some reader. "true", "false" and "null" as values are the same to all.
 _RESERVED = r"(?!(?:[yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF|[tT]rue|TRUE|[fF]alse|FALSE|[nN]ull|NULL)(?:[ :,}\]]|$))"
@@ -40,12 +45,13 @@ _ENDS = r"(?=[,}\]])"
 _FLOW_VALUE = rf"(?:{_FLOW_TEXT}|(?:true|false|null|{_INTEGER}|{_DECIMAL}|{_FLOW_NO_NUMBER}){_ENDS}|{_SINGLE}|{_DOUBLE})"
 _FLOW_ENTRY = rf"{_KEY}: {_FLOW_VALUE}"
 _FLOW = rf"(?:\{{(?:{_FLOW_ENTRY}(?:, {_FLOW_ENTRY})*+)?\}}|\[(?:{_FLOW_VALUE}(?:, {_FLOW_VALUE})*+)?\])"
-_VALUE = rf"(?:(?:{_TEXT}|true|false|null|{_INTEGER}|{_DECIMAL}|{_NO_NUMBER})(?= *$)|{_SINGLE}|{_DOUBLE}|{_FLOW})"
-_REFERENCE = r"[&*][A-Za-z0-9]{1,40}(?= *$)"  # an anchor of what follows on the next lines, or an alias
-_LINE = re.compile(
-    rf"(?: {{0,60}}(?:- ){{0,4}}(?:{_KEY}:(?: (?:{_VALUE}|{_REFERENCE}))?|(?<=- )(?:{_VALUE}|{_REFERENCE}))| {{0,60}}#[ -~]*| *|---) *"
+_VALUE = rf"(?:(?:{_TEXT}|true|false|null|{_INTEGER}|{_DECIMAL}|{_NO_NUMBER})(?=$)|{_SINGLE}|{_DOUBLE}|{_FLOW})"
+_REFERENCE = r"[&*][A-Za-z0-9]{1,40}(?=$)"  # an anchor of what follows on the next lines, or an alias
+_LINE = re.compile(  # of a line without the spaces at its end, and written so that it is read once: no two repetitions may share a text
+    rf"(?: {{0,60}}(?:- ){{0,4}}(?:{_KEY}:(?: (?:{_VALUE}|{_REFERENCE}))?|(?<=- )(?:{_VALUE}|{_REFERENCE}))| {{0,60}}#[ -~]*+|---|)"
 )
-_ANCHOR = re.compile(r"^( *(?:- )*)([^ #\n][^\n]*: |)&([A-Za-z0-9]+) *$", re.MULTILINE)
+_ANCHOR = re.compile(r"^( *+(?:- )*+)([^ #\n][^\n]*: |)&([A-Za-z0-9]+) *$", re.MULTILINE)
+_ALIAS = re.compile(r"\*([A-Za-z0-9]+)")
 
 _SEPARATOR = re.compile(r"^(?=---(?:[ \t\r]|$))", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^(?:%|\.\.\.)", re.MULTILINE)
@@ -54,7 +60,7 @@ _ITEMS = re.compile(r"^items:\n( *)- ", re.MULTILINE)
 
 def is_unambiguous(line: str) -> bool:
     """Whether a line (without line break) is of a form that every YAML reader takes for the same."""
-    return line.isascii() and _LINE.fullmatch(line) is not None
+    return line.isascii() and _LINE.fullmatch(line.rstrip(" ")) is not None
 
 
 def parse(text: str, name: str, min_length: int = MIN_LENGTH) -> Iterator[Parsed]:
@@ -67,16 +73,33 @@ def parse(text: str, name: str, min_length: int = MIN_LENGTH) -> Iterator[Parsed
 def _parse_large(text: str, name: str) -> Iterator[Parsed]:
     verdicts: dict[str, bool] = {}
     line = number = 1
-    for chunk in chunks(text):
-        fast = read_unambiguous(chunk, line, number, verdicts) or read_by_items(chunk, name, line, number, verdicts)
+    for part, alone in _parts(text, verdicts):
+        fast = None
+        if alone:
+            fast = read_unambiguous(part, line, number, verdicts) or read_by_items(part, name, line, number, verdicts)
         if fast is None:
-            for parsed in yaml_text.parse(chunk, name, line, number):
+            for parsed in yaml_text.parse(part, name, line, number):
                 yield parsed
                 number = parsed.document + 1
-        elif fast.value is not None or chunk.startswith("---"):
+        elif fast.value is not None or part.startswith("---"):
             yield fast
             number += 1
-        line += chunk.count("\n")
+        line += part.count("\n")
+
+
+def _parts(text: str, verdicts: dict[str, bool]) -> Iterator[tuple[str, bool]]:
+    """Documents that may be read fast, each alone (true); between them the others, as many as there are together (false)."""
+    odd: list[str] = []
+    for chunk in chunks(text):
+        if len(chunk) < _MIN_CHUNK or not (_is_clear(chunk, verdicts) or _ITEMS.search(chunk)):
+            odd.append(chunk)
+            continue
+        if odd:
+            yield "".join(odd), False
+            odd = []
+        yield chunk, True
+    if odd:
+        yield "".join(odd), False
 
 
 def chunks(text: str) -> list[str]:
@@ -86,7 +109,7 @@ def chunks(text: str) -> list[str]:
 
 def read_unambiguous(chunk: str, line: int, number: int, verdicts: dict[str, bool]) -> Parsed | None:
     """The document, or None if it must be read exactly. ``verdicts`` remembers lines: they repeat a lot."""
-    if not all(_remembered(written, verdicts) for written in set(chunk.split("\n"))):
+    if not _is_clear(chunk, verdicts):
         return None
     anchors = "&" in chunk
     if anchors and _may_contain_itself(chunk):
@@ -148,6 +171,11 @@ def _runs(lines: list[str], bounds: list[int], verdicts: dict[str, bool]) -> Ite
         yield True, start, bounds[-1]
 
 
+def _is_clear(chunk: str, verdicts: dict[str, bool]) -> bool:
+    lines = set(chunk.split("\n"))
+    return all(_remembered(written, verdicts) for written in lines) and ("&" not in chunk or max(map(len, lines)) <= _ANCHORED_LINE)
+
+
 def _remembered(written: str, verdicts: dict[str, bool]) -> bool:
     verdict = verdicts.get(written)
     if verdict is None:
@@ -158,13 +186,18 @@ def _remembered(written: str, verdicts: dict[str, bool]) -> bool:
 def _may_contain_itself(chunk: str) -> bool:
     """Whether an alias may stand inside the node that it names (yaml-rs reads such an alias as null), or an anchor is given twice."""
     names: set[str] = set()
+    aliases: dict[str, list[int]] = {}
+    for alias in _ALIAS.finditer(chunk):
+        aliases.setdefault(alias[1], []).append(alias.start())
     for anchor in _ANCHOR.finditer(chunk):
         prefix, key, name = anchor.groups()
         if name in names:
             return True
         names.add(name)
         end = _node_end(len(prefix) if key else len(prefix) - 2, bool(key)).search(chunk, anchor.end())
-        if re.compile(rf"\*{name}\b").search(chunk, anchor.end(), end.start() if end else len(chunk)):
+        uses = aliases.get(name, [])
+        following = bisect_left(uses, anchor.end())
+        if following < len(uses) and (end is None or uses[following] < end.start()):
             return True
     return False
 

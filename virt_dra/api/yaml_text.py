@@ -29,6 +29,8 @@ from virt_dra.api.yaml_scalars import MERGE, ScalarError, key_text, plain_key, p
 
 MAX_ALIAS_NODES = 400_000
 """So many nodes (scalars, lists, mappings) may aliases stand for in a document, plus ten times what is written."""
+_NODE_LENGTH = 64
+"""A scalar counts as a further node for every so many characters: an alias of a long text is written out as one."""
 
 
 class _Mark(Protocol):
@@ -120,9 +122,9 @@ class _Reader:
                     event = next_event()
                     continue
                 value: object = self._scalar(event)
-                size = 1
+                size = 1 + len(event.value) // _NODE_LENGTH
                 if event.anchor:
-                    anchors[event.anchor] = (value, 1)
+                    anchors[event.anchor] = (value, size)
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
                 nodes += 1
                 if stack and type(stack[-1].value) is dict and not stack[-1].waiting:
@@ -203,7 +205,7 @@ class _Reader:
         else:
             key = self._key_text(event, self._scalar(event))
         if event.anchor:
-            anchors[event.anchor] = (self._scalar(event), 1)
+            anchors[event.anchor] = (self._scalar(event), 1 + len(event.value) // _NODE_LENGTH)
         self._name(parent, key, event)
 
     def _key_text(self, event: _Event, value: object) -> str:
@@ -220,7 +222,7 @@ class _Reader:
         parent.merged.discard(key)
         parent.key = key
         parent.waiting = True
-        parent.size += 1
+        parent.size += 1 + len(key) // _NODE_LENGTH
 
     def _merge(self, parent: _Open, value: object, event: _Event, aliased: bool) -> None:
         """``<<``: as go-yaml v2, which follows the order of the text: what comes later in the mapping wins, merged or written.
