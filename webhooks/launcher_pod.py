@@ -25,6 +25,7 @@ from typing import Final
 from virt_dra.api import integration_paths as paths
 from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim
 from virt_dra.api.device_claims import AssignedDevice, assign, pod_claims, read_device_claims
+from virt_dra.api.go_text import visible
 from virt_dra.api.integration_paths import Decision, Pair
 from virt_dra.api.integration_record import Integration
 from virt_dra.api.json_annotations import AnnotationError, joined
@@ -33,7 +34,6 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import OwnerReference
 from virt_dra.api.wire import Json
 from webhooks.knowledge import Knowledge, LauncherSettings, Serving
-from webhooks.lint.finding import visible
 from webhooks.lost_requests import loses_requests, lost_requests
 from webhooks.pod_patch import (
     Patch,

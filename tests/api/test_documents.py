@@ -194,6 +194,37 @@ def test_alias_bombs_are_refused_without_being_written_out() -> None:
     assert "document contains excessive aliasing" in refusal(merge_bomb)
 
 
+def test_an_alias_of_a_long_text_counts_as_what_it_stands_for() -> None:
+    """Written out this has 100 GB: neither reader may begin with it."""
+    long = "x" * 1_000_000
+    aliases = "".join("- *x\n" for _ in range(100_000))
+    for text in (f"x: &x {long}\nall:\n{aliases}", f"x: &x\n- {long}\nall:\n{aliases}", f"x: &x\n  ? {long}\n  : 1\nall:\n{aliases}"):
+        assert "excessive aliasing" in refusal(text)
+
+
+def test_a_flood_of_documents_ends_with_an_error() -> None:
+    assert raws("---\n" * 100_000) == []
+    assert raws("--- a\n" * 100_000) == ["a"] * 100_000
+    for flood in ("---\n", "--- a\n", "---\na: 1\n", "---\n# c\n"):
+        assert "more than 100,000 documents in one text; split it, or write the objects as a List" in refusal(flood * 100_001)
+    assert len(raws("{} " * 100_001)) == 100_001  # values of JSON cost next to nothing
+
+
+def test_neighbours_that_are_read_together_keep_their_places() -> None:
+    """Short and odd documents are read in one go, those between them fast."""
+    long = "---\n" + "".join(f"k{i}: v\n" for i in range(20))
+    text = ("---\na: é\n" + "---\n" + "---\nb: 1\n" + long) * 300
+    fast = [(p.value, p.line, p.document) for p in yaml_fast.parse(text, "in")]
+    assert fast == [(p.value, p.line, p.document) for p in yaml_text.parse(text, "in")]
+    assert len(fast) == 1200
+
+
+def test_many_tag_directives_are_refused() -> None:
+    directives = "".join(f"%TAG !a{i}! tag:x,1:\n" for i in range(101))
+    assert "line 101, column 1, document 1: more than 100 %TAG directives" in refusal(f"{directives}--- a\n")
+    assert raws(f"{directives[: directives.rindex('%TAG')]}--- a\n") == ["a"]
+
+
 def test_objects_larger_than_the_api_server_takes_are_refused() -> None:
     limit = 3 * 1024 * 1024
     fits = json.dumps({"kind": "ConfigMap", "data": "x" * (limit - len('{"kind":"ConfigMap","data":""}'))})

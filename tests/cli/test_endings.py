@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -144,6 +145,35 @@ def _wait_until_idle(pid: int) -> None:
 def test_an_interrupt_is_one_line_and_130(arguments: tuple[str, ...], kubeconfig: str) -> None:
     asks = arguments[0] in ("doctor", "install", "uninstall") or "--live" in arguments
     assert _interrupted((*arguments, *(("--kubeconfig", kubeconfig) if asks else ()))) == (130, "error: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "module", ["click", "virt_dra.cli.main", "virt_dra.cli.endings", "rich", "virt_dra.cli.console", "virt_dra.cli.lint", "pydantic"]
+)
+def test_an_interrupt_while_the_program_loads_is_one_line_and_130(module: str) -> None:
+    """Interrupted when a module begins to load: as good as at any moment of the first seconds, but always the same one."""
+    program = f"""
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv[1:] = ["lint", "-f", {GPU!r}]
+from virt_dra.cli.start import main
+main()
+"""
+    process = _interruptible([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    out, told = process.communicate(timeout=60)
+    assert (process.returncode, out, told) == (130, "", "error: interrupted\n")
+
+
+def test_the_programs_start_where_interrupts_are_handled_first() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert scripts["virt-dra"] == scripts["kubectl-virt_dra"] == "virt_dra.cli.start:main"
 
 
 _BUSY = """

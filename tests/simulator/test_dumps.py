@@ -19,6 +19,7 @@ from virt_dra.api.scheme import read_object
 from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.patches import merged
 from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.held_twice import held_twice
 from virt_dra.simulator.outcome import Outcome
 
 FOLDER = Path(__file__).parent / "cases"
@@ -82,6 +83,34 @@ def test_what_is_taken_over_stays_as_it_was() -> None:
     assert (running["phase"], running["nodeName"]) == ("Running", "node-1")
     (pods,) = [[name for kind, name in there if kind == "Pod"]]
     assert sorted(name for name in pods if "stopped" not in name) == ["training", "virt-launcher-runs-4zk8m"]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "told"),
+    [
+        ({}, {}, True),
+        ({"adminAccess": True}, {}, False),
+        ({"shareID": "a"}, {"shareID": "b"}, False),
+        ({"shareID": "a"}, {"shareID": "a"}, True),
+        ({"shareID": "a"}, {}, True),
+        ({"device": "gpu-0"}, {"device": "gpu-1"}, False),
+    ],
+)
+def test_a_device_that_two_claims_hold_is_warned_of(mine: dict[str, Any], theirs: dict[str, Any], told: bool) -> None:
+    doubly = copy.deepcopy(DUMP)
+    for raw in doubly:
+        if raw["kind"] == "ResourceClaim":
+            (result,) = raw["status"]["allocation"]["devices"]["results"]
+            result.update({"device": "gpu-1", **(mine if raw["metadata"]["name"] == "training" else theirs)})
+    found = held_twice(obj for obj in map(read_object, doubly) if isinstance(obj, ResourceClaim))
+    assert [str(each) for each in found] == [
+        "device gpu.example.com/node-1/gpu-1 is allocated to several claims at once: ResourceClaims "
+        "default/virt-launcher-runs-4zk8m-c-7wxqp and default/training. No scheduler does that; keep the claim whose pod really uses the "
+        "device, and delete the others with their pods"
+    ] * told
+    if not mine:
+        assert _run(doubly).held_twice == found
+    assert _run(DUMP).held_twice == ()
 
 
 def test_an_object_with_a_uid_that_no_server_would_store_is_refused() -> None:

@@ -37,7 +37,7 @@ MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """The largest object (as compact JSON) that kube-apiserver takes."""
 TOO_LARGE = f"Request entity too large: limit is {MAX_OBJECT_BYTES}"
 MAX_DOCUMENTS = 100_000
-"""Of one text, empty ones included. What a cluster writes in bulk are Lists, whose objects don't count as documents."""
+"""Of one YAML text, empty ones included. What a cluster writes in bulk are Lists, whose objects don't count as documents."""
 _SMALL_TEXT = MAX_OBJECT_BYTES // 8
 """A shorter text without aliases can't grow to the limit as JSON: no construct of YAML gets eight times as long."""
 
@@ -143,9 +143,6 @@ def _title(raw: object) -> str:
 def _documents(text: bytes, name: str) -> Iterator[Document]:
     decoded = _decoded(text, name)
     for parsed in _rendered(decoded, name):
-        if parsed.document > MAX_DOCUMENTS:
-            message = f"more than {MAX_DOCUMENTS:,} documents in one text; split it, or write the objects as a List"
-            raise DocumentError(name, parsed.line, 1, message, parsed.document, final=True)
         if parsed.value is None:
             continue
         source = Source(name, parsed.line, parsed.document)
@@ -195,7 +192,7 @@ def _parsed(text: str, name: str) -> Iterator[Parsed]:
     if not begin:
         return iter(())
     if begin not in ("{", "["):
-        return _parse_yaml(text, name)
+        return _limited(_parse_yaml(text, name), name)
     try:
         return iter(json_text.parse(text, name))
     except DocumentError as json_error:
@@ -203,9 +200,17 @@ def _parsed(text: str, name: str) -> Iterator[Parsed]:
         if json_error.final:
             raise
         try:
-            return iter(tuple(yaml_text.parse(text, name)))
+            return iter(tuple(_limited(yaml_text.parse(text, name), name)))
         except DocumentError as yaml_error:
             raise (yaml_error if yaml_error.final else json_error) from None
+
+
+def _limited(documents: Iterator[Parsed], name: str) -> Iterator[Parsed]:
+    for parsed in documents:
+        if parsed.document > MAX_DOCUMENTS:
+            message = f"more than {MAX_DOCUMENTS:,} documents in one text; split it, or write the objects as a List"
+            raise DocumentError(name, parsed.line, 1, message, parsed.document, final=True)
+        yield parsed
 
 
 def _decoded(text: bytes, name: str) -> str:

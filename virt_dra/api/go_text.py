@@ -25,6 +25,15 @@ def _escaped(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def visible(text: str) -> str:
+    """The text on one line, control and other unprintable characters as escapes: names are whatever a user wrote.
+
+    >>> print(visible("a\\x1b[31m\\n"))
+    a\\x1b[31m\\n
+    """
+    return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
 def printable(text: str) -> str:
     """The text with lone surrogates, which JSON can smuggle in and UTF-8 can't carry, written as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -6,8 +6,10 @@ and no text grows: aliases share what they stand for, and are counted as if writ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol, cast
 
 import yaml
@@ -31,6 +33,10 @@ MAX_ALIAS_NODES = 400_000
 """So many nodes (scalars, lists, mappings) may aliases stand for in a document, plus ten times what is written."""
 _NODE_LENGTH = 64
 """A scalar counts as a further node for every so many characters: an alias of a long text is written out as one."""
+
+MAX_TAG_DIRECTIVES = 100
+"""libyaml compares each with all before it. No manifest has any."""
+_TAG_DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])\ufeff?%TAG")
 
 
 class _Mark(Protocol):
@@ -78,6 +84,11 @@ class _Reader:
         self.document = first - 1
 
     def read(self) -> Iterator[Parsed]:
+        directive = next(islice(_TAG_DIRECTIVE.finditer(self.text), MAX_TAG_DIRECTIVES, None), None)
+        if directive is not None:
+            line = self.base + self.text.count("\n", 0, directive.end())
+            message = f"more than {MAX_TAG_DIRECTIVES} %TAG directives; Kubernetes objects need none"
+            raise DocumentError(self.name, line, 1, message, max(self.document, 1), final=True)
         try:
             next_event = cast("_Events", yaml.CSafeLoader(self.text).get_event)
             while True:

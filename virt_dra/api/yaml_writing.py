@@ -32,7 +32,16 @@ def _style(text: str) -> str | None:
         lines = text.split("\n")
         literal = not text[0].isspace() and all(line.isprintable() and line == line.rstrip() for line in lines)
         return "|" if literal else '"'
-    return "'" if text.isprintable() and _is_ambiguous(text) else None
+    if not text.isprintable():
+        return '"'
+    return "'" if _is_ambiguous(text) else None
+
+
+def _escaped(char: str) -> str:
+    if char == "\n" or char.isprintable():
+        return char
+    code = ord(char)
+    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
 @lru_cache(maxsize=65536)
@@ -58,4 +67,5 @@ def write_documents(values: Iterable[object]) -> str:
     text: str = yaml.dump_all(
         values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=2**20, explicit_start=None
     )
-    return text
+    # What is still unprintable stands in double quotes, by _style: there it can be an escape (a terminal obeys some of it).
+    return text if text.replace("\n", "").isprintable() else "".join(map(_escaped, text))

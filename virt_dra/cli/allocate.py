@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,21 +10,21 @@ from pathlib import Path
 from typing import Literal
 
 import click
-from rich.console import Console
 
 from virt_dra.allocator import Features
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.api.go_text import visible
 from virt_dra.api.meta import format_time
 from virt_dra.cli import allocate_lines, collector
 from virt_dra.cli.allocate_files import InputError, allocate_each, choose_claims, choose_nodes, gather
 from virt_dra.cli.allocate_lines import FEATURE_FIELDS
 from virt_dra.cli.allocate_report import Answer, answer_json, refusal_trees, table
-from virt_dra.cli.console import output_console, progress
+from virt_dra.cli.console import output_console, progress, say, status
 from virt_dra.cli.deadline import DEFAULT_TIMEOUT, Deadline, parse_timeout
 from virt_dra.cli.gate_options import gates_epilog, gates_option, with_features
 from virt_dra.cli.jsonl import answer_stream, parse_request
 from virt_dra.cli.options import parse_namespace, parse_node, switches
-from virt_dra.cli.output import print_document, refuse
+from virt_dra.cli.output import json_text, print_document, refuse
 from virt_dra.cluster.files import read_inputs
 
 HELP = """Allocate devices to ResourceClaims as the scheduler would, and say why where it can't be.
@@ -179,7 +178,7 @@ def _run_workload(path: str, deadline: Deadline, *, auto: bool) -> None:
 
     try:
         text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        with Console(stderr=True).status(f"reading {path}"):
+        with status(f"reading {path}"):
             workload = allocate_workload.read_workload(parse_request(text))
     except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
         refuse([f"{path}: {_reason(error)}"], "table")
@@ -187,7 +186,7 @@ def _run_workload(path: str, deadline: Deadline, *, auto: bool) -> None:
         refuse([f"{path}: the JSON is nested too deeply"], "table")
     with progress("placing pods") as told:
         figures = allocate_workload.run(workload, auto=auto, told=told, deadline=deadline)
-    click.echo(json.dumps(figures.to_json()))
+    click.echo(json_text(figures.to_json()))
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -208,7 +207,7 @@ def _allocate(
     all_nodes: bool,
     explain: bool,
 ) -> tuple[Answer, ...]:
-    with Console(stderr=True).status(f"reading {', '.join(paths)}"):
+    with status(f"reading {', '.join(paths)}"):
         loaded = read_inputs(paths)
     try:
         cluster = gather(loaded, namespace, format_time(datetime.now(UTC)), gates)
@@ -217,7 +216,7 @@ def _allocate(
     except InputError as error:
         refuse(error.sentences, output)
     for replaced in cluster.replaced:
-        click.echo(str(replaced), err=True)
+        say(str(replaced), err=True)
     with progress("trying nodes") as told, collector.left_alone():
         return tuple(
             allocate_each(cluster, subjects, nodes, Features.of(gates), everywhere=all_nodes, explain=explain, told=told, deadline=deadline)
@@ -229,11 +228,11 @@ def _show(answers: tuple[Answer, ...], output: Format, *, all_nodes: bool, expla
         print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
         return
     for line in table(answers, every_node=all_nodes):
-        click.echo(line)
+        say(visible(line))
     if explain:
         console = output_console()
         for tree in (tree for answer in answers for tree in refusal_trees(answer)):
             console.print()
-            console.print(tree)
+            console.print(tree, crop=False)
     elif any(not answer.allocated and answer.error is None for answer in answers):
-        click.echo("--explain shows what refused each device", err=True)
+        say("--explain shows what refused each device", err=True)

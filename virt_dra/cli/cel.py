@@ -8,6 +8,7 @@ from typing import IO, Final, Literal, TypeAlias
 import click
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.api.go_text import visible
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cel import (
@@ -24,6 +25,7 @@ from virt_dra.cel import (
     new_expressions,
 )
 from virt_dra.cli.cel_report import evaluate
+from virt_dra.cli.console import say
 from virt_dra.cli.gate_options import gates_epilog, gates_option
 from virt_dra.cli.jsonl import BadLine, answer_stream, member, under
 from virt_dra.cli.output import print_document, refuse
@@ -191,7 +193,7 @@ def command(
         refuse([f"too complex: the estimated cost {compiled.cost_estimate} exceeds the limit of {COST_LIMIT}"], output)
     report = evaluate(compiled, _slices(paths, output))
     if output == "text":
-        click.echo("\n".join(report.lines()))
+        say("\n".join(map(visible, report.lines())))
     else:
         print_document(report.to_json(), output)
     sys.exit(0 if report.good else 1)

@@ -1,27 +1,57 @@
-"""The terminal of commands that draw trees and tables."""
+"""The terminal: trees and lines for people, in which what users wrote is text and nothing else.
+
+Names, messages and paths may hold escape sequences, bells, bidirectional overrides or rich's markup. All that is written for people goes
+through this module, which shows unprintable characters as escapes. Documents (JSON, YAML) have escapes of their own, see ``output``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-from rich.console import Console
+import click
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
+from rich.status import Status
+from rich.text import Text
+
+from virt_dra.api.go_text import visible
 
 _UNWRAPPED: Final = 100_000
 """Columns where the output is no terminal: nothing is broken, so that it can be searched."""
 
 
+def visible_lines(text: str) -> str:
+    """The text with its lines and tabs, other unprintable characters as escapes."""
+    if text.isprintable():
+        return text
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.split("\n"))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A line, or several, on standard output or standard error."""
+    click.echo(visible_lines(text), err=err)
+
+
 class _Quiet(Console):
-    """A console that raises BrokenPipeError once its reader has gone, for ``cli.endings``; rich would exit with code 1."""
+    """A console that shows unprintable characters as escapes, and raises BrokenPipeError once its reader has gone, for ``cli.endings``;
+    rich would exit with code 1."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(visible_lines(segment.text), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
 
 
 def output_console() -> Console:
-    """Standard output, on which what users wrote is text and nothing else."""
+    """Standard output."""
     console = _Quiet(highlight=False, markup=False, emoji=False)
     return console if console.is_terminal else _Quiet(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
 
@@ -29,8 +59,18 @@ def output_console() -> Console:
 @contextmanager
 def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
     """A line on standard error, where that is a terminal: what is done, and how much of it."""
-    console = Console(stderr=True)
+    console = _progress_console()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(doing, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _progress_console() -> Console:
+    """Standard error, for what is shown only while something lasts."""
+    return _Quiet(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def status(doing: str) -> Status:
+    """A line on standard error while the context lasts, where that is a terminal."""
+    return _progress_console().status(Text(doing))

@@ -11,8 +11,10 @@ from typing import Final
 
 import click
 
+from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.console import visible_lines
 from virt_dra.cli.doctor_checks import examine, exit_code
 from virt_dra.cli.doctor_facts import Facts, Finding, Level
 from virt_dra.cli.options import kubevirt_option, parse_namespace
@@ -76,7 +78,7 @@ def report(findings: Sequence[Finding]) -> list[str]:
     """Lines: level, where, what; below it what to do."""
     lines = []
     for finding in findings:
-        lines.append(f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {finding.where}: {finding.message}")
+        lines.append(f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {visible(f'{finding.where}: {finding.message}')}")
         if finding.advice:
-            lines.append(f"{'':8} -> {finding.advice}")
+            lines.append(f"{'':8} -> {visible_lines(finding.advice)}")
     return lines

@@ -29,7 +29,7 @@ T = TypeVar("T")
 RESOURCE: Final = "resource.k8s.io/v1"
 ADMISSION: Final = "admissionregistration.k8s.io/v1"
 PROBE: Final = "virt-dra-doctor"
-_FEATURE = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} ([01])$', re.MULTILINE)
+_FEATURE = re.compile(r'^kubernetes_feature_enabled\{name="([^"\n]+)"[^}\n]*\} ([01])$', re.MULTILINE)
 _DEVICES: Final = "virtualmachineinstancedevices.virt-dra.io"
 _AT_ONCE: Final = 8
 
@@ -95,7 +95,12 @@ async def _api_versions(cluster: KubeCluster) -> frozenset[str]:
 
 
 async def _features(cluster: KubeCluster) -> Mapping[str, bool]:
-    return {name: value == "1" for name, value in _FEATURE.findall(await cluster.metrics_text())}
+    return enabled_features(await cluster.metrics_text())
+
+
+def enabled_features(metrics: str) -> Mapping[str, bool]:
+    """The API server's feature gates, by its metrics."""
+    return {name: value == "1" for name, value in _FEATURE.findall(metrics)}
 
 
 async def _definitions(cluster: KubeCluster) -> Mapping[str, Json]:

@@ -14,6 +14,8 @@ from typing import Final, NoReturn
 
 import click
 
+from virt_dra.cli.console import say, visible_lines
+
 INTERRUPTED: Final = 130
 """As shells report a program that SIGINT ended."""
 READER_GONE: Final = 141
@@ -43,6 +45,9 @@ def orderly() -> Iterator[None]:
     except click.Abort as abort:  # of a question, which the user interrupts or answers with no
         if isinstance(abort.__context__, KeyboardInterrupt):
             _end(INTERRUPTED, "interrupted")
+        raise
+    except click.ClickException as error:  # click shows it; what it quotes may be anybody's
+        vars(error).update(message=visible_lines(error.message))
         raise
     except BrokenPipeError:
         _end(READER_GONE, "")
@@ -85,5 +90,5 @@ def _end(code: int, line: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if line:
         with suppress(OSError):
-            click.echo(f"error: {line}", err=True)
+            say(f"error: {line}", err=True)
     sys.exit(code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +14,12 @@ from virt_dra.api import names
 from virt_dra.api.wire import Json
 from virt_dra.api.yaml_writing import write_documents
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.console import say
 from virt_dra.cli.install_callers import read_networks, reads_as_certificates
 from virt_dra.cli.install_kustomize import ManifestError, split_image
 from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, NAMESPACE, STANDALONE, SYSTEM_NAMESPACES, Choices, Key, Overlay, packaged, planned
 from virt_dra.cli.options import parse_namespace
-from virt_dra.cli.output import print_document, refuse
+from virt_dra.cli.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def command(
 def written(objects: Sequence[Json], output: str) -> str:
     """The objects as text that ``kubectl apply -f`` takes: documents of YAML, or a List in JSON."""
     if output == "json":
-        return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2, ensure_ascii=False) + "\n"
+        return json_text({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2) + "\n"
     return write_documents(objects)
 
 
@@ -210,7 +210,7 @@ async def _install(objects: Sequence[Json], choices: Choices, wait: bool, timeou
     from virt_dra.cli.install_survey import refusals, survey
 
     def tell(sentence: str) -> None:
-        click.echo(sentence, err=output != "text")
+        say(sentence, err=output != "text")
 
     report = Report(tell)
     waiting: Sequence[str] = ()
@@ -239,8 +239,8 @@ def _conclude(choices: Choices, report: Report, waiting: Sequence[str], *, waite
         print_document({"overlay": choices.overlay, "namespace": choices.namespace, "objects": done, "waitingFor": list(waiting)}, output)
         return
     for sentence in waiting:
-        click.echo(f"error: {sentence}", err=True)
+        say(f"error: {sentence}", err=True)
     if waiting:
-        click.echo("error: applied, but it doesn't run yet; virt-dra doctor says more", err=True)
+        say("error: applied, but it doesn't run yet; virt-dra doctor says more", err=True)
     else:
-        click.echo(f"virt-dra ({choices.overlay}) is installed in the namespace {choices.namespace}{' and runs' if waited else ''}")
+        say(f"virt-dra ({choices.overlay}) is installed in the namespace {choices.namespace}{' and runs' if waited else ''}")

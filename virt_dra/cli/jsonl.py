@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
@@ -19,7 +18,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, tol
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.nearest import listed, nearest
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.output import refuse
+from virt_dra.cli.output import json_text, refuse
 
 Answer = Callable[[Json], Json]
 """Takes the request object of one line, gives the answer without its ``id``. Raises :class:`BadLine` or WireError."""
@@ -114,14 +113,9 @@ def _finite(text: str) -> float:
     return value
 
 
-_TO_ESCAPE = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
-"""Characters that some readers take for the end of a line, and lone surrogates, which UTF-8 can't carry."""
-
-
 def _dump(answer: Json) -> str:
-    """One line of readable JSON; escaped where it holds a character that would not survive."""
-    text = json.dumps(answer, ensure_ascii=False)
-    return json.dumps(answer) if _TO_ESCAPE.search(text) else text
+    """One line of readable JSON; what is unprintable (line separators, lone surrogates) is escaped."""
+    return json_text(answer)
 
 
 def member(request: Json, name: str, kind: type, default: Any = None) -> Any:

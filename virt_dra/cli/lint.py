@@ -12,10 +12,11 @@ import click
 
 from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.documents import Document, Problem, Source, Sourced
+from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.cluster_options import ClusterChoice, NoCluster, cluster_options
-from virt_dra.cli.console import progress
+from virt_dra.cli.console import progress, say
 from virt_dra.cli.deadline import Deadline
 from virt_dra.cli.lint_live import Gathered, gather
 from virt_dra.cli.lint_options import severity_options, unreadable
@@ -25,7 +26,7 @@ from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, kub
 from virt_dra.cli.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import read_written
-from webhooks.lint import CHECKS, Judgement, Settings, judge, visible
+from webhooks.lint import CHECKS, Judgement, Settings, judge
 from webhooks.lint.world import DEFAULT_NAMESPACE, EVERYTHING, KINDS
 
 Format: TypeAlias = Literal["text", "json", "sarif"]
@@ -80,7 +81,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         return
     width = max(len(check.id) for check in CHECKS)
     for check in CHECKS:
-        click.echo(f"{check.id:<{width}}  {check.severity:<7}  {check.title}")
+        say(f"{check.id:<{width}}  {check.severity:<7}  {check.title}")
     ctx.exit(0)
 
 
@@ -147,7 +148,7 @@ def command(
         _require_subjects(judgement, written.documents, paths, output)
     report = Report(judgement, once.replaced)
     if output == "text":
-        click.echo("\n".join(report.lines()))
+        say("\n".join(map(visible, report.lines())))
     else:
         print_document(report.to_json() if output == "json" else sarif(judgement.judged, (), once.replaced), "json")
     sys.exit(1 if report.denials else 0)

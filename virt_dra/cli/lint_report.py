@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
 from virt_dra.api.wire import Json
 from virt_dra.cluster.duplicates import Replaced
-from webhooks.lint import DENIAL, Judged, Judgement, visible
+from webhooks.lint import DENIAL, Judged, Judgement
 
 FORMAT = 1
 """Of the JSON object; grows when a member changes its meaning or goes away."""
@@ -56,9 +56,9 @@ class Report:
         """One a finding: where the object is, which it is, what was found, the id. Then the sum."""
         for obj in self.judgement.judged:
             for each in obj.findings:
-                yield f"{visible(f'{obj.source}: {obj.title}')}: {each}"
+                yield f"{obj.source}: {obj.title}: {each}"
         for replaced in self.replaced:
-            yield visible(str(replaced))
+            yield str(replaced)
         yield (
             f"{_counted(len(self.judgement.subjects), 'VM')} checked against KubeVirt {self.version}: "
             f"{_counted(self.denials, 'denial')}, {_counted(self.warnings, 'warning')}"

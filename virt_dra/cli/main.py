@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,8 +81,9 @@ def cli() -> None:
     """Dynamic Resource Allocation for KubeVirt virtual machines: from a VM's YAML to a domain that libvirt accepts."""
 
 
-def main() -> None:
-    """Entry point of ``virt-dra`` and of ``kubectl virt-dra``."""
+def main(loaded: Callable[[], None] = lambda: None) -> None:
+    """Runs the command line. ``loaded`` is called once interrupts are handled here (see ``cli.start``)."""
     open_closed_files()
     with orderly():  # what click writes about bad usage
+        loaded()
         cli()

@@ -11,15 +11,22 @@ import click
 
 from virt_dra.api.wire import Json
 from virt_dra.api.yaml_writing import write_yaml
+from virt_dra.cli.console import say
 
 BAD_INPUT = 2
 """The exit code for bad usage or input."""
 
 
+def json_text(document: Json, indent: int | None = None) -> str:
+    """JSON for programs and people: letters of all scripts as they are; all as JSON's escapes where something is unprintable."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return text if text.replace("\n", "").isprintable() else json.dumps(document, indent=indent)
+
+
 def print_document(document: Json, output: str) -> None:
     """``output``: json or yaml."""
     if output == "json":
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        click.echo(json_text(document, indent=2))
     else:
         click.echo(write_yaml(document), nl=False)
 
@@ -33,5 +40,5 @@ def refuse(sentences: Sequence[str], output: str, problems: Iterable[Json | str]
         print_document({"error": "; ".join(sentences), "problems": list(sentences if problems is None else problems)}, output)
     else:
         for sentence in sentences:
-            click.echo(f"error: {sentence}", err=True)
+            say(f"error: {sentence}", err=True)
     sys.exit(BAD_INPUT)

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 import click
-from rich.console import Console
 
 from virt_dra.api.documents import Document
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
-from virt_dra.cli.console import output_console
+from virt_dra.cli.console import output_console, status
 from virt_dra.cli.deadline import Deadline
 from virt_dra.cli.endings import NO_ROOM, interruptible
 from virt_dra.cli.lint_options import severity_options, unreadable
@@ -133,7 +132,7 @@ def _jobs(paths: tuple[str, ...], out: Path | None, separate: bool) -> list[_Job
 
 def _read(job: _Job, output: Format) -> Written:
     """The job's objects as they are written. Unreadable input ends the command before anything runs, with everything that is wrong."""
-    with Console(stderr=True).status(f"reading {job.title}"):
+    with status(f"reading {job.title}"):
         written = read_written(job.paths)
     if written.problems:
         details = [{"source": str(problem.source), "message": problem.message} for problem in written.problems]
@@ -204,6 +203,7 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
         "kubevirtAssumed": ran.observed is not None and ran.observed.unreadable,
         "refused": [refused.to_json() for refused in ran.refused],
         "replaced": [replaced.to_json() for replaced in ran.replaced],
+        "heldTwice": [device.to_json() for device in ran.held_twice],
         "vms": [{**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")} for outcome in ran.outcomes],
     }
 
@@ -217,8 +217,10 @@ def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
         console.print(f"refused by the API server: {refused.source}: {refused.message}", soft_wrap=True)
     for replaced in ran.replaced:
         console.print(str(replaced), soft_wrap=True)
+    for device in ran.held_twice:
+        console.print(f"warning: {device}", soft_wrap=True)
     for outcome in ran.outcomes:
-        console.print(outcome_tree(outcome, written.get(f"{outcome.namespace}/{outcome.name}")))
+        console.print(outcome_tree(outcome, written.get(f"{outcome.namespace}/{outcome.name}")), crop=False)
     counted = f"{sum(outcome.ready for outcome in ran.outcomes)} of {len(ran.outcomes)} VMs ready"
     console.print(f"{counted}; objects and XML are in {job.out}" if job.out else counted)
     console.print()

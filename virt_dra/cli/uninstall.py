@@ -14,6 +14,7 @@ from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.console import say
 from virt_dra.cli.install import parse_our_namespace
 from virt_dra.cli.install_plan import Key
 from virt_dra.cli.output import print_document, refuse
@@ -83,7 +84,7 @@ async def _uninstall(
     from virt_dra.cli.install_apply import Deadline, NotReady, Report
 
     def tell(sentence: str) -> None:
-        click.echo(sentence, err=output != "text")
+        say(sentence, err=output != "text")
 
     waiting: Sequence[str] = ()
     report = Report(tell)
@@ -199,6 +200,6 @@ def _conclude(plan: Removal, report: Report, waiting: Sequence[str], output: str
         print_document(document, output)
         return
     for missing in waiting:
-        click.echo(f"error: {missing}", err=True)
+        say(f"error: {missing}", err=True)
     if sentence:
-        click.echo(sentence)
+        say(sentence)

@@ -15,7 +15,7 @@ from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import ObjectMeta, TypedObject
-from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.admission import Admission
 from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.kinds import resource_of
@@ -23,6 +23,7 @@ from virt_dra.cluster.memory import MemoryCluster
 from virt_dra.cluster.names import generated
 from virt_dra.cluster.rules import KindRules
 from virt_dra.simulator.handovers import Clock, Conditions, drive
+from virt_dra.simulator.held_twice import HeldTwice, held_twice
 from virt_dra.simulator.lives import Blocked, Life, lives_of
 from virt_dra.simulator.outcome import Outcome
 from virt_dra.simulator.refused import Refused, blaming
@@ -59,6 +60,8 @@ class Ran:
     observed: ObservedVersion | None = None
     replaced: tuple[Replaced, ...] = ()
     """Objects that the input has several times with different content."""
+    held_twice: tuple[HeldTwice, ...] = ()
+    """Devices that several claims of the input hold."""
 
     @property
     def ready(self) -> bool:
@@ -86,6 +89,7 @@ async def run_on(
     observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and settings.kubevirt is None else None
     version = settings.kubevirt or (observed.version if observed else NEWEST)
     given = (*accepted, *stand_ins((*accepted, *(life.subject.object for life in lives)), settings.node))
+    doubly = held_twice(obj for obj in accepted if isinstance(obj, ResourceClaim))
     cluster.load(labelled(obj) if isinstance(obj, Node) else obj for obj in given)
     configuration = kubevirt.spec.configuration if kubevirt else KubeVirt().spec.configuration
     conditions = Conditions(
@@ -96,7 +100,7 @@ async def run_on(
     outcomes = await drive(cluster, lives, conditions, clock)
     refused = (*refused_before, *refused)
     advised = tuple(blaming(outcome, life.subject.object, refused, accepted) for outcome, life in zip(outcomes, lives, strict=True))
-    return Ran(version, advised, refused, cluster.snapshot(), observed, once.replaced)
+    return Ran(version, advised, refused, cluster.snapshot(), observed, once.replaced, doubly)
 
 
 def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[Refused]) -> Life:

@@ -22,7 +22,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.knowledge import LauncherSettings, Serving
 from webhooks.lint.evaluation import findings_of
-from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity, visible
+from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity
 from webhooks.lint.inventory import Inventory
 from webhooks.lint.judgement import Judged, Judgement, judge
 from webhooks.lint.manifest import Manifest
@@ -57,7 +57,6 @@ __all__ = [
     "claim_users",
     "judge",
     "lint",
-    "visible",
 ]
 
 _DEFAULT = Settings()

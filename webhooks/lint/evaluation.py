@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
-from webhooks.lint.finding import DENIAL, Check, Finding, Settings, visible
+from webhooks.lint.finding import DENIAL, Check, Finding, Settings
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, UNKNOWN_FIELD, UNRENDERED
 from webhooks.lint.subject import Linted

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from virt_dra.api.go_text import quoted
 from virt_dra.api.wire import Json
 
 if TYPE_CHECKING:
@@ -80,11 +79,6 @@ class Finding:
 
     def to_json(self) -> Json:
         return {"id": self.id, "severity": self.severity, "field": self.field, "message": self.message, "page": self.page}
-
-
-def visible(text: str) -> str:
-    """The text on one line, control and other unprintable characters as escapes: names are whatever a user wrote."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else quoted(char)[1:-1] for char in text)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 10**9
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
 # possessive: without it a long number that no unit follows takes quadratic time
-_DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:ns|us|µs|μs|ms|s|m|h))+)")
-_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:ns|us|µs|μs|ms|s|m|h))++)")
+_DURATION_PART = re.compile(r"0*+([0-9]*+)(?:\.([0-9]*+))?+(ns|us|µs|μs|ms|s|m|h)")
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{1,2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))")
+_DIGITS_MAX = 20
+"""Of a number of nanoseconds in 64 bits. A longer one is no duration."""
 _OFFSET = re.compile(r"([-+]?)([0-9]{1,2}):([0-9]{1,2})")
 
 
@@ -30,9 +32,12 @@ def parse_duration(text: str) -> Duration | None:
         return None
     total = 0
     for whole, fraction, unit in _DURATION_PART.findall(text):
+        if len(whole) > _DIGITS_MAX:
+            return None
         total += int(whole or "0") * _UNITS[unit]
         if fraction:
-            total += int(fraction) * _UNITS[unit] // 10 ** len(fraction)
+            kept = fraction[:_DIGITS_MAX]  # of what comes after them not even an hour has nanoseconds
+            total += int(kept) * _UNITS[unit] // 10 ** len(kept)
     nanoseconds = -total if text.startswith("-") else total
     return Duration(nanoseconds) if INT_MIN <= nanoseconds <= INT_MAX else None
 

@@ -1,0 +1,114 @@
+"""No text takes longer than in proportion to its length, in any reader: measured on repetitions of every token and pair of tokens.
+
+Time is the process's CPU time. A text is first read short, so that what grows without bound ends early; a time below the allowance is
+fine whatever it is made of; a longer one must not have grown by more than ``GROWTH`` times what the text has.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count, permutations
+
+import pytest
+
+from tests.security.readers import READERS, Reader
+
+FACTOR = 8
+"""Between a text and the next longer one that is measured."""
+GROWTH = 2.5
+"""Times FACTOR: what the time may grow by. Twice as much as the text is noise; a square would be FACTOR times as much."""
+ALLOWANCE = 0.020
+"""Seconds that any of these texts may take: some 5 times what the slowest reader needs for a short one."""
+SINGLE, PAIR = 64 * 1024, 12 * 1024
+"""Characters of the longest text made of one token, and of two."""
+PAIRS = None if os.environ.get("VIRT_DRA_ALL_PAIRS") else 150
+"""Pairs of tokens that are tried of each reader, always the same ones; all of them take some minutes."""
+RUNS = 5
+
+
+def repeated(token: str, length: int) -> str:
+    if "#" not in token or token.startswith("#") or token.endswith("# c\n"):
+        return token * (length // len(token) + 1)
+    parts: list[str] = []
+    written = 0
+    for number in count():
+        parts.append(token.replace("#", str(number)))
+        written += len(parts[-1])
+        if written >= length:
+            break
+    return "".join(parts)
+
+
+def texts(reader: Reader) -> Iterator[tuple[str, int, tuple[str, ...], str]]:
+    """Opening, length, tokens and how they are put together."""
+    for opening, closing in reader.openings:
+        for token in reader.tokens:
+            yield opening, SINGLE, (token,), closing
+    pairs = list(permutations(reader.tokens, 2))
+    for pair in pairs if PAIRS is None or len(pairs) <= PAIRS else random.Random(reader.name).sample(pairs, PAIRS):
+        yield "", PAIR, pair, ""
+
+
+def made(opening: str, tokens: tuple[str, ...], closing: str, length: int, alternating: bool) -> str:
+    if alternating:
+        return opening + repeated("".join(tokens), length) + closing
+    return opening + "".join(repeated(token, length // len(tokens)) for token in tokens) + closing
+
+
+def cost(reader: Reader, text: str) -> float:
+    began = time.process_time()
+    with suppress(*reader.refusals):
+        reader.read(text)
+    return time.process_time() - began
+
+
+def least(reader: Reader, make: object, length: int) -> float:
+    """Of several texts, each a little longer than the one before: readers remember texts."""
+    assert callable(make)
+    return min(cost(reader, make(length + number)) for number in range(RUNS))
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_time_is_linear(reader: Reader) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        faults = [fault for fault in (_fault(reader, *text) for text in texts(reader)) if fault]
+    finally:
+        gc.enable()
+    assert not faults, "\n".join(faults)
+
+
+def _fault(reader: Reader, opening: str, longest: int, tokens: tuple[str, ...], closing: str) -> str:
+    longest = min(longest, reader.limit or longest)
+    for alternating in (True, False) if len(tokens) > 1 else (True,):
+        for length in (longest // FACTOR**2, longest // FACTOR, longest):
+            length -= len(opening) + len(closing) + RUNS + max(map(len, tokens)) + 8 if reader.limit else 0
+
+            def make(size: int, alternating: bool = alternating) -> str:
+                return made(opening, tokens, closing, size, alternating)
+
+            once = cost(reader, make(length + RUNS))
+            if once <= ALLOWANCE or once <= cost(reader, make(length // FACTOR + RUNS)) * FACTOR:
+                continue
+            shorter, longer = least(reader, make, length // FACTOR), least(reader, make, length)
+            if longer > ALLOWANCE and longer > shorter * FACTOR * GROWTH:
+                return (
+                    f"{reader.name}: {opening!r} {tokens!r} {closing!r}, {'alternating' if alternating else 'one after the other'}: "
+                    f"{length // FACTOR:,} characters take {shorter:.4f} s, {length:,} take {longer:.4f} s"
+                )
+    return ""
+
+
+def test_what_grows_with_the_square_is_found() -> None:
+    def read(text: str) -> None:
+        for end in range(0, len(text), 4):
+            text.count("b", 0, end)
+
+    fault = _fault(Reader("square", read, ("a",)), "", SINGLE, ("a",), "")
+    assert fault.startswith("square: '' ('a',) '', alternating: 8,192 characters take ")

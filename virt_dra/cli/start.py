@@ -1,0 +1,29 @@
+"""The entry point of ``virt-dra`` and ``kubectl virt-dra``. Imports nothing large before interrupts are handled."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NoReturn
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Ends the process as ``cli.endings`` does, which may not be loaded yet. Nothing was begun that could be left half done."""
+    try:
+        os.write(2, b"error: interrupted\n")
+    finally:
+        os._exit(130)
+
+
+def main() -> None:
+    """Loads the program, then runs it."""
+    loading = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if loading:
+        signal.signal(signal.SIGINT, _end)
+    from virt_dra.cli.main import main as run
+
+    def loaded() -> None:
+        if loading:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    run(loaded)

@@ -1,0 +1,49 @@
+"""Devices that the claims of a dump hold more than once: a cluster in which two VMs open one device, or a dump put together of two."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.wire import Json
+
+
+@dataclass(frozen=True)
+class HeldTwice:
+    """A device (``driver/pool/device``), and the claims (``namespace/name``) that hold it as if each had it alone."""
+
+    device: str
+    claims: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"device {self.device} is allocated to several claims at once: ResourceClaims {' and '.join(self.claims)}. "
+            "No scheduler does that; keep the claim whose pod really uses the device, and delete the others with their pods"
+        )
+
+    def to_json(self) -> Json:
+        return {"device": self.device, "claims": list(self.claims)}
+
+
+def held_twice(claims: Iterable[ResourceClaim]) -> tuple[HeldTwice, ...]:
+    """Devices in the order of their first holders. Shares of a device and admin access (A-3.3) are meant to be several."""
+    holders: dict[tuple[str, str, str], dict[str, set[str | None]]] = defaultdict(dict)
+    for claim in claims:
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            if not result.admin_access:
+                held = holders[result.driver, result.pool, result.device].setdefault(claim.key, set())
+                held.add(result.share_id)
+    return tuple(HeldTwice("/".join(device), tuple(held)) for device, held in holders.items() if len(held) > 1 and _collide(held.values()))
+
+
+def _collide(shares: Iterable[set[str | None]]) -> bool:
+    """Whether two claims have the same share, or one of them the whole device."""
+    seen: set[str | None] = set()
+    for each in shares:
+        if None in each or each & seen:
+            return True
+        seen |= each
+    return False
