@@ -303,8 +303,20 @@ def _built(nano: int, format: Format, scale: int | None = None, kept: str | None
     return quantity
 
 
-@lru_cache(maxsize=65536)
+_REMEMBERED: Final = 64
+"""Characters of a text whose quantity is remembered: tenants write these texts, and zeros in front may be any number."""
+
+
 def _parsed(text: str) -> Quantity:
+    return _remembered(text) if len(text) <= _REMEMBERED else _read(text)
+
+
+@lru_cache(maxsize=65536)
+def _remembered(text: str) -> Quantity:
+    return _read(text)
+
+
+def _read(text: str) -> Quantity:
     parts = _PARTS.fullmatch(text) if text else None
     if parts is None:
         raise QuantityError(text, UPSTREAM_FORMAT, _advice(text))

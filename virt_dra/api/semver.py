@@ -89,8 +89,20 @@ class SemVer:
         return hash(self._key)
 
 
-@lru_cache(maxsize=16384)
+_REMEMBERED = 64
+"""Characters of a text whose version is remembered: drivers and tenants write these texts."""
+
+
 def _parsed(text: str, uint64: bool) -> SemVer:
+    return _remembered(text, uint64) if len(text) <= _REMEMBERED else _read_version(text, uint64)
+
+
+@lru_cache(maxsize=16384)
+def _remembered(text: str, uint64: bool) -> SemVer:
+    return _read_version(text, uint64)
+
+
+def _read_version(text: str, uint64: bool) -> SemVer:
     if not text:
         raise SemVerError("Version string empty")
     parts = text.split(".", 2)

@@ -46,9 +46,21 @@ class ScalarError(ValueError):
     """A scalar that has no JSON value."""
 
 
-@lru_cache(maxsize=65536)
+_REMEMBERED = 64
+"""Characters of a scalar whose value is remembered: what is remembered must not grow with what others write."""
+
+
 def plain_scalar(text: str) -> Scalar:
     """The value of a plain, untagged scalar. Raises :class:`ScalarError` for infinity and NaN, which JSON does not have."""
+    return _remembered(text) if len(text) <= _REMEMBERED else _plain(text)
+
+
+@lru_cache(maxsize=65536)
+def _remembered(text: str) -> Scalar:
+    return _plain(text)
+
+
+def _plain(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _STARTS_NUMBER:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 import yaml
 
@@ -44,7 +43,6 @@ def _escaped(char: str) -> str:
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
-@lru_cache(maxsize=65536)
 def _is_ambiguous(text: str) -> bool:
     if text in ("<<", "=") or _LOOKS_NUMERIC.fullmatch(text):
         return True
