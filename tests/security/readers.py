@@ -245,7 +245,11 @@ READERS: Final = (
     ),
     Reader(
         "answer of the API server",
-        _each(_answered(parsed), lambda text: refusal(500, text.encode("utf-8", "surrogatepass")), _answered(parsed_event)),
+        _each(
+            _answered(parsed),
+            lambda text: refusal(500, text.encode("utf-8", "surrogatepass")),
+            _answered(lambda body: parsed_event(body, "Pod")),
+        ),
         _JSON,
         (("", ""), ('{"kind":"Status","details":{"causes":[', "{}]}}")),
     ),
