@@ -32,6 +32,7 @@ class Installed:
 
     def __init__(self, plane: ControlPlane, overlay: Overlay, stack: ExitStack) -> None:
         self._plane, self.overlay, self._stack = plane, overlay, stack
+        self._deployments: dict[str, Json] = {}
         self._port = free_port()
         self._accounts = {name: _account(plane, f"virt-dra-{name}") for name in ("operator", "webhook", "certificates")}
         redirect(plane, self._port)
@@ -56,7 +57,9 @@ class Installed:
 
     def arguments(self, name: str, command: str = "") -> tuple[str, ...]:
         """What the installed Deployment gives its container: the command, as a default of the same name, and its arguments."""
-        deployment = self._plane.request("GET", f"{_DEPLOYMENTS}/virt-dra-{name}")
+        if name not in self._deployments:  # remembered: a component may have to be started while nothing can be read
+            self._deployments[name] = self._plane.request("GET", f"{_DEPLOYMENTS}/virt-dra-{name}")
+        deployment = self._deployments[name]
         arguments = tuple(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
         assert arguments[0] == (command or name)
         return arguments

@@ -63,7 +63,7 @@ def test_the_operators_connections_are_cut(here: Site) -> None:
 def test_writes_are_answered_wrongly(here: Site) -> None:
     report = writes.answered_wrongly(here, 8, SEED)
     assert report.faults > 20
-    assert {"wrong pods", "wrong leases", "wrong events", "wrong virtualmachineinstancedevices"} <= report.notes.keys()
+    assert {"wrong pods", "wrong virtualmachineinstancedevices", "wrong virtualmachineinstances"} <= report.notes.keys()
 
 
 def test_clocks_jump_by_an_hour(here: Site, tmp_path: Path) -> None:

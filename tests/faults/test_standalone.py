@@ -34,7 +34,13 @@ def test_two_operators_that_both_lead(here: Site) -> None:
 def test_writes_are_answered_wrongly(here: Site) -> None:
     report = writes.answered_wrongly(here, 6, SEED)
     assert report.faults > 20
-    assert {"wrong pods", "wrong virtualmachines/status", "wrong virtualmachineinstances"} <= report.notes.keys()
+    assert {
+        "wrong pods",
+        "wrong leases",
+        "wrong events",
+        "wrong virtualmachines/status",
+        "wrong virtualmachineinstances",
+    } <= report.notes.keys()
 
 
 def test_clocks_jump_by_an_hour(here: Site, tmp_path: Path) -> None:
