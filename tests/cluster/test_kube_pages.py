@@ -49,7 +49,7 @@ class Paged:
         ]
         following = begin + limit
         meta = {"resourceVersion": "9", **({"continue": str(following)} if following < len(self.names) else {})}
-        body = json.dumps({"items": items, "metadata": meta}).encode()
+        body = json.dumps({"kind": "PodList", "apiVersion": "v1", "items": items, "metadata": meta}).encode()
         self.served.append((limit, len(body)))
         return web.Response(body=body, content_type="application/json")
 
