@@ -194,9 +194,11 @@ class WebhookServer:
     @property
     def ready(self) -> bool:
         """What /readyz says."""
-        return self._unready() is None
+        return self.unready is None
 
-    def _unready(self) -> str | None:
+    @property
+    def unready(self) -> str | None:
+        """Why the server isn't ready; None if it is."""
         if self._draining:
             return "shutting down"
         knowledge = self._knowledge()
@@ -277,7 +279,7 @@ class WebhookServer:
         return page()
 
     def _readiness(self) -> web.Response:
-        unready = self._unready()
+        unready = self.unready
         return web.Response(text=f"{unready or 'ok'}\n", status=503 if unready else 200)
 
     def _metrics(self) -> web.Response:

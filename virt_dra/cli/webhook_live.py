@@ -19,7 +19,8 @@ from webhooks.server import Limits, WebhookServer
 from webhooks.server_log import LOGGER
 from webhooks.tls import CertificateSource, ReloadingTls
 
-_WAIT_TOLD_SECONDS: Final = 10.0
+_LOGGED_EVERY: Final = 10.0
+"""Seconds between two lines about what the server waits for."""
 
 
 @asynccontextmanager
@@ -31,7 +32,7 @@ async def live_server(
     client_ca: Path | None,
     callers: Callers,
 ) -> AsyncIterator[WebhookServer]:
-    """A server that isn't started yet, and isn't ready until every kind has been read.
+    """A server that isn't started yet, and isn't ready until every kind has been read and selectors can be evaluated.
 
     Raises ClickException where there is no cluster, CertificateError where there is no certificate.
     """
@@ -42,28 +43,32 @@ async def live_server(
         live = LiveWorld(connected, settings, clock=connected.transport.clock)
         await stack.enter_async_context(live.following())
         group = await stack.enter_async_context(asyncio.TaskGroup())
-        watching = group.create_task(_watched(live, metrics))
+        server = WebhookServer(live.knowledge, tls, metrics, limits, callers)
+        watching = group.create_task(_watched(live, server))
         try:
-            yield WebhookServer(live.knowledge, tls, metrics, limits, callers)
+            yield server
         finally:
             watching.cancel()
 
 
-async def _watched(live: LiveWorld, metrics: Metrics) -> None:
-    """Says what is waited for, and how old what is known is."""
+async def _watched(live: LiveWorld, server: WebhookServer) -> None:
+    """Logs what the server waits for until it is ready, and keeps the metrics of how old its knowledge is, for ever."""
     log = logging.getLogger(LOGGER)
-    told = time.monotonic()
-    while live.knowledge() is None:
+    logged = time.monotonic()
+    while not server.ready:
         await asyncio.sleep(0.05)
-        if time.monotonic() - told > _WAIT_TOLD_SECONDS:
-            told = time.monotonic()
-            log.warning("waiting for the cluster's objects", extra={"fields": {"kinds": list(live.waiting_for)}})
+        if time.monotonic() - logged > _LOGGED_EVERY:
+            logged = time.monotonic()
+            if live.waiting_for:
+                log.warning("waiting for the cluster's objects", extra={"fields": {"kinds": list(live.waiting_for)}})
+            else:
+                log.warning("not ready", extra={"fields": {"reason": server.unready}})
     # What is known now mostly stays; going through all of it again and again would make single reviews slow.
     gc.collect()
     gc.freeze()
     log.info("ready", extra={"fields": {informer.kind.KIND: len(informer.store) for informer in live.informers}})
     while True:
         for informer in live.informers:
-            metrics.cached.labels(informer.kind.KIND).set(len(informer.store))
-            metrics.cache_age.labels(informer.kind.KIND).set(informer.age)
+            server.metrics.cached.labels(informer.kind.KIND).set(len(informer.store))
+            server.metrics.cache_age.labels(informer.kind.KIND).set(informer.age)
         await asyncio.sleep(5.0)
