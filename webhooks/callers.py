@@ -1,7 +1,7 @@
-"""Who asks for reviews: an API server that shows a certificate for clients, or somebody of whom nothing is known. Pure.
+"""Authentication of the webhook's callers: an API server with a client certificate, or an unverified caller. Pure.
 
-The TLS handshake verifies that a certificate is of an authority of ``--client-ca``; here it is decided whether it is an API server's, and
-what becomes of reviews without one. Why: docs/decisions/0011-webhook-server.md, "Who asks".
+The TLS handshake verifies that a certificate was signed by an authority of ``--client-ca``; this module decides whether it is an API
+server's, and how unverified reviews are answered. Why: docs/decisions/0011-webhook-server.md, "Who asks".
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import Any, Final, Literal
 from webhooks.review import BadReview
 
 DEFAULT_NAME: Final = "kube-apiserver"
-"""Common name or DNS name of the certificate that API servers show."""
+"""Common name or DNS name of the client certificate that API servers present."""
 
 Answer = Literal["refuse", "limit", "tell"]
 REFUSE: Final = "refuse"
 """Reviews without a verified certificate get no verdict."""
 LIMIT: Final = "limit"
-"""They are answered by what they carry (:attr:`webhooks.knowledge.Knowledge.for_anybody`)."""
+"""They are judged by what the review itself contains (:attr:`webhooks.knowledge.Knowledge.for_anybody`)."""
 TELL: Final = "tell"
-"""They are answered by all that is known: where nobody else can connect, or what is known is no secret."""
+"""They are judged by everything that is known of the cluster: for networks where nobody else can connect, or nothing is secret."""
 
 _MAX_SHOWN: Final = 100
 
 
 @dataclass(frozen=True)
 class Callers:
-    """``unverified``: what becomes of reviews of callers without a certificate. ``names``: those that a certificate may have, as its common
-    name or a DNS name; certificates are asked for where the server's TLS has an authority for clients."""
+    """The policy for callers. ``unverified``: how reviews of callers without a certificate are answered. ``names``: common names and DNS
+    names of certificates that are accepted; the server asks for a certificate only where its TLS has an authority for clients."""
 
     unverified: Answer = LIMIT
     names: frozenset[str] = frozenset({DEFAULT_NAME})
 
     def verified(self, peer: Mapping[str, Any] | None, now: datetime) -> bool:
-        """True if a certificate, as ``ssl`` shows it of a handshake in which it was verified, is an API server's and hasn't expired since.
+        """True if a certificate that the handshake has verified (as ``ssl`` shows it) is an API server's and hasn't expired since.
 
         Raises :class:`BadReview` for another one, if callers without a certificate are refused.
         """
@@ -53,7 +53,7 @@ class Callers:
         return now.timestamp() < ssl.cert_time_to_seconds(str(peer["notAfter"]))
 
     def tells(self, *, verified: bool) -> bool:
-        """True if the answer may depend on all that is known. Raises :class:`BadReview` where there is to be none."""
+        """True if the answer may depend on everything known of the cluster. Raises :class:`BadReview` where the review is refused."""
         if verified or self.unverified == TELL:
             return True
         if self.unverified == REFUSE:

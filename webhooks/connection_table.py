@@ -1,12 +1,12 @@
-"""Which connections a server keeps when more want in than there is room for. Pure: a table of connections, the clock comes in.
+"""The table of a server's connections, and which of them is evicted when a new one comes and the table is full. Pure.
 
     standing   UNPROVEN < PROVEN (a review of it got a verdict) < VERIFIED (it has shown an API server's certificate)
     phase      WAITING (handshake, or nothing asked) | READING (a request is arriving) | BUSY (it is being decided)
 
-A newcomer gets in at the cost of another connection: of the lowest standing; among those, of the address that has most; of that one whose
-request isn't arriving; the one that has waited longest. Never of one whose request is being decided. So who holds many idle connections
-loses these first, and a flood from one address costs other addresses nothing. Addresses have a limit of their own, of which verified
-connections take nothing: several API servers may come from one address, and so may attackers beside them.
+A new connection evicts another: one of the lowest standing; among those, of the address that has most connections; of these, one that is
+WAITING rather than READING; of these, the one that has been so longest. A BUSY connection is never evicted. So a client with many idle
+connections loses these first, and a flood from one address costs other addresses nothing. Each address has a limit, to which verified
+connections don't count: several API servers may come from one address, and so may attackers beside them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Phase(IntEnum):
 
 @dataclass(eq=False)
 class Entry:
-    """A connection. ``since``: when its phase began. ``group``: whose it is (:func:`group_of`)."""
+    """A connection. ``since``: when its phase began. ``group``: the address or network that it counts to (:func:`group_of`)."""
 
     group: str
     since: float
@@ -43,7 +43,7 @@ class Entry:
 
 
 def group_of(address: object) -> str:
-    """Whose an address is, as ``socket.accept`` gives it: each IPv4 address counts, IPv6 addresses by their /64, which is one host's."""
+    """The group that a peer address (of ``socket.accept``) counts to: IPv4 by address, IPv6 by /64, which one host may own."""
     if not isinstance(address, tuple) or not address:
         return UNKNOWN_ADDRESS
     try:
@@ -58,21 +58,21 @@ def group_of(address: object) -> str:
 
 
 class Table:
-    """``limit``: of all. ``per_group``: of one address, without verified ones. ``reserved``: of all, for verified ones only."""
+    """The connections. ``limit``: of all; ``per_group``: of a group, without verified ones; ``reserved``: for verified ones only."""
 
     def __init__(self, limit: int, per_group: int, reserved: int) -> None:
         self._limit, self._per_group, self._reserved = limit, per_group, reserved
         self._entries: set[Entry] = set()
         self._sizes: Counter[str] = Counter()
-        """Of each group, without verified ones."""
+        """Number of connections of each group, without verified ones."""
         self._evictable: dict[Standing, dict[str, dict[Phase, dict[Entry, None]]]] = {standing: {} for standing in Standing}
-        """By group and phase, in the order in which their phase began."""
+        """Connections that may be evicted, by standing, group and phase, in the order in which their phase began."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def enter(self, group: str, now: float) -> tuple[Entry | None, Entry | None]:
-        """The entry of a newcomer, None where there is no room for it; and the entry that has lost its room to it."""
+        """Add a connection: its entry, None where it is refused; and the entry that was evicted for it, if one was."""
         evicted: Entry | None = None
         if self._sizes[group] >= self._per_group:
             evicted = self._victim_of(group)
@@ -91,7 +91,7 @@ class Table:
         return entry, evicted
 
     def leave(self, entry: Entry) -> None:
-        """Nothing where it has left, or was evicted."""
+        """Remove a connection; does nothing for one that has left or was evicted."""
         if entry not in self._entries:
             return
         self._entries.remove(entry)
@@ -100,7 +100,7 @@ class Table:
             self._shrink(entry.group)
 
     def change(self, entry: Entry, now: float, phase: Phase | None = None, standing: Standing | None = None) -> None:
-        """Another phase, a higher standing."""
+        """Set a connection's phase, and raise its standing; a lower standing is ignored."""
         self._unqueue(entry)
         if phase is not None:
             entry.phase, entry.since = phase, now

@@ -1,7 +1,7 @@
-"""The order in which handshakes are begun when there are more than the server has time for. Pure: the clock comes in.
+"""Rate limit of TLS handshakes: a token bucket, and a queue that is fair between addresses. Pure: the clock is passed in.
 
-A handshake costs a server a millisecond and whoever asks for it nothing, so that only so many a second are begun. Addresses take turns, and
-of one address the newest is begun first: under a flood the oldest is about to be evicted, or its client has given up.
+A handshake costs the server a millisecond of CPU and its client next to nothing, so only so many are begun a second. Addresses take turns,
+and of one address the newest is begun first: under a flood the oldest is about to be evicted, or its client has given up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Turns(Generic[T]):
-    """``per_second`` handshakes, after a pause up to ``burst`` at once."""
+    """Handshakes that wait to begin: ``per_second`` of them may, and after a pause up to ``burst`` at once."""
 
     def __init__(self, per_second: float, burst: int, now: float) -> None:
         self._rate, self._burst = per_second, burst
@@ -31,12 +31,12 @@ class Turns(Generic[T]):
         self._waiting[group][item] = None
 
     def remove(self, group: str, item: T) -> None:
-        """Nothing where it isn't waiting."""
+        """Take a handshake out of the queue; does nothing where it isn't in it."""
         if group in self._waiting:
             self._waiting[group].pop(item, None)
 
     def next(self, now: float) -> T | None:
-        """What is to be begun now; None where nothing waits, or it must wait for :meth:`pause`."""
+        """The handshake to begin now; None where none waits, or the next must wait for :attr:`pause`."""
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
         while self._order and self._tokens >= 1:

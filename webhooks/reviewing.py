@@ -1,7 +1,7 @@
-"""How a review comes to its verdict where answers about selectors are missing: decide, ask, decide again.
+"""Limits and the evaluator for reviews whose selectors have no cached answer yet: decide, ask the worker, decide again.
 
-Deciding is pure and at once (:func:`webhooks.validation.judge`); it goes by the answers that are known and collects the questions that are
-open. What is still unknown at the last decision is not checked.
+Deciding is pure and immediate (:func:`webhooks.validation.judge`); it uses the answers that are cached and collects the questions that are
+open. What is still unknown at the last decision is reported as not checked.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 from webhooks.selectors.answers import Answers, Question
 
 MAX_CHARACTERS: Final = 1024 * 1024
-"""Of all selectors that one decision may look up."""
+"""Total length of the selectors that one decision may look up."""
 MAX_QUESTION_CHARACTERS: Final = 256 * 1024
 MAX_QUESTIONS: Final = 64
-"""That one review may ask."""
+"""Limits of the questions of one decision: their total length and their number."""
 ROUNDS: Final = 3
-"""In which a review may ask: an answer can open another question."""
+"""How often a review may ask the worker: an answer can open another question."""
 
 TOO_LONG: Final = "the selectors of one VM are too long together"
 TOO_MANY: Final = "a VM has too many different selectors that were not seen before"
@@ -26,14 +26,14 @@ OPEN: Final = "they are being evaluated"
 
 
 class TooMuchAtOnce(Exception):
-    """The decision looks up so many selectors that others must not wait for it: make it anew, elsewhere."""
+    """The decision looks up so many selectors that it must not run on the event loop: decide again in a thread."""
 
 
 class Collecting:
-    """Evaluates nothing: collects the questions of one decision. It is a :class:`webhooks.selectors.answers.Evaluator`.
+    """An :class:`webhooks.selectors.answers.Evaluator` that evaluates nothing: it collects the questions of one decision.
 
-    ``why``: set if this is the last decision: why what is still open is not checked. ``at_once``: how many lists of selectors are looked up
-    before :class:`TooMuchAtOnce` is raised; None for any number.
+    ``why``: set for the last decision, the reason why what is still open is not checked. ``at_once``: how many lists of selectors may be
+    looked up before :class:`TooMuchAtOnce` is raised; None for any number.
     """
 
     def __init__(self, why: str = "", at_once: int | None = None) -> None:

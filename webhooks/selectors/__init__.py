@@ -1,6 +1,6 @@
-"""What selectors say of published devices: questions, answers, and their evaluation.
+"""Which published devices CEL selectors match: questions, answers, a cache of answers, and the evaluation.
 
-Selectors are written by tenants, and may take long whatever is done about it. So whoever serves others has :mod:`webhooks.worker` evaluate
-them in a process that can be killed; in here :mod:`webhooks.selectors.evaluating` is the only module that does it. Takes only
-``virt_dra.api`` and ``virt_dra.cel``, and knows no VM.
+Tenants write selectors, and no limit within this process can bound their evaluation reliably. So a server has :mod:`webhooks.worker` do it
+in a process that can be killed; :mod:`webhooks.selectors.evaluating` is the only module here that evaluates. This package imports only
+``virt_dra.api`` and ``virt_dra.cel``, and knows nothing of VMs.
 """

@@ -1,6 +1,7 @@
-"""What selectors say of devices, as values: the questions, their answers, and the answers that are kept.
+"""Questions about which devices selectors match, their answers, and the cache of answers.
 
-A list of selectors, all of which must hold, is asked of slices. An answer belongs to one slice, so a changed slice costs its own devices.
+A question asks a list of selectors, all of which must hold, about some ResourceSlices. An answer is about one slice, so that after a change
+only the devices of the changed slice are evaluated again.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from typing import Final, Literal, Protocol
 from webhooks.selectors.parts import Part
 
 MAX_SELECTORS: Final = 255
-"""Of one question: 64 can be stored, 32 of a class and 32 of a request; a depth is one byte."""
+"""Limit of one question. The API allows 64 (32 of a class and 32 of a request); a depth is one byte."""
 MAX_MESSAGE: Final = 500
-"""Characters of a fault's message that are kept: attributes and selectors of others are in it."""
+"""Characters of a failure's message that are kept: it contains text that users and drivers choose."""
 KEPT_WEIGHT: Final = 48 * 1024 * 1024
-"""Bytes that the kept answers of all questions may take together, as estimated."""
+"""Limit of the cache, in estimated bytes."""
 _PER_LIST: Final = 1000
 _PER_ANSWER: Final = 100
-"""Bytes, measured: of a question, of one slice's answer to it."""
+"""Bytes (measured) of a question in the cache, and of one slice's answer to it."""
 
 Kind = Literal["each", "any"]
-"""``each``: what the selectors say of every device of the slices. ``any``: whether a driver has a device that they match."""
+"""``each``: how many of the selectors match each device of the slices. ``any``: whether a driver has a device that all match."""
 KINDS: Final[tuple[Kind, ...]] = ("each", "any")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A selector that can't be used: ``selector`` is its position; ``device`` is that of the device in its slice, None where the text
-    itself is wrong."""
+    """An error of a selector: ``selector`` is its position; ``device`` the position of the device in its slice on which it failed, None
+    where it doesn't compile."""
 
     selector: int
     message: str
@@ -40,26 +41,26 @@ class Failure:
 
     @classmethod
     def of(cls, selector: int, message: str, device: int | None = None) -> Failure:
-        """With as much of the message as is kept."""
+        """A failure with its message cut to what is kept."""
         return cls(selector, message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…", device)
 
 
 @dataclass(frozen=True)
 class Depths:
-    """For each device of a slice how many selectors match, one after the other: all of them, or the position of the first that doesn't,
-    or that fails. ``fault``: of the first device on which one fails."""
+    """For each device of a slice the position of the first selector that doesn't match or fails, or their number where all match.
+    ``fault``: of the first device on which a selector fails."""
 
     depths: bytes
     fault: Failure | None = None
 
 
 Answer = Depths | bool
-"""Of a slice to a question: :class:`Depths` to ``each``; to ``any`` whether one of its devices matches."""
+"""A slice's answer to a question: :class:`Depths` for ``each``; for ``any`` whether one of its devices matches."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is to be found out: of ``expressions``, all of which must hold, about the slices whose answers aren't known."""
+    """A list of selectors (``expressions``, all of which must hold) to evaluate on the slices that have no cached answer."""
 
     kind: Kind
     expressions: tuple[str, ...]
@@ -71,19 +72,19 @@ class Question:
 
 
 class Evaluator(Protocol):
-    """Finds answers, within the limits of one review. Two implementations: in this process (:mod:`webhooks.selectors.evaluating`), and by
-    a process that may be killed (:mod:`webhooks.worker`)."""
+    """Port that answers questions within the limits of one review. One implementation evaluates in this process
+    (:mod:`webhooks.selectors.evaluating`), the other collects questions for the worker process (:mod:`webhooks.reviewing`)."""
 
     def refuses(self, expressions: Sequence[str]) -> str:
-        """Why nothing more can be found out about these selectors, "" where it can: asked before anything is done with their texts."""
+        """Why these selectors may not be evaluated, "" where they may. Called before anything is done with their texts."""
 
     def find(self, question: Question, answers: Answers) -> str:
-        """Puts the answers in; "" where all of them are there now, else why not: what is missing is not checked."""
+        """Put the answers into the cache; "" where all of them are there now, else why not: what is missing is not checked."""
 
 
 @dataclass(eq=False)
 class Kept:
-    """What is known of one list of selectors. ``fault``: of a text, so nothing is asked of devices. ``valid``: there is none."""
+    """The cache entry of a list of selectors. ``fault``: one doesn't compile, so none is evaluated; ``valid``: all compile."""
 
     fault: Failure | None = None
     valid: bool = False
@@ -92,9 +93,9 @@ class Kept:
 
 
 class Answers:
-    """Answers that are kept, the least recently used questions going first. Its texts come from users, so it has an end in bytes.
+    """An LRU cache of answers by question, limited in bytes because users choose the texts. Thread-safe.
 
-    Questions are known by a digest of their texts, so that the texts themselves aren't kept. May be used by several threads.
+    The keys are digests of the selectors, so that the texts themselves aren't kept.
     """
 
     def __init__(self, limit: int = KEPT_WEIGHT) -> None:
@@ -105,7 +106,7 @@ class Answers:
         self.weight = 0
 
     def of(self, kind: Kind, digest: bytes) -> Kept:
-        """What is known; what is put into it must go through :meth:`put` and :meth:`put_fault`."""
+        """The cache entry of a list of selectors, made if it is missing. Change it by :meth:`put` and its siblings only."""
         with self._lock:
             key = _key(kind, digest)
             kept = self._kept.get(key)
@@ -121,7 +122,7 @@ class Answers:
         with self._lock:
             kept = self.of(kind, digest)
             if isinstance(answer, Depths) and answer.fault is None:
-                # Most slices are alike for a selector: one value stands for all of them.
+                # Most slices have the same answer to a selector: they share one value.
                 if len(self._same) > 10_000:
                     self._same.clear()
                 answer = self._same.setdefault(answer.depths, answer)
@@ -136,7 +137,7 @@ class Answers:
             kept.of[part] = answer
 
     def put_valid(self, kind: Kind, digest: bytes) -> None:
-        """The texts are without fault."""
+        """Record that all selectors compile."""
         with self._lock:
             self.of(kind, digest).valid = True
 
@@ -148,7 +149,7 @@ class Answers:
             kept.fault = fault
 
     def forget(self, parts: Iterable[Part]) -> None:
-        """Slices that are gone."""
+        """Drop the answers of slices that are gone."""
         with self._lock:
             gone = tuple(parts)
             for kept in self._kept.values():
@@ -166,7 +167,7 @@ class Answers:
 
 
 def digest(expressions: Iterable[str]) -> bytes:
-    """Of a list of texts; no two lists have the same."""
+    """The cache key of a list of selectors: a collision-resistant hash of their texts and lengths."""
     found = blake2b(digest_size=20)
     for text in expressions:
         encoded = text.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Evaluating selectors: the answers to a question, one slice after the other. What runs here may take long; a server has it run apart."""
+"""Evaluation of selectors: the answers to a question, slice by slice. It may take long, so a server runs it in the worker's children."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from webhooks.selectors.published import seen_by
 _PER_COMPILED_CHARACTER = 5
 """Microseconds (measured)."""
 _PER_COMPARISON = 2
-"""Microseconds (measured): to look whether a device differs, for selectors, from one that was asked."""
+"""Microseconds (measured) of checking whether a device equals an evaluated one in everything that the selectors read."""
 
 TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
 
 
 class InProcess:
-    """Evaluates at once, in this process: for a lint of files, whose user waits for no one else.
+    """Evaluates immediately, in this process: for the lint of files, where nobody but its own user waits.
 
-    ``work``: what may be done on selectors; None is without limit.
+    ``work``: the budget for evaluating selectors; None for no limit.
     """
 
     def __init__(self, work: Work | None = None) -> None:
@@ -46,10 +46,10 @@ class InProcess:
 
 
 def evaluate(question: Question, work: Work) -> Iterator[tuple[int, Answer | Failure]]:
-    """The answers as they are found: the position of the slice in the question with its answer, or 0 with the fault of a text.
+    """The answers as they are found: the position of the slice in the question with its answer, or 0 with the error of a selector.
 
-    For ``any`` a driver's slices are tried until a device matches; of the slices after that one nothing is said. Devices that are the
-    same for the selectors are tried once. Raises Interrupted where the work is not enough.
+    For ``any`` a driver's slices are tried until a device matches; its further slices get no answer. Of devices that are equal in all
+    that the selectors read only one is evaluated. Raises Interrupted where the budget of work doesn't suffice.
     """
     selectors = compiled(question.expressions, work)
     if isinstance(selectors, Failure):
@@ -62,7 +62,7 @@ def evaluate(question: Question, work: Work) -> Iterator[tuple[int, Answer | Fai
 
 
 def compiled(expressions: Sequence[str], work: Work) -> list[Selector] | Failure:
-    """Raises Interrupted where the work is not enough."""
+    """The compiled selectors, or the error of the first that doesn't compile. Raises Interrupted where the budget doesn't suffice."""
     if len(expressions) > MAX_SELECTORS:
         return Failure(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
     selectors: list[Selector] = []
@@ -109,7 +109,7 @@ def _any_of(part: Part, selectors: Sequence[Selector], work: Work, reads: Reads 
             seen = seen_by(reads, published)
             if seen in tried:
                 continue
-            if not isinstance(published.input, str):  # on one that can't be converted every selector fails, whatever it reads
+            if not isinstance(published.input, str):  # on a device that can't be converted every selector fails, whatever it reads
                 tried.add(seen)
         if ask(published, selectors, work) == len(selectors):
             return True

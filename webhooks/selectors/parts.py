@@ -1,4 +1,4 @@
-"""One ResourceSlice as the inventory keeps it, and what selectors say of one of its devices. It stays when other slices change."""
+"""One ResourceSlice as the inventory keeps it, and the evaluation of selectors on one device. Immutable, so unchanged slices are reused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhooks.selectors.published import Name, Published
 __all__ = ["Answer", "Fault", "Part", "Pool", "Work", "ask"]
 
 _PER_DEVICE: Final = 1.0
-"""Microseconds (measured) of a device, besides what its selectors report of themselves."""
+"""Microseconds (measured) per device, besides what evaluating its selectors is charged."""
 
 Pool = tuple[str, str]
 """Driver and pool."""
@@ -23,7 +23,7 @@ Pool = tuple[str, str]
 
 @dataclass(frozen=True)
 class Fault:
-    """A selector that can't be used: ``selector`` is its position; ``device`` is None where the text itself is wrong."""
+    """An error of a selector: ``selector`` is its position; ``device`` the one it failed on, None where it doesn't compile."""
 
     selector: int
     message: str
@@ -31,12 +31,12 @@ class Fault:
 
 
 Answer = int | Fault
-"""How many selectors match, one after the other; all of them, or the position of the first that doesn't, or that fails."""
+"""The position of the first selector that doesn't match, or their number where all match; a fault where one fails."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Make it with :meth:`of`. ``name``: the slice's."""
+    """A ResourceSlice's name, pool and devices; made with :meth:`of`. Compared by identity."""
 
     pool: Pool
     generation: int
@@ -45,7 +45,7 @@ class Part:
 
     @classmethod
     def of(cls, part: ResourceSlice, keys: Mapping[str, tuple[DriverKeys, ...]]) -> Part:
-        """``keys``: configured attribute keys of addresses, by driver (K-6.6)."""
+        """Convert a slice. ``keys``: configured attribute keys of device addresses, by driver (K-6.6)."""
         spec = part.spec
         own = keys.get(spec.driver, ())
         devices = tuple(
@@ -59,8 +59,8 @@ class Part:
 
 
 def ask(published: Published, selectors: Sequence[Selector], work: Work) -> Answer:
-    """What selectors, all of which must hold, say of a device. Raises Interrupted where the work is not enough, or a selector
-    exceeds what one evaluation may take."""
+    """Evaluate selectors, all of which must hold, on a device. Raises Interrupted where the budget of work doesn't suffice, or a selector
+    exceeds the limits of one evaluation."""
     if not selectors:
         return 0
     given = published.input
@@ -75,7 +75,7 @@ def ask(published: Published, selectors: Sequence[Selector], work: Work) -> Answ
                 return position
         except Interrupted:
             raise
-        except BudgetExceeded:  # a limit of ours: what Kubernetes would say isn't known
+        except BudgetExceeded:  # our own limit, not Kubernetes': its result is unknown
             raise Interrupted from None
         except EvaluationError as error:
             return Fault(position, error.message, published)

@@ -1,4 +1,4 @@
-"""A mapping that keeps what was used last, up to a weight."""
+"""An LRU cache limited by the total weight of its values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values with weights that are together at most ``limit``; the least recently used go first. The last one is always kept.
-
-    May be used by several threads.
-    """
+    """An LRU cache whose values have weights of at most ``limit`` in all; the newest value is kept even if it is heavier. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,6 +1,6 @@
-"""A child of the worker: evaluates the questions of one review, writes the answers, and ends.
+"""A child of the worker process: evaluates the questions of one review, writes the answers to its socket, and exits.
 
-What it evaluates is hostile. Every limit is set before any of it is read, and the kernel enforces them, whatever runs here.
+The selectors are untrusted. Every limit is set before any of their text is read, and enforced by the kernel, whatever code runs here.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from webhooks.selectors.parts import Part, Work
 from webhooks.worker.wire import answer_lines, ended_line, read_questions, stopped_line
 
 MEMORY_BYTES: Final = 48 * 1024 * 1024
-"""That a child may use beside what it shares with the worker."""
+"""Address space that a child may allocate beyond what it shares with the worker."""
 NICE: Final = 2
-"""Children wait for the event loop; those that take long wait for all others."""
+"""Niceness of a child, so that the server's event loop goes first; slow children get a higher one (:data:`.process.SLOW_NICE`)."""
 _READ: Final = 1024 * 1024
 
 
 def run(answers: socket.socket, replica: Mapping[int, Part], seconds: float) -> None:
-    """Ends the process."""
+    """Evaluate what the server asks on the socket, within so many seconds, and exit: never returns."""
     code = 1
     try:
         _limit(seconds)
@@ -43,14 +43,14 @@ def run(answers: socket.socket, replica: Mapping[int, Part], seconds: float) -> 
 
 
 def _limit(seconds: float) -> None:
-    # The default action of SIGALRM ends the process, whatever runs in it.
+    # SIGALRM's default action kills the process even in the middle of C code, which a Python signal handler can't.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     os.nice(NICE)
     for what, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CPU, 2), (resource.RLIMIT_NPROC, 0)):
         resource.setrlimit(what, (limit, limit))
     with suppress(OSError):  # there is no such file but on Linux
-        # Where memory ends all the same, this is the process to lose.
+        # If the container runs out of memory all the same, the OOM killer takes this process first.
         Path("/proc/self/oom_score_adj").write_text("1000")
     with suppress(OSError):
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""The server's side of the worker: starts and replaces it, keeps its replica, and has questions answered by its children."""
+"""The server's side of the worker: starts and restarts the process, keeps its replica up to date, and sends questions to its children."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ from webhooks.worker.wire import (
 )
 
 _GRACE_SECONDS: Final = 0.05
-"""By which the server gives up later than the kernel."""
+"""How much later than the kernel's timer the server itself gives up on a child."""
 KILLED: Final = 4096
 KILLED_SECONDS: Final = 30.0
-"""How many selectors that took too long are remembered, and how long they are not tried again."""
+"""How many lists of selectors that took too long are remembered, and for how long they are not evaluated again."""
 _AHEAD: Final = 8
-"""Frames with slices that may be under way: the worker takes them in one after the other, and commands in between."""
+"""Frames with slices that may be sent but not yet applied, so that the worker gets to commands in between."""
 _TURN_SECONDS: Final = 0.004
-"""For encoding slices, before others have their turn on the event loop."""
+"""For encoding slices, before the event loop is yielded to others."""
 _RESTART_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
 _FOLLOW_SECONDS: Final = 0.25
-"""Between two looks at the slices. What a question needs is sent before it."""
+"""Between two comparisons of the slices with the replica. What a question needs and the replica lacks is sent before the question."""
 _ALIVE_SECONDS: Final = 10.0
-"""Within which the worker answers, or is replaced."""
+"""Timeout of the liveness check; a worker that doesn't answer within it is replaced."""
 _CHARACTERS: Final = 1024 * 1024
-"""Of all that one child may write."""
+"""Limit of everything that one child may write."""
 
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
-"""What the worker gets of the server's."""
+"""Environment variables that the worker inherits from the server; all others are withheld."""
 
 Asked = Sequence[tuple[Question, Answers]]
-"""Questions, each with where its answers are kept."""
+"""Questions, each with the cache that its answers go into."""
 
 
 @dataclass(frozen=True)
 class WorkerLimits:
-    """``seconds``: for the selectors of one review, waiting included. ``fast_seconds``: after which a child is slow. ``work``: as for
-    :class:`webhooks.selectors.parts.Work`."""
+    """Time limits of one review. ``seconds``: for evaluating its selectors, waiting included; ``fast_seconds``: after which a child moves
+    to a slow slot; ``work``: the budget of a :class:`webhooks.selectors.parts.Work`."""
 
     seconds: float = 0.5
     fast_seconds: float = 0.05
@@ -78,16 +78,16 @@ _WHY: Final = {
 
 
 class WorkerObserver(Protocol):
-    """Is told what happens, for metrics."""
+    """Callbacks for metrics."""
 
     def asked(self, outcome: str, seconds: float) -> None:
-        """Questions of one review: ``answered``, or why not: ``killed``, ``evicted``, ``refused``, ``stopped``, ``late``, ``failed``."""
+        """The questions of one review are done: ``answered``, ``killed``, ``evicted``, ``refused``, ``stopped``, ``late`` or ``failed``."""
 
     def started(self) -> None:
-        """A worker process was started, in place of one that ended unless it is the first."""
+        """A worker process was started: the first one, or one that replaces another that ended."""
 
     def state(self, fast: int, slow: int, waiting: int) -> None:
-        """Children that run, and reviews that wait."""
+        """How many children run in fast and slow slots, and how many reviews wait for one."""
 
 
 class _Lost(Exception):
@@ -95,7 +95,7 @@ class _Lost(Exception):
 
 
 class Worker:
-    """One worker process and what is known of it. Use it within :meth:`running`."""
+    """Keeps one worker process running and has it evaluate selectors. Use it within :meth:`running`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Worker:
         log: logging.Logger | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``slices``: those that there are now; None as long as that isn't known."""
+        """``slices``: gives the published slices as they are now; None until they have been listed."""
         self._slices, self._limits, self._observer, self._clock = slices, limits or WorkerLimits(), observer, clock
         self._log = log or logging.getLogger(__name__)
         self._turns = Turns(self._limits.shares, clock)
@@ -114,7 +114,7 @@ class Worker:
         self._process: _Process | None = None
         self._next = 0
         self.filled = False
-        """True once a worker has had every slice that there was."""
+        """True once a worker's replica was complete for the first time."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -134,7 +134,7 @@ class Worker:
     # --- questions ------------------------------------------------------------------------------------------------
 
     async def answer(self, namespace: str, asked: Asked, seconds: float) -> str:
-        """Put the answers where they are kept, within so many seconds, waiting included; "" if all are there, else why not."""
+        """Fill the caches with answers within so many seconds, waiting included. "" if all questions were answered, else why not."""
         began = self._clock()
         fresh = [(question, answers) for question, answers in asked if not self._took_too_long(question)]
         outcome, why = "answered", ""
@@ -207,7 +207,7 @@ class Worker:
             self._log.error("a child of the worker wrote what is no answer", extra={"fields": {"reason": str(error)}})
             outcome = "failed"
         except (TimeoutError, ConnectionError):
-            pass  # killed: before it had read the questions, or so that its end isn't seen
+            pass  # killed before it had read the questions, or its end of the socket was not seen closing
         finally:
             slower.cancel()
             if turn.state == "evicted" and outcome == "killed":
@@ -222,10 +222,10 @@ class Worker:
         return outcome, _WHY[outcome].format(milliseconds=self._limits.seconds * 1000)
 
     async def _heard(self, reader: asyncio.StreamReader, asked: Asked, open_questions: dict[int, None]) -> str:
-        """Keep a child's answers until it ends, and remove questions that are answered. Raises BadAnswer; ValueError: too long a line."""
+        """Read and store a child's answers until it ends; answered questions are removed. Raises BadAnswer; ValueError: too long a line."""
         questions = [question for question, _ in asked]
         written = 0
-        while (line := await reader.readline()).endswith(b"\n"):  # it may be killed in the middle of one
+        while (line := await reader.readline()).endswith(b"\n"):  # a child may be killed in the middle of a line
             written += len(line)
             if written > _CHARACTERS:
                 raise BadAnswer("more than all answers can be")
@@ -242,7 +242,7 @@ class Worker:
                 answers.put_valid(question.kind, key)
             if heard.valid or heard.fault is not None:
                 open_questions.pop(heard.question, None)
-            await asyncio.sleep(0)  # many lines may be here already
+            await asyncio.sleep(0)  # many lines may be buffered: yield to other tasks
         return "killed"
 
     def _slower(self, process: _Process, turn: Turn) -> None:
@@ -263,7 +263,7 @@ class Worker:
     # --- the process ----------------------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Start a worker, fill it, and start another when it ends, for ever."""
+        """Start a worker and keep its replica filled; start another when it ends, with a backoff; for ever."""
         failures = 0
         while self._slices() is None:
             await asyncio.sleep(_FOLLOW_SECONDS)  # as long as nothing is known, nothing can be asked
@@ -285,7 +285,7 @@ class Worker:
             failures = failures + 1 if self._clock() - began < 60 else 1
 
     async def _follow(self, process: _Process) -> None:
-        """Keep its replica as the slices are. Raises _Lost."""
+        """Keep the worker's replica in step with the slices, and check that it is alive. Raises _Lost."""
         told = not self.filled
         while True:
             slices = self._slices()
@@ -301,20 +301,20 @@ class Worker:
 
 
 def _reap_orphans() -> None:
-    """In a container the server is process 1, which inherits a killed worker's children."""
+    """Wait for orphaned children of a killed worker: in a container the server is process 1, which inherits them as zombies."""
     with suppress(ChildProcessError):
         while os.getpid() == 1 and os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 class _Process:
-    """A worker process that runs, and what its replica holds. ``numbers``: of the slices that it has, or that are under way."""
+    """A running worker process and its replica. ``numbers``: of the slices that it has, or that have been sent to it."""
 
     def __init__(self, popen: subprocess.Popen[bytes], control: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._popen, self._control, self._reader, self._writer = popen, control, reader, writer
         self.numbers: dict[Part, int] = {}
         self._frames: dict[Part, int] = {}
-        """The frame that brought a slice."""
+        """The number of the frame that carried a slice."""
         self._last = 0
         self._sent = 0
         self._applied = 0
@@ -324,7 +324,7 @@ class _Process:
     @classmethod
     @asynccontextmanager
     async def started(cls) -> AsyncIterator[_Process]:
-        """A new one; killed at the end, with all its children."""
+        """Start a worker process; it and all its children are killed when the context ends."""
         control, its_control = socket.socketpair()
         data, its_data = socket.socketpair()
         with control, its_control, its_data:
@@ -335,7 +335,7 @@ class _Process:
                 pass_fds=(its_control.fileno(), its_data.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # the server's is a log of JSON; why the worker ends it says on its socket
+                stderr=subprocess.DEVNULL,  # the server's stderr is a JSON log; a worker that fails writes the reason to its data socket
                 env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | {"PYTHONPATH": os.pathsep.join(sys.path)},
                 start_new_session=True,  # a group that can be killed as one
             )
@@ -358,15 +358,15 @@ class _Process:
         return self._popen.pid
 
     def command(self, command: Command, file: socket.socket | None = None) -> None:
-        """Raises OSError where the worker is gone, or doesn't read."""
+        """Send a command, with a socket that comes along. Raises OSError where the worker is gone, or doesn't read."""
         data = command.encoded()
         sent = socket.send_fds(self._control, [data], [file.fileno()]) if file is not None else self._control.send(data)
         if sent < len(data):
-            self._writer.close()  # what follows would be misread: it is replaced
+            self._writer.close()  # half a command was sent, so the next would be misread: give this worker up
             raise OSError("the worker does not read")
 
     async def replicate(self, slices: Iterable[Part]) -> None:
-        """Send what is new of the slices, and which are gone. Raises _Lost."""
+        """Send slices that are new, and the numbers of those that are gone. Raises _Lost."""
         now = dict.fromkeys(slices)
         await self.fill(now)
         gone = [part for part in self.numbers if part not in now]
@@ -377,7 +377,7 @@ class _Process:
             await self._send(gone_frame(numbers))
 
     async def fill(self, parts: Iterable[Part]) -> None:
-        """Send those slices that the worker hasn't, and wait until it has them. Raises _Lost."""
+        """Send those of the slices that the worker lacks, and wait until it has applied all. Raises _Lost."""
         wanted = list(parts)
         while missing := [part for part in wanted if part not in self.numbers]:
             began = time.perf_counter()
@@ -398,7 +398,7 @@ class _Process:
         return all(0 < self._frames.get(part, 0) <= self._applied for part in parts)
 
     async def alive(self) -> None:
-        """Raises _Lost, or waits for ever where the worker does nothing."""
+        """Return once the worker has answered an empty frame. Raises _Lost; has no timeout of its own."""
         await self._send(gone_frame(()))
         await self._until(self._sent)
 
@@ -409,7 +409,7 @@ class _Process:
         await self._until(number - _AHEAD)
 
     async def _until(self, frame: int) -> None:
-        """Until the worker has applied a frame. Raises _Lost."""
+        """Wait until the worker has applied the frame of this number. Raises _Lost."""
         if self._applied < frame:
             async with self._progress:
                 await self._progress.wait_for(lambda: self._reason is not None or self._applied >= frame)

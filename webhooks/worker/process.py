@@ -1,7 +1,7 @@
-"""The worker process: holds a replica of the published devices, and forks a child for every question. It evaluates nothing itself.
+"""The worker process: holds a replica of the published devices, and forks a child for the questions of each review.
 
-Run: ``python -m webhooks.worker.process CONTROL DATA``, the numbers of two sockets that it inherits. It has one thread, so that forking is
-safe, and ends when the server does.
+It evaluates no tenant's selector itself. Run: ``python -m webhooks.worker.process CONTROL DATA``, the file descriptors of two sockets it
+inherits. It has one thread, so that forking is safe, and ends when the server does.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _FIRST: Final = (
     'device.capacity["a.example.com"].memory.isGreaterThan(quantity("1Gi")) || device.attributes["a.example.com"].n >= 1',
     '"text".matches("^t.*") && [1].exists(n, n > 0) && cel.bind(x, "y", x.startsWith("z"))',
 )
-"""Our own expressions: what the engine makes at its first use is made once here, and not in every child."""
+"""Expressions of our own for :func:`warm_up`: what the engine caches at its first use is made once here, not in every child."""
 _READ: Final = 256 * 1024
 _COMMANDS: Final = 16
-"""After which slices are taken in, even if there are more commands."""
+"""Commands after which a frame of slices is read, even if there are more commands."""
 
 
 class Process:
-    """The worker's state: the replica, and the children that run."""
+    """The worker's event loop and state: the replica, and the children that run."""
 
     def __init__(self, control: socket.socket, data: socket.socket) -> None:
         self._control, self._data = control, data
         self._replica: dict[int, Part] = {}
         self._children: dict[int, int] = {}
-        """Process ids by the number that the server knows a child by. One that has ended stays until it is waited for, so that its process
-        id is nobody else's."""
+        """Process id of each child, by the number that the server knows it by. One that has ended stays here until it is reaped:
+        until then no other process can get its id, so a signal can't hit the wrong one."""
         self._buffer = bytearray()
 
     def run(self) -> None:
-        """Until the server closes its end."""
+        """Handle commands and slices until the server closes its end."""
         woken, wake = socket.socketpair()
         for each in (woken, wake):
             each.setblocking(False)
@@ -66,7 +66,7 @@ class Process:
                     with suppress(BlockingIOError):
                         woken.recv(4096)
                     self._reap()
-                # Commands first: a child that was asked for before a slice went still has it. But many of them must not hold up the slices.
+                # Commands first: a child is forked before a slice that it needs is removed. But they must not hold up the slices for ever.
                 if self._control in found:
                     commands += 1
                     if not self._command():
@@ -99,7 +99,7 @@ class Process:
         try:
             pid = os.fork()
         except OSError:
-            answers.close()  # too many processes: the server sees an end without answers
+            answers.close()  # no more processes (pid limit): the server sees end of file without answers
             return
         if pid == 0:
             self._become_child()
@@ -134,6 +134,7 @@ class Process:
 
 
 def warm_up() -> None:
+    """Evaluate some expressions of our own, so that children inherit filled caches and imported modules."""
     device = {"attributes": {"b": {"string": "c"}, "n": {"int": 1}, "v": {"version": "1.2.3"}}, "capacity": {"memory": {"value": "1Gi"}}}
     replica: dict[int, Part] = {}
     apply_frame({"put": 0, "driver": "a.example.com", "devices": [device]}, replica)
@@ -144,8 +145,8 @@ def warm_up() -> None:
 
 def main() -> None:
     control, data = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the server decides when to end
-    gc.disable()  # nothing here makes cycles that matter, and what is kept stays
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the whole group; the server decides when the worker ends
+    gc.disable()  # a collection would touch, and so copy, pages shared with children; no garbage cycles that matter arise here
 
     def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         data.sendall(f"{kind.__name__}: {error}".encode(errors="replace")[:500])

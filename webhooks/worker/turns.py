@@ -1,11 +1,13 @@
-"""Whose question is evaluated next: fair between the namespaces of requests. Its clock is given; nothing here waits or kills.
+"""The queue of reviews that wait for a child: fair between namespaces, with a token bucket of evaluation time for each.
+
+Pure: the clock is passed in, and nothing here waits or kills. The namespace is the one of the admission request.
 
 * A namespace has one child at a time, so that a tenant's many reviews wait for each other and for nobody else's.
 * Of the namespaces that wait, the one with most left of its allowance is next (least attained service): who has not used any comes before
   all who have.
-* An allowance is time of evaluation, refilled steadily; who has used it up is refused until there is some again.
-* A child that is not done soon makes room in the fast slots and goes on in a slow one. If there is none, the slow child that has run
-  longest ends: it is the one most likely to take all the time that it gets.
+* An allowance is a token bucket of seconds of evaluation; a namespace that has used it up is refused until it has been refilled a little.
+* A child that is not done soon leaves its fast slot and goes on in a slow one. If none is free while others wait, the slow child that began
+  first is killed (evicted): it is the one most likely to use all the time that it gets.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 NAMESPACES: Final = 10_000
-"""Of which an allowance is remembered; the one that was used longest ago is forgotten first."""
+"""How many namespaces' allowances are remembered; the least recently used is forgotten first."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """``fast``, ``slow``: children at a time. ``waiting``: questions of one namespace that wait; ``all_waiting``: of all.
+    """Limits of the queue. ``fast``, ``slow``: children at a time; ``waiting``: reviews of a namespace that wait; ``all_waiting``: of all.
 
     ``burst``: seconds of evaluation that a namespace may use at once; ``rate``: seconds that it gets back every second.
     """
@@ -35,18 +37,18 @@ class Shares:
 
 
 class Refused(Exception):
-    """There is no turn; the text says why, for whoever wrote the selector."""
+    """The review may not wait for a turn; the text says why, for the user who wrote the selector."""
 
 
 @dataclass(eq=False)
 class Turn:
-    """A question that waits, runs fast or slowly, is evicted, or is over."""
+    """One review in the queue. ``state``: waiting, fast or slow (the slot that it runs in), evicted, or over."""
 
     namespace: str
     given: Callable[[], None]
     """Called when its turn has come."""
     child: int = 0
-    """Its number, once it has one."""
+    """The number of the child that evaluates it, once there is one."""
     state: str = "waiting"
 
 
@@ -73,7 +75,7 @@ class Turns:
         return sum(map(len, self._waiting.values()))
 
     def ask(self, namespace: str, given: Callable[[], None]) -> Turn:
-        """A turn, which may come at once. Raises :class:`Refused`."""
+        """Queue a review, and give it its turn at once where a slot is free. Raises :class:`Refused`."""
         if self.left(namespace) <= 0:
             raise Refused("its namespace has used up its share of the time for evaluating selectors; try again in some seconds")
         queue = self._waiting.get(namespace, ())
@@ -85,8 +87,8 @@ class Turns:
         return turn
 
     def slower(self, turn: Turn) -> Turn | None:
-        """Move a turn that isn't done soon to the slow slots. Where all are taken and others wait for a fast one, the slow turn that has
-        run longest makes room; it is returned, and must end."""
+        """Move a turn from its fast slot to a slow one. Where all slow slots are taken and others wait for a fast one, the slow turn that
+        began first is evicted: it is returned, and its child must be killed."""
         if turn.state != "fast":
             return None
         evicted = None
@@ -103,7 +105,7 @@ class Turns:
         return evicted
 
     def end(self, turn: Turn, used: float = 0.0) -> None:
-        """It is over, whether it had its turn or not, after so many seconds of evaluation."""
+        """Remove a turn, whether it has run or not, and charge its namespace for so many seconds of evaluation."""
         if turn.state == "waiting":
             queue = self._waiting[turn.namespace]
             queue.remove(turn)
@@ -118,7 +120,7 @@ class Turns:
         self._give()
 
     def left(self, namespace: str) -> float:
-        """Seconds of a namespace's allowance."""
+        """Seconds of evaluation that a namespace has left; negative where it has overdrawn its allowance."""
         found = self._allowances.get(namespace)
         if found is None:
             return self.shares.burst
@@ -140,7 +142,7 @@ class Turns:
             turn = queue.popleft()
             del self._waiting[namespace]
             if queue:
-                self._waiting[namespace] = queue  # behind those that wait as long
+                self._waiting[namespace] = queue  # to the end, so that namespaces with equal allowances alternate
             turn.state = "fast"
             self._running[namespace] = turn
             self.fast += 1

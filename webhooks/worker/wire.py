@@ -1,8 +1,7 @@
-"""What the server and its worker write to each other.
+"""The protocol between the server, its worker and the worker's children: three kinds of sockets.
 
-* Control, a stream of commands of fixed size, server to worker: begin a child with the socket that comes along, slow it down, kill it.
-* Data, a stream of frames (length, JSON), server to worker: slices; after each the worker answers one byte, and
-  why it ends where it ends by itself.
+* Control, commands of a fixed size, server to worker: fork a child for the socket that comes along, lower its priority, kill it.
+* Data, frames (length, JSON), server to worker: slices. The worker acknowledges each with one byte; if it fails it writes the reason.
 * A socket of its own for each child: the server writes its questions and closes its side, the child writes answers, one JSON object a line.
 """
 
@@ -30,16 +29,16 @@ MAX_LINE: Final = 256 * 1024
 """Bytes of one line of answers."""
 BATCH: Final = 64
 BATCH_DEVICES: Final = 500
-"""Slices, and devices, in one line of answers: what is written before a child is killed counts."""
+"""Most slices, and devices, in one line of answers. Lines are short because those written before a child is killed are still used."""
 
 
 class BadAnswer(Exception):
-    """A child wrote what is no answer to its questions."""
+    """A child wrote something that can't be an answer to its questions."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """``seconds``: for BEGIN, after which the child is killed by the kernel."""
+    """A message on the control socket. ``seconds``: for BEGIN, the time after which the kernel kills the child."""
 
     kind: int
     child: int
@@ -57,12 +56,13 @@ class Command:
 
 
 def put_frame(number: int, part: Part) -> bytes:
-    """A slice with what selectors can see of its devices, under the number that questions name it by."""
+    """The frame that adds a slice to the replica: what selectors can read of its devices, under the number that questions refer to."""
     devices = [_seen(each.device) for each in part.devices]
     return _frame({"put": number, "driver": part.pool[0], "devices": devices})
 
 
 def gone_frame(numbers: Sequence[int]) -> bytes:
+    """The frame that removes slices from the replica; without any it only asks for an acknowledgement."""
     return _frame({"gone": list(numbers)})
 
 
@@ -80,14 +80,14 @@ def _seen(device: Device) -> dict[str, Any]:
 
 
 def apply_frame(message: dict[str, Any], replica: dict[int, Part]) -> None:
-    """Take a frame into the replica of the published devices."""
+    """Apply a frame to the replica of the published devices."""
     for number in message.get("gone", ()):
         replica.pop(number, None)
     if "put" in message:
         driver = message["driver"]
         devices = tuple(Published(driver, "", Device.from_wire({"name": "d", **raw}), "") for raw in message["devices"])
         for device in devices:
-            _ = device.input  # once here, not in every child
+            _ = device.input  # cached here once, not computed in every child
         replica[message["put"]] = Part((driver, ""), 0, "", devices)
 
 
@@ -100,7 +100,7 @@ def questions_line(questions: Iterable[Question], numbers: Mapping[Part, int], w
 
 
 def read_questions(data: bytes, replica: Mapping[int, Part]) -> tuple[list[Question], int | None]:
-    """Raises KeyError where the replica hasn't the slices."""
+    """The questions and the budget of work. Raises KeyError where the replica lacks a slice."""
     wire = json.loads(data)
     found = [Question(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["parts"]]) for each in wire["questions"]]
     return found, wire["work"]
@@ -110,7 +110,7 @@ def read_questions(data: bytes, replica: Mapping[int, Part]) -> tuple[list[Quest
 
 
 def answer_lines(number: int, found: Iterable[tuple[int, Answer | Failure]]) -> Iterator[bytes]:
-    """The answers to a question, as they are found; the last line says that there are no more."""
+    """The lines of answers to a question, as they are found; the last says that the selectors are valid, or what is wrong with one."""
     batch: list[Answer] = []
     first = devices = 0
     for position, answer in found:
@@ -142,18 +142,18 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 def stopped_line() -> bytes:
-    """All work that the questions may cause is done."""
+    """The line of a child that has used up the budget of work before it was done."""
     return _line({"stopped": True})
 
 
 def ended_line() -> bytes:
-    """There are no more answers."""
+    """The last line of a child."""
     return _line({"ended": True})
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What a line says. ``question``: its number; None where the line is about all of them."""
+    """One parsed line of a child. ``question``: its number; None where the line is about all questions."""
 
     question: int | None
     answers: tuple[tuple[Part, Answer], ...] = ()
@@ -164,7 +164,7 @@ class Heard:
 
 
 def read_answers(line: bytes, questions: Sequence[Question]) -> Heard:
-    """One line of a child. Raises :class:`BadAnswer`: the child is not trusted, and may have written anything."""
+    """Parse one line of a child. Raises :class:`BadAnswer`: the child is not trusted, and may have written anything."""
     try:
         wire = json.loads(line)
         if wire.get("stopped") is True or wire.get("ended") is True:
