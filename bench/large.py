@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import re
 import socket
 import subprocess
@@ -26,11 +25,18 @@ from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
+from virt_dra.api.scheme import KINDS
+
 PROGRAM = "from virt_dra.cli.main import main; main()"
 NOTE = "x" * 256 * 1024
 VERSION = {"major": "1", "minor": "37", "gitVersion": "v1.37.1"}
 AFTERWARDS = 10.0
 """Seconds for which the probe is asked once it is ready."""
+
+PATIENCE = 900.0
+"""Seconds until it must be ready."""
+
+_KINDS = {kind.PLURAL: kind.KIND for kind in KINDS}
 
 Make = Callable[[int], str]
 """The number of an object -> its JSON."""
@@ -112,18 +118,20 @@ class _Api:
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
         with suppress(ConnectionError):  # whoever asks gives up a page that is too large
-            await self._page(answer, meta, range(begin, min(begin + limit, number)), make)
+            kind = _KINDS.get(request.path.rsplit("/", 1)[-1], "")
+            await self._page(answer, kind, meta, range(begin, min(begin + limit, number)), make)
         return answer
 
     @staticmethod
-    async def _page(answer: web.StreamResponse, meta: dict[str, str], numbers: range, make: Make) -> None:
-        await answer.write(f'{{"metadata":{json.dumps(meta)},"items":['.encode())
+    async def _page(answer: web.StreamResponse, kind: str, meta: dict[str, str], numbers: range, make: Make) -> None:
+        await answer.write(f'{{"kind":"{kind}List","metadata":{json.dumps(meta)},"items":['.encode())
         for position in numbers:
             await answer.write(f"{',' if position > numbers.start else ''}{make(position)}".encode())
         await answer.write(b"]}")
 
 
-def _serve(what: str, number: int, port: int) -> None:
+def serve(what: str, number: int, port: int) -> None:
+    """The API server, in a process of its own."""
     lists = {
         "tenant": lambda: _tenant(number),
         "pool": lambda: _driver(number // 8, 8, one_pool=True),
@@ -131,13 +139,13 @@ def _serve(what: str, number: int, port: int) -> None:
         "nodes": lambda: _driver(number // 8, 8, one_pool=False),
     }[what]()
 
-    async def serve() -> None:
+    async def run() -> None:
         runner = web.ServerRunner(web.Server(_Api(lists).handle, access_log=None))
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
         await asyncio.sleep(3600)
 
-    asyncio.run(serve())
+    asyncio.run(run())
 
 
 def main(*, quick: bool = False) -> None:
@@ -156,8 +164,7 @@ def main(*, quick: bool = False) -> None:
 
 def _measured(what: str, number: int) -> tuple[str, ...]:
     port, plain, health = _free_port(), _free_port(), _free_port()
-    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(what, number, port), daemon=True)
-    server.start()
+    server = subprocess.Popen([sys.executable, "-c", f"from bench.large import serve; serve({what!r}, {number}, {port})"])
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
@@ -180,7 +187,7 @@ def _measured(what: str, number: int) -> tuple[str, ...]:
             process.wait(60)
             ended = time.monotonic() - began
             server.terminate()
-            server.join()
+            server.wait(60)
     return (
         f"{ready_after:.1f} s", f"{cpu:.1f} s", f"{peak:.0f}; {settled:.0f} MiB", f"{before * 1000:.0f}; {after * 1000:.0f} ms",
         f"{ended:.1f} s",
@@ -189,8 +196,8 @@ def _measured(what: str, number: int) -> tuple[str, ...]:
 
 def _probed(process: subprocess.Popen[bytes], port: int, until: Callable[[bool], bool]) -> float:
     """Asks /readyz until something holds; the slowest answer, in seconds."""
-    slowest = 0.0
-    while process.poll() is None:
+    slowest, end = 0.0, time.monotonic() + PATIENCE
+    while time.monotonic() < end and process.poll() is None:
         began = time.monotonic()
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
@@ -204,7 +211,7 @@ def _probed(process: subprocess.Popen[bytes], port: int, until: Callable[[bool],
         if until(ready):
             return slowest
         time.sleep(0.02)
-    raise RuntimeError(f"the operator ended with {process.returncode}")
+    raise RuntimeError("the operator isn't ready" if process.returncode is None else f"the operator ended with {process.returncode}")
 
 
 def _cpu(process: subprocess.Popen[bytes]) -> float:
