@@ -1,8 +1,8 @@
-"""The process in which the operator explains why pods wait (``controllers/examining``): its handle, and what runs in it.
+"""The child process that explains why the operator's pods wait (``controllers/examining``): the parent's handle, and what runs in it.
 
-What is evaluated there was written by tenants: however it is made to compute, the operator's event loop isn't held up, and whoever takes it
-over finds no credentials in its memory. It is fed with lines, a letter and JSON, and answers with a line of JSON each, which is only
-ever taken for texts. It limits itself; where it doesn't answer in spite of that, it is killed, and begun anew for the next question.
+It evaluates selectors that tenants write: however long these take, the operator's event loop isn't blocked, and code that takes the process
+over finds no credentials in its memory. It reads lines (a letter and JSON) and answers with lines of JSON, of which only texts are used. It
+enforces its own deadline; where it doesn't answer in spite of that, the parent kills it and starts another for the next question.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from virt_dra.controllers.examining import Answer, ExaminerFailed, Question, ans
 from virt_dra.controllers.pending import LIMITS, Limits, Sample, View, too_large, took_too_long, view_of
 
 _GRACE: Final = 2.0
-"""Seconds beyond its own limit after which it is killed."""
+"""Seconds after its own deadline at which it is killed."""
 _START: Final = 60.0
-"""For its start and a view; a machine may be busy."""
+"""Seconds for starting it and sending it a view; a machine may be busy."""
 _QUESTION: Final = 4 * 2**20
-"""Bytes of a pod and its claims."""
+"""Largest question (a pod and its claims), in bytes."""
 _ANSWER: Final = 2**16
+"""Longest line of an answer, in bytes."""
 _AT_ONCE: Final = 0.002
-"""Seconds that objects are written to it before others on the event loop get their turn."""
+"""Seconds of writing objects to it before the event loop is yielded to others."""
 _MEMORY: Final = 2**30
-"""Bytes of address space that it may have; it needs a fifth."""
+"""Limit of its address space in bytes; it needs a fifth."""
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "SYSTEMROOT")
-"""Of the environment."""
+"""Environment variables that it inherits; all others are withheld."""
 
 _SAMPLE: Final[Mapping[str, type[Wire]]] = {
     "n": Node, "s": ResourceSlice, "c": DeviceClass, "r": DeviceTaintRule, "a": AllocationResult,
@@ -112,7 +113,7 @@ class ProcessExaminer:
             return
         with suppress(ProcessLookupError):
             process.kill()
-        # Read, so that it can end; shielded, since it must be waited for even where this is cancelled.
+        # Waited for, so that it doesn't stay a zombie; shielded, since that must happen even where this is cancelled.
         await asyncio.shield(process.wait())
 
     async def _begun(self) -> asyncio.subprocess.Process:
@@ -128,7 +129,7 @@ _PROGRAM: Final = "import sys; sys.path = [each for each in sys.path if each]; f
 
 
 async def _fed(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> None:
-    """Raises ExaminerFailed where it has ended."""
+    """Write lines to the process. Raises ExaminerFailed where it has ended."""
     to = process.stdin
     if to is None:
         raise AssertionError("it has a pipe")
@@ -146,7 +147,7 @@ async def _fed(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> N
 
 
 async def _answer_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
-    """Raises ExaminerFailed where it has ended, or answers what is no answer."""
+    """Read one answer. Raises ExaminerFailed where the process has ended or the line isn't a JSON object."""
     if process.stdout is None:
         raise AssertionError("it has a pipe")
     try:
@@ -160,7 +161,7 @@ async def _answer_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
 
 
 def _condition_of(raw: object) -> Condition:
-    """Raises WireError for what is none."""
+    """Parse a condition. Raises WireError for anything else."""
     return Condition.from_wire(raw)
 
 
@@ -189,13 +190,13 @@ def _lines_about(question: Question) -> Iterator[bytes]:
         yield line
         size += len(line)
         if size > _QUESTION:
-            return  # whoever asks sees that it is too large
+            return  # the caller sees that it is too large
     told = question.told
     yield _line("Q", json.dumps({"now": format_time(question.now), "told": None if told is None else told.to_wire()}))
 
 
 def _bare(obj: Any) -> str:
-    """An object without what explaining doesn't read."""
+    """An object's JSON without the metadata that explaining doesn't read."""
     return _json(obj.with_(metadata=obj.metadata.without("annotations", "managed_fields", "finalizers")))
 
 
@@ -211,7 +212,7 @@ def _line(letter: str, text: str) -> bytes:
 
 
 class Seen:
-    """The state of the process: what it was told of the cluster, and of a pod."""
+    """The state of the process: the view of the cluster and the pod that it has read so far."""
 
     def __init__(self, limits: Limits = LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
@@ -219,13 +220,13 @@ class Seen:
         self._head: dict[str, Any] = {}
         self._parts: dict[str, list[Any]] = {}
         self._read: dict[bytes, Wire] = {}
-        """Objects of the last view, by what they were read from: most are the same in the next one."""
+        """Parsed objects of the last view, by the line they were parsed from: most are the same in the next view."""
         self._reading: dict[bytes, Wire] = {}
         self._pod: Pod | None = None
         self._claims: dict[str, ResourceClaim] = {}
 
     def hear(self, line: bytes) -> dict[str, Any] | None:
-        """Takes one line; gives the answer where it was the last of a view or of a question."""
+        """Handle one line; returns the answer where it was the last line of a view or of a question."""
         letter = line[:1].decode()
         if letter in _SAMPLE:
             obj = self._read.get(line) or _SAMPLE[letter].from_wire(json.loads(line[1:]))
@@ -273,13 +274,13 @@ def _time(text: str) -> datetime:
 
 
 def serve(asked: IO[bytes], answers: IO[bytes], seen: Seen) -> None:
-    """Until there is nothing more to read."""
+    """Answer questions until end of file."""
     for line in asked:
         try:
             answer = seen.hear(line.rstrip(b"\n"))
         except MemoryError:
-            return  # begun anew with none of what filled it
-        except Exception as fault:  # noqa: BLE001 - told to the operator, which logs it; over one pod nothing else must end
+            return  # the process ends, and is started again with empty memory
+        except Exception as fault:  # noqa: BLE001 - sent to the operator, which logs it; a fault over one pod must not end the process
             answer = {"failed": f"{type(fault).__name__}: {fault}"[:1000]} if line[:1] in b"EQ" else None
         if answer is not None:
             answers.write(json.dumps(answer).encode() + b"\n")
@@ -287,7 +288,7 @@ def serve(asked: IO[bytes], answers: IO[bytes], seen: Seen) -> None:
 
 
 def main() -> None:
-    """The process: with a low priority, limits of memory, and nothing of a terminal's interrupts, which are the operator's."""
+    """Entry point of the process: low priority, a memory limit, no core dumps; Ctrl-C is left to the operator."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(10)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

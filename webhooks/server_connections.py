@@ -1,8 +1,8 @@
-"""What stands between the network and the HTTP protocol: how many connections there may be, from whom, and how long one may take to ask.
+"""The listener in front of aiohttp: limits on connections and handshakes, and deadlines for requests to arrive.
 
-asyncio's own servers begin a handshake for whoever connects, and know nothing of a connection before it is over; aiohttp limits the pauses
-between requests, but not how long one takes to arrive. So connections are accepted here: :mod:`webhooks.connection_table` says which are
-kept when there are too many, :mod:`webhooks.handshakes` whose handshake is next.
+asyncio's own servers begin a handshake for every client, and know nothing of a connection before it is over; aiohttp limits the pauses
+between requests, but not how long one takes to arrive. So connections are accepted here: :mod:`webhooks.connection_table` says which one is
+evicted when there are too many, :mod:`webhooks.handshakes` whose handshake is next.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from webhooks.metrics import Metrics
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 IsVerified = Callable[[Mapping[str, Any]], bool]
-"""Whether a client's certificate, as ``ssl`` shows it of a handshake in which it was verified, is an API server's."""
+"""Whether a client certificate that the handshake has verified (as ``ssl`` shows it) is an API server's."""
 
 _BACKLOG: Final = 1024
 _SHUTDOWN_SECONDS: Final = 1.0
-"""For the ends of a TLS connection to say goodbye."""
+"""Timeout of the TLS shutdown (close_notify)."""
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _ACCEPT_PAUSE: Final = 0.1
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Of one listener.
+    """Limits of one listener.
 
     ``connections``: all; ``per_address``: of one address (IPv6: of a /64), without those of verified clients; ``reserved``: of all, for
     verified clients only. ``handshakes``: begun a second; ``handshake_burst``: at once. ``head_seconds``: from connecting to the first
-    request's head, from any other request's first byte to its head, and for a client to read an answer.
+    request's head, from any other request's first byte to the end of its head, and for a client to read an answer.
     """
 
     connections: int = 1000
@@ -49,7 +49,7 @@ class ConnectionLimits:
 
 
 class Connections:
-    """All connections of a server, from when they are accepted."""
+    """All connections of a server, from the moment they are accepted."""
 
     def __init__(self, make: ProtocolFactory, metrics: Metrics, limits: ConnectionLimits, is_verified: IsVerified | None = None) -> None:
         self._make = make
@@ -74,7 +74,7 @@ class Connections:
     # --- listening --------------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Accept connections, with TLS where a context is given; the port, which matters for 0. Raises OSError where it isn't free."""
+        """Accept connections, with TLS where a context is given. Returns the port, for ``port`` 0. Raises OSError where it is taken."""
         loop = asyncio.get_running_loop()
         self._context = context
         self._turns = Turns(self._limits.handshakes, self._limits.handshake_burst, loop.time())
@@ -96,11 +96,11 @@ class Connections:
 
     @property
     def port(self) -> int:
-        """0 where none is listened on."""
+        """The port that is listened on; 0 for none."""
         return int(self._listening[0][0].getsockname()[1]) if self._listening else 0
 
     async def stop_listening(self) -> None:
-        """No new connections; handshakes that haven't begun are given up."""
+        """Accept no more connections; those whose handshake hasn't begun are closed."""
         listening, self._listening = self._listening, []
         for _, task in listening:
             task.cancel()
@@ -144,7 +144,7 @@ class Connections:
             self._pump()
 
     def _pump(self) -> None:
-        """Begin the handshakes whose turn it is."""
+        """Begin the handshakes whose turn it is, and schedule the next."""
         loop = asyncio.get_running_loop()
         if self._turns is None or self._pumping is not None:
             return
@@ -167,13 +167,13 @@ class Connections:
             guard.change(phase=Phase.READING)
 
     def deciding(self, protocol: asyncio.BaseProtocol | None) -> None:
-        """The request on the connection of this protocol has arrived as a whole."""
+        """The request on the connection of this protocol has arrived completely."""
         guard = self._guard(protocol)
         if guard is not None:
             guard.change(phase=Phase.BUSY)
 
     def proven(self, protocol: asyncio.BaseProtocol | None) -> None:
-        """What was asked on the connection of this protocol was a review, and got a verdict."""
+        """A review on the connection of this protocol got a verdict."""
         guard = self._guard(protocol)
         if guard is not None:
             guard.change(standing=Standing.PROVEN)
@@ -185,24 +185,24 @@ class Connections:
             guard.change(phase=Phase.WAITING)
 
     def group(self, protocol: asyncio.BaseProtocol | None) -> str | None:
-        """Whose share the connection of this protocol takes from; None for a verified client, who takes from nobody's."""
+        """The address group whose limits the connection of this protocol counts to; None for a verified client, which has none."""
         guard = self._guard(protocol)
         return guard.entry.group if guard is not None and guard.entry.standing != Standing.VERIFIED else None
 
     def is_retired(self, protocol: asyncio.BaseProtocol | None) -> bool:
-        """True if the connection of this protocol is to be closed with its next answer."""
+        """True if the connection of this protocol is to be closed after its next answer."""
         guard = self._guard(protocol)
         return guard is not None and guard.retired
 
     def retire(self) -> None:
-        """Close all connections that there are: idle ones now, others with their next answer (:meth:`is_retired`)."""
+        """Close all open connections: idle ones now, others after their next answer (:meth:`is_retired`)."""
         for guard in tuple(self._guards.values()):
             guard.retired = True
             if guard.idle:
                 guard.close()
 
     async def end(self, seconds: float) -> None:
-        """Close connections as they become idle, until there are none; those that are left after so many seconds are cut.
+        """Close connections as they become idle, until there are none; those that are left after so many seconds are aborted.
 
         A connection on which a part of a request has arrived isn't idle.
         """
@@ -246,7 +246,7 @@ class Connections:
 
 
 class _Guard(asyncio.Protocol):
-    """One connection: first a socket, then a handshake, then whatever hands everything on to the HTTP protocol."""
+    """One connection: an accepted socket, then a handshake, then a protocol that forwards everything to the HTTP protocol."""
 
     def __init__(self, connections: Connections, entry: Entry, connection: socket.socket) -> None:
         self.inner: asyncio.Protocol | None = None
@@ -272,22 +272,22 @@ class _Guard(asyncio.Protocol):
         self._handshake = asyncio.create_task(self._establish(context))
 
     async def _establish(self, context: ssl.SSLContext | None) -> None:
-        connection, self._socket = self._socket, None  # a task that is cancelled before it begins leaves it to be closed
+        connection, self._socket = self._socket, None  # only here: if the task is cancelled before it runs, _gone closes it
         assert connection is not None
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}
-        if context is not None:  # the time for handshake and head together is held by our own timer
+        if context is not None:  # our own timer covers handshake and head together
             tls = {"ssl": context, "ssl_handshake_timeout": 3600.0, "ssl_shutdown_timeout": _SHUTDOWN_SECONDS}
         try:
             await loop.connect_accepted_socket(lambda: self, connection, **tls)
-        except OSError:  # ssl.SSLError and TimeoutError are; whoever didn't want to speak TLS is told by its own side
+        except OSError:  # ssl.SSLError and TimeoutError included; the client sees the error itself
             pass
         finally:
             if self._transport is None:
                 self._gone()
 
     def expect_head(self) -> None:
-        """Its request's head must arrive in time from now on."""
+        """Start the timer within which a request's head must arrive."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(
                 self._connections._limits.head_seconds, self._connections._too_slow, self
@@ -302,7 +302,7 @@ class _Guard(asyncio.Protocol):
         self._connections._changed(self, phase, standing)
 
     def close(self) -> None:
-        """When what was written is sent."""
+        """Close the connection once everything written has been sent."""
         if self._transport is not None:
             self._transport.close()
 

@@ -1,9 +1,9 @@
-"""The time as the API server has it, whatever this machine's clock says.
+"""A clock that follows the API server's time, whatever this machine's clock says.
 
 Timestamps of objects are other clocks' (the API server's, the scheduler's, KubeVirt's), and the machine's own clock may be wrong or be set
-while we run. So what has passed is measured by a clock that can't be set, and what time it is the API server says with every answer (the
-header ``Date``). A timestamp that lies ahead of it all the same, since clocks differ or one was set back, counts from when it was first
-asked about: nobody waits for an hour, or for ever, where a minute was meant.
+while we run. So durations are measured by the monotonic clock, and the time of day is taken from the header ``Date`` of the API server's
+answers. A timestamp that lies in the future all the same, since clocks differ or one was set back, counts from the moment it was first
+seen: nothing waits for an hour, or for ever, where a minute was meant.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 TOLERANCE: Final = timedelta(seconds=3)
-"""By as much the header may differ from what we have: it has whole seconds, and took its time."""
+"""How much the header may differ without being adopted: it has whole seconds, and an answer takes time to arrive."""
 _HEARD_EVERY: Final = 1.0
-"""Seconds; in between answers aren't looked at."""
+"""Seconds between two headers that are read."""
 _REMEMBERED: Final = 4096
 
 
 class ClusterClock:
-    """Calling it gives the time. ``wall``: what is believed until a server says something else; ``elapsed``: seconds, never set."""
+    """Calling it returns the API server's time. ``wall``: used until a server has answered; ``elapsed``: a monotonic clock in seconds."""
 
     def __init__(
         self, wall: Callable[[], datetime] = lambda: datetime.now(UTC), elapsed: Callable[[], float] = time.monotonic
@@ -40,8 +40,8 @@ class ClusterClock:
         return self._base + timedelta(seconds=self._elapsed() - self._base_at)
 
     def heard(self, date: str | None, took: float = 0.0) -> None:
-        """Takes the header ``Date`` of an answer, as HTTP has it; anything else is no matter. ``took``: seconds from the question until
-        the answer was read, in which it may have lain somewhere."""
+        """Adopt the header ``Date`` of an answer if it differs by more than the tolerance; a malformed one is ignored. ``took``: seconds
+        from the request until the answer was read, in which it may have been queued."""
         at = self._elapsed()
         if date is None or at - self._heard_at < _HEARD_EVERY:
             return
@@ -56,7 +56,7 @@ class ClusterClock:
             self._set(said)
 
     def began(self, moment: datetime) -> datetime:
-        """The moment that a timestamp of another clock stands for: itself, or, if it is yet to come, when it was first asked about."""
+        """The time to count from for another clock's timestamp: itself, or, if it is in the future, when it was first seen."""
         now = self()
         if moment not in self._first_asked:
             if moment <= now:

@@ -1,6 +1,6 @@
-"""Where pods are explained: never on the event loop. The port, and an examiner in a thread, for whoever explains what is his own.
+"""The port that answers why a pod waits, never on the event loop; and an implementation in a thread, for selectors that are trusted.
 
-What is evaluated for an explanation was written by tenants. In a thread it keeps the interpreter for as long as one call into a library
+Explaining evaluates selectors that tenants write. In a thread one of them holds the interpreter lock for as long as a call into a library
 takes, so the operator has a process for it (:mod:`virt_dra.operator_examiner`).
 """
 
@@ -23,7 +23,7 @@ from virt_dra.controllers.pending import LIMITS, Limits, Sample, View, explain, 
 
 @dataclass(frozen=True)
 class Question:
-    """Why a pod waits. ``claims``: its own, by key; ``told``: the condition Allocatable as it stands."""
+    """The question why a pod waits. ``claims``: the pod's, by key; ``told``: the VMI's condition Allocatable as it was written last."""
 
     pod: Pod
     claims: Mapping[str, ResourceClaim]
@@ -33,35 +33,35 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """``condition`` is the question's ``told`` where that says it already. ``too_slow``: no decision was reached in time."""
+    """The condition Allocatable to write, the question's ``told`` itself where it is unchanged. ``too_slow``: the deadline passed."""
 
     condition: Condition
     too_slow: bool = False
 
 
 class ExaminerFailed(Exception):
-    """There is no answer, for a reason that isn't the pod's."""
+    """There is no answer, for a reason that has nothing to do with the pod."""
 
 
 class Examiner(Protocol):
-    """Answers one question at a time. Cancelling a call ends what it does, at once."""
+    """Answers one question at a time. Cancelling a call aborts the evaluation at once."""
 
     @property
     def sees(self) -> bool:
-        """Whether it has a view; it may lose it, and must then be given one before the next question."""
+        """Whether it has a view of the cluster; it may lose it (a restart), and then needs one before the next question."""
 
     async def see(self, sample: Sample) -> None:
-        """What the following questions are about. Raises :class:`ExaminerFailed`."""
+        """Replace the view that the following questions are answered by. Raises :class:`ExaminerFailed`."""
 
     async def answer(self, question: Question) -> Answer:
-        """Raises :class:`ExaminerFailed`, also where nothing has been seen."""
+        """Answer a question. Raises :class:`ExaminerFailed`, also where there is no view."""
 
     async def close(self) -> None:
-        """Ends what runs; another :meth:`see` begins anew."""
+        """Stop what runs and drop the view; :meth:`see` starts again."""
 
 
 def answered(question: Question, view: View, limits: Limits, interrupt: Callable[[], bool]) -> Answer:
-    """The answer, or that it took too long: then ``interrupt`` says yes."""
+    """Explain, or answer that it took too long once ``interrupt`` returns True."""
     try:
         return Answer(explain(question.pod, question.claims, view, question.told, question.now, limits=limits, interrupt=interrupt))
     except DeadlineExceeded as error:

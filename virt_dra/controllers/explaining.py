@@ -1,7 +1,7 @@
-"""Finds out why pods wait for a node, beside the loop, on a view of the cluster that many VMIs share (``pending``).
+"""A background task that explains why pods wait for a node, on a view of the cluster that many VMIs share.
 
-The loop asks with every reconcile of a VMI; what it gets is what was found out since, or nothing yet. Which question is due, and what the
-answer is, ``pending`` decides; whose turn it is, ``explaining_turns``; ``examining`` answers.
+Every reconcile of a VMI asks for an explanation and never waits: it gets one that was completed since, or queues the question. ``pending``
+decides when a question is due and computes the answer, ``explaining_turns`` is the queue, ``examining`` runs the computation elsewhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stores:
-    """What a view is made of."""
+    """The informers' stores that a view of the cluster is made of."""
 
     nodes: Store[Node]
     claims: Store[ResourceClaim]
@@ -39,7 +39,7 @@ class Stores:
 
 class Again(Protocol):
     def __call__(self, key: str, seconds: float) -> None:
-        """Reconcile the VMI again after so long."""
+        """Requeue the VMI after so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Asked:
 
 
 class Explainer:
-    """:meth:`told` is asked by the loop and never waits; :meth:`run` finds out, one question at a time."""
+    """Answers why pods wait: :meth:`told` is called by reconciles and never waits, :meth:`run` answers one question at a time."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Explainer:
         shares: Shares = SHARES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clock``: seconds, for what explaining may take; ``now``: for what stands in objects."""
+        """``clock``: monotonic seconds, for limits on explaining; ``now``: the time for timestamps in objects."""
         self._stores, self._now, self._again, self._limits, self._clock = stores, now, again, limits, clock
         self._examiner = examiner
         self._turns = Turns(clock(), shares)
@@ -70,13 +70,13 @@ class Explainer:
         self._answers: dict[str, Condition] = {}
         self._looked: dict[str, datetime] = {}
         self._too_slow: dict[str, int] = {}
-        """How often in a row explaining a pod took too long."""
+        """How often in a row explaining a pod has exceeded its deadline."""
         self._asked = asyncio.Event()
         self._seen: float | None = None
         """When the examiner was last given a view."""
 
     def told(self, inputs: Inputs, so_far: Condition | None) -> Condition | None:
-        """The condition Allocatable of a VMI, if it was found out since the last time. Else None, and it will be when it is due."""
+        """The condition Allocatable of a VMI, if a new one is ready. Else None: it is queued once due, and the VMI is requeued then."""
         key, pod = inputs.vmi.key, inputs.pod
         if pod is None or not waits_for_node(pod):
             self.forget(key)
@@ -98,14 +98,14 @@ class Explainer:
         return None
 
     def forget(self, key: str) -> None:
-        """The VMI is gone, or waits no longer."""
+        """Drop everything about a VMI that is gone, or whose pod waits no longer."""
         self._turns.discard(key)
         self._questions.pop(key, None)
         for known in (self._answers, self._looked, self._too_slow):
             known.pop(key, None)
 
     async def run(self) -> None:
-        """For ever."""
+        """Answer questions until cancelled."""
         try:
             while True:
                 await self._next()
@@ -121,7 +121,7 @@ class Explainer:
         if turn is None and not self._examiner.sees:
             await self._asked.wait()
             return
-        # Another namespace may be able to go first; and a view holds as much as what it was made of.
+        # A new question may be allowed earlier (another namespace). And an idle view is dropped, since it takes much memory.
         idle = self._limits.age.total_seconds()
         try:
             async with asyncio.timeout(idle if turn is None else min(turn, idle)):
@@ -137,7 +137,7 @@ class Explainer:
             log.warning("why %s waits was not found out: %s", key, error, extra={"fields": {"vmi": key}})
             self._again(key, self._limits.every.total_seconds())
         except Exception:
-            # The program's fault over one pod must not end the explaining of all others.
+            # A bug that one pod triggers must not end the task for all others.
             log.exception("why %s waits could not be found out", key, extra={"fields": {"vmi": key}})
             self._again(key, self._limits.every.total_seconds())
 
@@ -162,7 +162,7 @@ class Explainer:
             self._again(key, 0.0)
 
     async def _see(self, now: datetime) -> None:
-        """Gives the examiner a view that isn't too old."""
+        """Give the examiner a new view of the cluster if its view is too old."""
         began = self._clock()
         if self._examiner.sees and self._seen is not None and began - self._seen <= self._limits.age.total_seconds():
             return
@@ -186,4 +186,4 @@ class Explainer:
 
 
 _LATER = 5
-"""Times the usual pause, until a pod that there was no room for asks again."""
+"""Factor on the usual pause for a pod that the queue had no room for."""

@@ -1,8 +1,8 @@
-"""Whose pod is explained next, and when: a bounded queue that is fair between namespaces, within allowances of time. Pure.
+"""The queue of pods to explain: bounded, fair between namespaces, rate-limited by token buckets of CPU time. Pure.
 
-Pods ask in any number, and each may cost as much as its limit lets it. So namespaces take turns; and what explaining takes of a core in
-the long run is limited, for each namespace and for all together. A namespace whose pods cost much waits longer, and keeps nobody else
-waiting longer than the question that is being answered takes.
+There may be any number of pods, and each may cost as much as its deadline allows. So namespaces take turns, and the share of a core that
+explaining uses in the long run is limited, for each namespace and for all together. A namespace whose pods cost much waits longer; others
+wait for at most the one question that is being answered.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Shares:
-    """``all``, ``one``: the share of a core that all namespaces together, and one of them, may use in the long run; ``burst_all``,
-    ``burst_one``: seconds that may be used at once. ``queued``: keys of all namespaces; ``queued_one``: of one."""
+    """Limits of the queue. ``all``, ``one``: the share of a core that all namespaces together, and one of them, may use in the long run;
+    ``burst_all``, ``burst_one``: seconds that may be used at once. ``queued``: keys of all namespaces; ``queued_one``: of one."""
 
     all: float = 0.1
     burst_all: float = 5.0
@@ -29,7 +29,7 @@ SHARES: Final = Shares()
 
 
 class Allowance:
-    """Seconds that may be spent: ``burst``, and ``share`` more each second. May be overdrawn once, which makes the next one wait."""
+    """A token bucket of seconds: holds ``burst``, refilled by ``share`` a second. It may be overdrawn, which delays the next use."""
 
     __slots__ = ("_at", "_burst", "_left", "_share")
 
@@ -38,14 +38,14 @@ class Allowance:
         self._left, self._at = burst, now
 
     def wait(self, now: float) -> float:
-        """Seconds until something may be spent; 0 where it may now."""
+        """Seconds until something may be spent; 0 for now."""
         return max(-self._level(now) / self._share, 0.0)
 
     def spend(self, seconds: float, now: float) -> None:
         self._left, self._at = self._level(now) - seconds, now
 
     def full(self, now: float) -> bool:
-        """Whether it is as if nothing had ever been spent."""
+        """Whether it is full, so that it can be forgotten."""
         return self._level(now) >= self._burst
 
     def _level(self, now: float) -> float:
@@ -68,7 +68,7 @@ class Turns:
         return self._number
 
     def add(self, key: str) -> str | None:
-        """Queue a key, once. Returns the key that there is no room for any more: this one, or one of whoever has most."""
+        """Queue a key, once. Returns the key that was dropped for lack of room: this one, or the last of the namespace with most keys."""
         namespace = _namespace(key)
         keys = self._waiting.get(namespace)
         if keys is not None and key in keys:
@@ -97,7 +97,7 @@ class Turns:
             del self._waiting[namespace]
 
     def take(self, now: float) -> str | float | None:
-        """The key whose turn it is, which leaves the queue; or the seconds until there is one; None where nothing waits."""
+        """Take the next key out of the queue; or the seconds until one may be taken; None where the queue is empty."""
         if not self._waiting:
             return None
         wait = self._all.wait(now)
@@ -117,7 +117,7 @@ class Turns:
         return soonest
 
     def spend(self, key: str | None, seconds: float, now: float) -> None:
-        """What was done for a key took so long; None: it was done for all."""
+        """Charge seconds to the namespace of a key and to all; with None, for work that serves every namespace, to all only."""
         self._all.spend(seconds, now)
         if key is None:
             return

@@ -47,8 +47,8 @@ COMPONENT: Final = "virt-dra-operator"
 Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
 
 _OUTDATED_SECONDS: Final = (0.05, 5.0)
-"""Until a VMI whose plan was made of old objects is looked at again, unless the informers hear of the new ones sooner: the first time, and
-at most. While a watch is down they may hear nothing for long."""
+"""First and longest requeue delay of a VMI whose plan was made of outdated objects, unless an informer delivers the new ones sooner. While
+a watch is down that may take long."""
 _REFUSED_SECONDS: Final = (1.0, 300.0)
 """Until what was refused is tried again: rights may be granted, and an API server that has just started refuses what it will allow."""
 _REMEMBERED: Final = 4096
@@ -60,7 +60,7 @@ class LoopObserver(InformerObserver, QueueObserver, Protocol):
     """Who watches the loop (metrics). Must not raise."""
 
     def reconciled(self, result: str, seconds: float) -> None:
-        """A VMI was looked at."""
+        """A VMI was reconciled."""
 
     def published(self, seconds: float) -> None:
         """All addresses of a VMI are published, so long after we learned of its last claim's allocation."""
@@ -117,7 +117,7 @@ class InstanceLoop:
         self._queue: WorkQueue[str] | None = None
         self._in_work: dict[str, float] = {}
         self._vain: dict[str, int] = {}
-        """How often in a row a VMI was looked at in vain."""
+        """Backoff: how often in a row a VMI was reconciled on outdated objects or refused."""
         self._allocated_at: OrderedDict[str, float] = OrderedDict()
         self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=now, suffixes=lambda: uuid4().hex[:16])
         self._kubevirts = self._informer(KubeVirt, everywhere=True, optional=True)
@@ -156,7 +156,7 @@ class InstanceLoop:
             pause = again
 
     async def work(self) -> None:
-        """Once all stores are complete, looks at every VMI, and then at those that a change concerns; until cancelled or stopped.
+        """Once all stores are synced, reconcile every VMI, and then those that a change concerns; until cancelled or stopped.
 
         A fault of the program beside the work on VMIs ends it, and is raised (in a group).
         """
@@ -177,7 +177,7 @@ class InstanceLoop:
             self._ended.set()
 
     async def settled(self) -> None:
-        """Returns when every kind has been read and nothing is left to be looked at. Where another replica leads nothing ever is."""
+        """Return when every kind has been listed and the queue is empty; where another replica leads it always is."""
         for informer in self._informers:
             await informer.synced()
         await asyncio.sleep(0)  # the work begins
@@ -198,7 +198,7 @@ class InstanceLoop:
         return tuple(_missing(informer) for informer in self._informers if not informer.has_synced)
 
     def longest_work(self) -> float:
-        """Seconds that the longest look at one VMI has taken until now."""
+        """Seconds since the oldest reconcile that is still running began."""
         began = min(self._in_work.values(), default=None)
         return 0.0 if began is None else time.monotonic() - began
 
@@ -250,7 +250,7 @@ class InstanceLoop:
             self._queue.add(key)
 
     async def _look_at(self, key: str) -> float | None:
-        """Put one VMI right. Gives the seconds until it is to be looked at again without any change."""
+        """Reconcile one VMI. Returns the seconds after which to requeue it even without a change."""
         began = self._in_work[key] = time.monotonic()
         try:
             result, again = await self._reconcile(key)

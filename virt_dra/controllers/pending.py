@@ -29,7 +29,7 @@ from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, U
 FITS: Final = "ClaimsFit"
 """True: the claims can be allocated on some node; the pod waits for something else, or for its turn."""
 NO_NODE_FITS: Final = "NoNodeFits"
-"""False: no node that was looked at can allocate the claims."""
+"""False: none of the nodes that were tried can allocate the claims."""
 CLAIMS_NOT_READY: Final = "ClaimsNotReady"
 """False: a claim is missing, can't be used or asks for what doesn't exist, whatever the node."""
 NOT_DECIDED: Final = "NotDecided"
@@ -38,11 +38,11 @@ NOT_DECIDED: Final = "NotDecided"
 
 @dataclass(frozen=True)
 class Limits:
-    """``nodes``: as many are looked at; ``steps``: of the search, on one node; ``after``: a pod is not explained before it has waited so
-    long; ``every``: nor again before that has passed, nor, where it took too long, before twice that, four times …, at most ``seldom``;
-    ``age``: of a view, at most; ``seconds``: for one pod.
+    """Limits of explaining. ``nodes``: how many are tried; ``steps``: of the search, on one node; ``after``: how long a pod must have
+    waited first; ``every``: pause before it is explained again, doubled each time it exceeds its deadline, up to ``seldom``; ``age``: of a
+    view, at most; ``seconds``: the deadline for one pod.
 
-    ``devices``: of a view, at most; ``looks``: fewer nodes are looked at where each of them sees so many devices that it would be more.
+    ``devices``: of a view, at most; ``looks``: nodes times the devices that each can use, at most: with many devices fewer nodes are tried.
     """
 
     nodes: int = 64
@@ -60,7 +60,7 @@ LIMITS: Final = Limits()
 _NAMED = 2
 """Nodes that are named as examples of a reason."""
 _REASONS = 8
-"""Reasons that are told."""
+"""Reasons that a message lists at most."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class View:
-    """A look at the cluster at ``at``. ``nodes``: how many there are; the view has those that are looked at. ``left_out``: as in
+    """A snapshot of a sample of the cluster, taken at ``at``. ``nodes``: how many the whole cluster has. ``left_out``: as in
     :class:`Sample`."""
 
     cluster: ClusterView
@@ -92,7 +92,7 @@ class View:
 _TURN: Final = 1000
 """Objects that are gone through in one turn: less than a millisecond."""
 _FEWEST: Final = 4
-"""Nodes that are looked at however many devices they see."""
+"""Nodes that are tried in any case, however many devices they can use."""
 
 
 def sampling(
