@@ -1,1 +1,1 @@
-"""What locks, audits and releases this project, and nothing that a user installs: the wheel doesn't have this package."""
+"""Tools for maintainers: lock files, vulnerability audit, releases. Not installed for users: the wheel doesn't contain this package."""

@@ -1,10 +1,10 @@
-"""Known vulnerabilities in what is locked: pip-audit asks for them, and its answer is judged here against the list of ignored ones.
+"""Reports known vulnerabilities of the locked packages: runs pip-audit and compares its findings with the list of ignored ones.
 
-``python -m devtools.audit`` (make audit). Exit codes: 0 none, or nobody could be asked (one line says so; with ``--strict`` that is 1);
+``python -m devtools.audit`` (make audit). Exit codes: 0 none, or no service could be asked (one line says so; with ``--strict`` that is 1);
 1 a vulnerability that is not on the list, an entry of the list that has expired or that nothing needs any more; 2 the list is malformed.
 
-pip-audit takes a package that its service doesn't know for no finding: behind a mirror that has no advisories it reports "no known
-vulnerabilities" of packages nobody looked at. Here such a package counts as not audited.
+For pip-audit a package that its service doesn't know has no findings: behind a mirror that has no advisories it reports "no known
+vulnerabilities" of packages that were never checked. Here such a package counts as not audited.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).parents[1]
 IGNORED: Final = ROOT / "requirements" / "audit-ignore.toml"
 FILES: Final = ("dev", "bench", "image", "libvirt", "run", "setup", "tools")
 SERVICES: Final = ("pypi", "osv")
-"""Asked in this order, until one has looked at every package."""
+"""Vulnerability services, asked in this order until one knows every package."""
 SECONDS: Final = 180
 
 
@@ -39,7 +39,7 @@ class Ignored:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Ignored:
-        """Raises ValueError."""
+        """Parse an entry. Raises ValueError."""
         until = entry.get("until")
         texts = [entry.get(name) for name in ("id", "package", "reason")]
         if entry.keys() != {"id", "package", "reason", "until"} or not all(isinstance(text, str) and text.strip() for text in texts):
@@ -100,7 +100,7 @@ def ignored(text: str) -> list[Ignored]:
 
 
 def faults(report: Report | None, ignores: Iterable[Ignored], today: date) -> list[str]:
-    """What must be done, a line each. ``report`` None: nobody could be asked; the list can expire all the same."""
+    """What must be done, a line each. ``report`` None: no service could be asked; ignored entries are still checked for expiry."""
     ignores = list(ignores)
     lines = [f"{each.id} of {each.package} was ignored until {each.until}: look at it again" for each in ignores if each.until < today]
     if report is None:

@@ -1,4 +1,4 @@
-"""Lock files: what requirements/NAME.txt holds, and where it disagrees with pyproject.toml. Reads text only; ``make lock`` writes them."""
+"""Checks of the lock files (requirements/NAME.txt) against pyproject.toml and each other. Pure; ``make lock`` writes the files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Locked:
 
     @property
     def version(self) -> str:
-        """Empty where it isn't exactly one."""
+        """The pinned version; empty where it isn't pinned to exactly one."""
         pins = [each.version for each in self.requirement.specifier if each.operator == "==" and "*" not in each.version]
         return pins[0] if len(pins) == len(self.requirement.specifier) == 1 else ""
 
@@ -62,7 +62,7 @@ def read(text: str) -> tuple[list[Locked], list[str]]:
 
 
 def problems(project: Mapping[str, Any], locks: Mapping[str, str]) -> list[str]:
-    """What is wrong with lock files (texts by name), a line each: against ``pyproject.toml`` (parsed), and against each other."""
+    """Where lock files (texts by name) disagree with ``pyproject.toml`` (parsed) or with each other, a line each."""
     found: list[str] = []
     versions: dict[str, tuple[str, str]] = {}
     for name, text in sorted(locks.items()):
@@ -134,7 +134,7 @@ def _wanted(project: Mapping[str, Any], extras: Sequence[str]) -> Iterator[Requi
 
 
 def _environment(python: str) -> Environment:
-    """A Linux machine with a Python of a version."""
+    """The marker environment of a Linux machine with this version of Python."""
     return _here() | {
         "python_version": python,
         "python_full_version": f"{python}.0",

@@ -1,6 +1,6 @@
-"""What a release consists of: wheel, sdist, bills of materials, a provenance statement, and their checksums. ``make release`` makes them.
+"""Makes the files of a release (``make release``): wheel, sdist, bills of materials, a provenance statement, and their checksums.
 
-Everything comes of one commit and of the locked tools, so that whoever builds the same commit gets the same bytes: the commit's files are
+Everything is made of one commit with the locked tools, so that whoever builds the same commit gets the same bytes: the commit's files are
 unpacked into a new folder, times are those of the commit, modes and order are fixed. Signing is left to who has the keys
 (docs/guides/release.md).
 """
@@ -51,7 +51,7 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
             files.extractall(tree, filter="tar")
         made = Path(temporary) / "made"
         made.mkdir()
-        # No setting of who builds reaches the outcome: time, zone, language, hash seed, the modes of new files.
+        # No setting of the builder's machine reaches the result: time, time zone, locale, hash seed, umask.
         environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         environment |= {"SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
         code = f"from setuptools import build_meta as b; b.build_sdist({str(made)!r}); b.build_wheel({str(made)!r})"
@@ -70,7 +70,7 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
 
 
 def same_sdist(content: bytes, epoch: int) -> bytes:
-    """An sdist (.tar.gz) without what differs between builds: order, times, owners, modes, the compression's own header."""
+    """An sdist (.tar.gz) repacked without what differs between builds: order, times, owners, modes, the header of gzip."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(content)) as given, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made:
         for member in sorted(given.getmembers(), key=lambda each: each.name):

@@ -1,9 +1,9 @@
-"""A mapping that never changes: with an entry more or fewer it is another one, which shares nearly everything with the one before.
+"""A persistent (immutable) mapping: changing it makes a new one, which shares nearly all of its memory with the old one.
 
 Entries lie in about √n dictionaries ("buckets"), by hash. A change copies one bucket and the tuple of buckets, so it costs O(√n) copied
 pointers: 2 µs at 1,000 entries, 2.5 µs at 10,000, 3 µs at 100,000 (docs/decisions/0015-supply-chain.md compares libraries). Reading is one
 dictionary's lookup, iterating runs at the speed of dictionaries. Keys are texts and tuples of texts that tenants may choose: their hashes
-are salted by each process, so nobody can aim at one bucket.
+are salted per process, so nobody can choose keys that all fall into one bucket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FILL: Final = 4
 
 
 class PersistentMap(Mapping[K, V]):
-    """Made of a mapping or of pairs; :meth:`set`, :meth:`without` and :meth:`changed` derive others. Hashable if its values are."""
+    """An immutable mapping; :meth:`set`, :meth:`without` and :meth:`changed` derive new ones. Hashable if its values are."""
 
     __slots__ = ("_buckets", "_mask", "_size")
 
@@ -79,15 +79,15 @@ class PersistentMap(Mapping[K, V]):
     # --- deriving ---------------------------------------------------------------------------------------------------
 
     def set(self, key: K, value: W) -> PersistentMap[K, V | W]:
-        """With this value for the key, whether it had one or not."""
+        """A map with this value for the key, whether it had one or not."""
         return self.changed({key: value})
 
     def without(self, *keys: K) -> PersistentMap[K, V]:
-        """Without these keys; itself if it has none of them."""
+        """A map without these keys; itself if it has none of them."""
         return self.changed({}, keys)
 
     def changed(self, put: Mapping[K, W], gone: Iterable[K] = ()) -> PersistentMap[K, V | W]:
-        """Without the keys ``gone``, then with what is ``put``; keys that aren't there may be gone. Copies each bucket once at most."""
+        """A map without the keys ``gone``, which may be missing, and then with ``put``. Copies each bucket at most once."""
         mask, size = self._mask, self._size
         copies: dict[int, dict[K, V | W]] = {}
         for key in gone:
@@ -114,7 +114,7 @@ class PersistentMap(Mapping[K, V]):
         made: PersistentMap[K, V | W] = PersistentMap.__new__(PersistentMap)
         made._size = size
         number = _number_for(size)
-        # Not halved before a quarter is left: a size that swings around a bound doesn't copy everything each time.
+        # Hysteresis: halved only once a quarter is left, so that a size that swings around a bound doesn't copy everything each time.
         fits = len(buckets) == number or number < len(buckets) <= 2 * number
         made._buckets = tuple(buckets) if fits else _spread(dict(chain.from_iterable(each.items() for each in buckets)), number)
         made._mask = len(made._buckets) - 1

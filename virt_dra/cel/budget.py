@@ -1,9 +1,9 @@
-"""What one evaluation may do, and whom it tells: its work in calibrated microseconds, as it is done.
+"""Budgets of time and memory for evaluating CEL: of one evaluation (:class:`Budget`), and of a caller's evaluations (:class:`Work`).
 
-Kubernetes' cost (``virt_dra.cel.cost``) says nothing of the time that an evaluation takes here: a list doubles in size for a cost of 1.
-So every loop, function and operator whose time isn't bounded by a few microseconds reports what it is going to take, by measured rates
-(``tests/cel/hostile`` searches for expressions that they charge too little); the rest is counted by the nodes of the expression. Spending
-may end the evaluation, asks whoever may interrupt it, and is taken from the caller's :class:`Work`.
+Kubernetes' cost (``virt_dra.cel.cost``) says nothing about the time that an evaluation takes here: a list doubles in size for a cost of 1.
+So every loop, function and operator that may take more than a few microseconds charges its time beforehand, by measured rates
+(``tests/cel/hostile`` searches for expressions that are charged too little); the rest is charged by the nodes of the tree. A charge may
+exhaust the budget and end the evaluation, polls the caller's interrupt, and is deducted from the caller's :class:`Work`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from virt_dra.cel.errors import BudgetExceeded, Interrupted, Stopped
 V = TypeVar("V")
 
 CHECK_EVERY: Final = 100
-"""Steps of comprehensions between two looks at the deadline (L-4.4)."""
+"""Steps of comprehensions between two checks of the deadline (L-4.4)."""
 
 STRETCH: Final = 500.0
-"""Microseconds of work, in or outside of comprehensions, between two looks at the deadline and two reports."""
+"""Microseconds of work, in or outside of comprehensions, between two checks of the deadline and two reports to the caller."""
 
 Interrupt = Callable[[], bool]
-"""Whether the evaluation shall end: a deadline has passed, or whoever asked is gone."""
+"""Whether the evaluation is to be aborted: its deadline has passed, or its caller is gone."""
 
 STEP_LIMIT: Final = 5_000_000
-"""Steps (microseconds of work) of one evaluation: more than a cost of 1,000,000 (L-4.1) takes, save for what that has for cheap."""
+"""Limit of one evaluation in microseconds: more than a cost of 1,000,000 (L-4.1) takes, except for operations that it undercharges."""
 
 AFTERWARDS: Final = 5_000.0
 """Microseconds of work that an interrupted evaluation may still do to see whether its interruption matters (L-4.4)."""
@@ -50,9 +50,9 @@ _BLOCK: Final = 512
 
 
 class Work:
-    """What may still be done on expressions, in calibrated microseconds: no end where ``left`` is None.
+    """A caller's budget for evaluations, in calibrated microseconds; unlimited where ``left`` is None.
 
-    Several evaluations may share it; each takes away what it does while it does it. ``interrupt`` may end them all before.
+    Several evaluations may share it; each deducts its work as it proceeds. ``interrupt`` may abort them all earlier.
     """
 
     __slots__ = ("interrupt", "left")
@@ -62,7 +62,7 @@ class Work:
         self.interrupt = interrupt
 
     def spent(self, microseconds: float) -> bool:
-        """Take an amount away; whether there was less."""
+        """Deduct an amount; True if the budget is overdrawn."""
         if self.left is None:
             return False
         self.left -= microseconds
@@ -70,13 +70,13 @@ class Work:
 
 
 class Budget:
-    """What is left to one evaluation; without a caller who wants to know it is not more than a counter."""
+    """The remaining budget of one evaluation; without a caller who watches it no more than a counter."""
 
     # no __slots__: these are the values of an evaluation that nobody watches, so that making a budget costs nothing
     left: float = float(STEP_LIMIT)
     """Microseconds of work."""
     due: float = 0.0
-    """At this rest the work is reported."""
+    """The value of ``left`` below which the work is reported next."""
     room: int = MEMORY_LIMIT
     steps: int = 0
     """Steps of loops that were done, if they are counted for an interrupt."""
@@ -89,7 +89,7 @@ class Budget:
     _instructions: int = 0
 
     def watch(self, watcher: Work | Interrupt) -> None:
-        """Report to a :class:`Work`, or ask a deadline, from now on."""
+        """Report to a :class:`Work`, or poll an interrupt, from now on."""
         stretch = STRETCH
         if isinstance(watcher, Work):
             self._work = watcher
@@ -101,7 +101,7 @@ class Budget:
         self.due = self.left - stretch
 
     def spend(self, microseconds: float) -> None:
-        """Take work away. Raises BudgetExceeded when there is none left, Interrupted, and Stopped where the caller's is used up."""
+        """Charge work. Raises BudgetExceeded when nothing is left, Interrupted, and Stopped where the caller's budget is used up."""
         self.left -= microseconds
         if self.left < self.due:
             self._settle()
@@ -131,13 +131,13 @@ class Budget:
         raise Interrupted
 
     def report(self) -> None:
-        """Tell the caller of the work since the last report."""
+        """Deduct the work since the last report from the caller's budget."""
         if self._work is not None:
             self._work.spent(self._reported - self.left)
             self._reported = self.left
 
     def repeat(self, microseconds: float) -> None:
-        """Take away work that an earlier evaluation has done for this one, which the caller isn't told of. Raises as :meth:`spend`."""
+        """Charge work that an earlier evaluation has done for this one, without deducting it from the caller's. Raises as :meth:`spend`."""
         self._reported -= microseconds
         self.spend(microseconds)
 
@@ -149,7 +149,7 @@ class Budget:
     # --- loops ---
 
     def loop(self, values: Sequence[V], weight: float) -> Sequence[V] | Iterator[V]:
-        """What a comprehension goes through; ``weight``: microseconds of a step. Raises as :meth:`spend` in the middle of it."""
+        """The values for a comprehension to iterate over, charged ``weight`` microseconds a step. Raises as :meth:`spend`."""
         whole = len(values) * weight
         if self._interrupt is None and whole < STRETCH:
             self.spend(whole)
@@ -170,7 +170,7 @@ class Budget:
                         self._interrupted()
 
     def each(self, values: Sequence[V], weight: float, start: int = 0) -> Iterator[V]:
-        """What a function goes through; ``weight``: microseconds of an element. Raises as :meth:`spend` in the middle of it."""
+        """The values for a function to iterate over, charged ``weight`` microseconds each. Raises as :meth:`spend`."""
         for begin in range(start, len(values), _BLOCK):
             block = values[begin : begin + _BLOCK]
             self.spend(len(block) * weight)
@@ -179,24 +179,24 @@ class Budget:
     # --- texts and lists ---
 
     def build(self, length: int, each: int = 1) -> None:
-        """Take away what building a text takes; ``each``: bytes of a character. Raises BudgetExceeded, also for one that is too long."""
+        """Charge building a text; ``each``: bytes of a character. Raises BudgetExceeded, also for a text that is too long."""
         if length > TEXT_LIMIT:
             raise BudgetExceeded(f"operation cancelled: the expression builds a text of more than {TEXT_LIMIT} characters")
         self.allocate(length * each)
 
     def grow(self, length: int, each: int = _POINTER) -> None:
-        """Take away what building a list takes; ``each``: bytes of an element. Raises BudgetExceeded."""
+        """Charge building a list; ``each``: bytes of an element. Raises BudgetExceeded."""
         self.allocate(length * each + 64)
 
     def allocate(self, size: int) -> None:
-        """Take away bytes, and the time of filling them. Raises BudgetExceeded."""
+        """Charge bytes of memory, and the time of filling them. Raises BudgetExceeded."""
         self.room -= size
         if self.room < 0:
             raise BudgetExceeded(f"operation cancelled: the expression builds more than {MEMORY_LIMIT // 1_000_000} MB on this device")
         self.spend(size * _PER_BYTE)
 
     def read(self, text: str | bytes, each: float = 0.005) -> None:
-        """Take away what going through a text takes; ``each``: microseconds of a character. Raises BudgetExceeded."""
+        """Charge scanning a text; ``each``: microseconds of a character. Raises BudgetExceeded."""
         self.spend(len(text) * each)
 
     # --- patterns ---

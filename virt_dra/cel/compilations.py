@@ -1,4 +1,4 @@
-"""Compiled expressions that are kept, bounded by what they take: texts come from users, and one of 10 KiB keeps a megabyte."""
+"""A cache of compiled expressions, limited in bytes: users choose the texts, and one of 10 KiB takes a megabyte once compiled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COMPILING_CHARACTER: Final = 8.0
 
 
 class Compiled(Protocol):
-    """What is kept."""
+    """A compiled expression, as the cache holds it."""
 
     @property
     def program(self) -> Program: ...
@@ -42,23 +42,23 @@ class _Refused:
 
 
 class Compilations(Generic[T]):
-    """Makes what isn't kept; refusals are kept as well. An object for each kind of expression."""
+    """A cache that compiles what is missing, for one kind of expression; compile errors are cached as well."""
 
     def __init__(self, make: Callable[[str, Environment, Spend], T], size: int, most: int) -> None:
-        """``size``: bytes that all together may keep; ``most``: how many there may be."""
+        """``size``: limit of all entries in estimated bytes; ``most``: of their number."""
         self._make = make
         self._kept: SizedCache[tuple[str, Environment], T | _Refused] = SizedCache(size, most)
 
     @property
     def size(self) -> int:
-        """Bytes that are kept, by estimate."""
+        """Estimated bytes of all entries."""
         return self._kept.size
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, expression: str, environment: Environment, work: Work | None = None) -> T:
-        """The compiled expression; ``work``: what may be done for it, if it isn't kept. Raises CompileError, Interrupted."""
+        """The compiled expression; ``work``: the budget for compiling it, if it isn't cached. Raises CompileError, Interrupted."""
         key = (expression, environment)
         found = self._kept.get(key)
         if found is None:
@@ -81,7 +81,7 @@ class Compilations(Generic[T]):
 
 
 _LONGEST: Final = 10_240
-"""Characters of which a text is read at all."""
+"""Characters above which a text is refused without being parsed."""
 
 
 def _spending(work: Work | None) -> Spend:

@@ -1,4 +1,4 @@
-"""A cache that is bounded by what its values take, not by their number: the texts that they are made from come from users."""
+"""An LRU cache limited by the size of its values rather than their number, because users choose the texts that they are made from."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ V = TypeVar("V")
 
 
 class SizedCache(Generic[K, V]):
-    """Forgets what was not used for longest. For several threads."""
+    """An LRU cache with a limit on the total size. Thread-safe."""
 
     def __init__(self, limit: int, most: int | None = None) -> None:
-        """``limit``: of the sizes together; ``most``: of their number."""
+        """``limit``: of the total size; ``most``: of the number of values."""
         self.limit = limit
         self._most = most
         self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = Lock()
         self.size = 0
-        """Of all that is kept."""
+        """Total size of the values."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -37,7 +37,7 @@ class SizedCache(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Keep a value, unless it is alone too large."""
+        """Store a value, unless it alone exceeds the limit."""
         if size > self.limit:
             return
         with self._lock:

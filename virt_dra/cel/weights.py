@@ -1,7 +1,7 @@
-"""How long the parts of an expression take that nothing else measures: selections, calls, literals, by the nodes of the tree.
+"""Static time estimates of an expression, by the nodes of its tree: for selections, calls and literals, which charge nothing themselves.
 
-Measured microseconds; ``tests/cel/hostile`` searches for expressions that take longer. A loop's body counts for itself, each time it is
-run.
+In measured microseconds; ``tests/cel/hostile`` searches for expressions that take longer. A loop's body is estimated separately, and
+charged for each step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from virt_dra.cel.nodes import Bind, Call, Comprehension, ListNode, Literal, Log
 EVALUATION: Final = 1.5
 """Of every evaluation."""
 COUNTED: Final = 3.0
-"""How much longer the counted form takes."""
+"""Factor for the form of an expression that also counts Kubernetes' cost."""
 _SEARCHES: Final = frozenset(("matches", "find", "findAll"))
 _LITERAL: Final = 0.02
 _NODE: Final = 0.06
@@ -27,8 +27,8 @@ _STEP: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """``whole``: of all that is not in a loop; ``loops``: of one step, by the id of the comprehension; ``nodes``: their number;
-    ``patterns``: those that are literals."""
+    """Estimates of an expression. ``whole``: of everything outside of loops; ``loops``: of one step, by the id of the comprehension;
+    ``nodes``: how many it has; ``patterns``: regular expressions that are literals."""
 
     whole: float
     loops: dict[int, float]

@@ -1,4 +1,4 @@
-"""The terminal: trees and lines for people, in which what users wrote is text and nothing else.
+"""Output for people, with everything unprintable escaped: text that users wrote can't control the terminal.
 
 Names, messages and paths may hold escape sequences, bells, bidirectional overrides or rich's markup. All that is written for people goes
 through this module, which shows unprintable characters as escapes. Documents (JSON, YAML) have escapes of their own, see ``output``.
@@ -20,18 +20,18 @@ from rich.text import Text
 from virt_dra.api.go_text import visible
 
 _UNWRAPPED: Final = 100_000
-"""Columns where the output is no terminal: nothing is broken, so that it can be searched."""
+"""Width where the output is no terminal: lines aren't wrapped, so that grep finds everything."""
 
 
 def visible_lines(text: str) -> str:
-    """The text with its lines and tabs, other unprintable characters as escapes."""
+    """The text with its newlines and tabs as they are, and other unprintable characters as escapes."""
     if text.isprintable():
         return text
     return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.split("\n"))
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """A line, or several, on standard output or standard error."""
+    """Print one or more lines on standard output or standard error."""
     click.echo(visible_lines(text), err=err)
 
 
@@ -51,14 +51,14 @@ class _Quiet(Console):
 
 
 def output_console() -> Console:
-    """Standard output."""
+    """A console on standard output."""
     console = _Quiet(highlight=False, markup=False, emoji=False)
     return console if console.is_terminal else _Quiet(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
 
 
 @contextmanager
 def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """A line on standard error, where that is a terminal: what is done, and how much of it."""
+    """A progress line on standard error, where that is a terminal; call what it yields with (done, total)."""
     console = _progress_console()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -67,10 +67,10 @@ def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _progress_console() -> Console:
-    """Standard error, for what is shown only while something lasts."""
+    """A console on standard error, for output that is removed again when something is done."""
     return _Quiet(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def status(doing: str) -> Status:
-    """A line on standard error while the context lasts, where that is a terminal."""
+    """A status line on standard error while the context lasts, where that is a terminal."""
     return _progress_console().status(Text(doing))

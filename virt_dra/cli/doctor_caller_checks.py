@@ -1,4 +1,4 @@
-"""What doctor finds about who may ask the webhook. Pure: facts in, findings out."""
+"""Doctor's checks of the webhook's callers: whether they are authenticated, and who can connect. Pure: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WEBHOOK: Final = "virt-dra-webhook"
 
 
 def callers(facts: Facts) -> Iterator[Finding]:
-    """Whether the webhook verifies who asks, by its arguments; and whether the network lets everybody ask."""
+    """Findings on whether the webhook authenticates callers (by its arguments), and whether its NetworkPolicy lets everybody connect."""
     arguments = _arguments(facts)
     if not facts.overlay or arguments is None:
         return
@@ -55,7 +55,7 @@ def _arguments(facts: Facts) -> tuple[str, ...] | None:
 
 
 def _value(arguments: tuple[str, ...], option: str) -> str | None:
-    """The last one's, as the command line takes it; written with "=" or as the next argument."""
+    """The value of an option, written with "=" or as the next argument; the last one counts, as on the command line."""
     found = None
     for index, argument in enumerate(arguments):
         if argument.startswith(f"{option}="):

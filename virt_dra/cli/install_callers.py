@@ -1,4 +1,4 @@
-"""What ``virt-dra install`` adds for who may ask the webhook: the authority of API servers' certificates, and addresses. Pure."""
+"""Manifests of ``virt-dra install`` that restrict the webhook's callers: a CA for API servers' client certificates, and networks. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from virt_dra.api.wire import Json
 
 CLIENT_CA: Final = "components/client-ca"
 SECRET: Final = "virt-dra-webhook-client-ca"
-"""As the component names it. A Secret, though its content is none, since that is what cert-manager and kubectl make of certificates."""
+"""The name in the component. A Secret although certificates aren't secret, because cert-manager and kubectl store them in Secrets."""
 _POLICY: Final = "virt-dra-webhook"
 _REVIEWS: Final = 8443
 
 
 def client_ca_secret(namespace: str, authorities: bytes, labels: Json) -> Json:
-    """The Secret with the authorities (PEM)."""
+    """The Secret with the CA certificates (PEM)."""
     metadata = {"name": SECRET, "namespace": namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"ca.crt": base64.b64encode(authorities).decode()}}
 
 
 def from_addresses(obj: Json, networks: Sequence[str]) -> Json:
-    """The NetworkPolicy of the webhook that lets reviews in from these networks only; any other object as it is."""
+    """The webhook's NetworkPolicy, changed to admit reviews from these networks only; any other object unchanged."""
     if not networks or obj["kind"] != "NetworkPolicy" or obj["metadata"]["name"] != _POLICY:
         return obj
     blocks = [{"ipBlock": {"cidr": network}} for network in networks]
@@ -35,7 +35,7 @@ def from_addresses(obj: Json, networks: Sequence[str]) -> Json:
 
 
 def read_networks(texts: Iterable[str]) -> tuple[str, ...]:
-    """Networks or addresses as CIDR. Raises ValueError that names the one that is none."""
+    """Parse networks and addresses to CIDR. Raises ValueError that names the one that is malformed."""
     found = []
     for text in texts:
         try:

@@ -1,4 +1,4 @@
-"""``virt-dra webhook-certificates``: keeps the webhook's certificate, and is the only one that has its authority's key."""
+"""``virt-dra webhook-certificates``: renews the webhook's serving certificate, and alone holds the key of the authority that signs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULT_CONFIGURATION: Final = "virt-dra"
 """Names of the manifests."""
 
 _FIRST_SECONDS: Final = 30.0
-"""For the first look: rights may come a little later than the pod."""
+"""How long the first attempt is retried: RBAC may be applied a little later than the pod."""
 _NEEDS: Final = "this command needs cryptography; install it with: pip install 'virt-dra[webhook]'"
 
 EPILOG = """\b
@@ -111,7 +111,7 @@ async def _run(
     configuration: str,
     every: float | None,
 ) -> None:
-    """Until a signal; ``every`` None: once. Raises :class:`_Refused` where the first look fails, ClickException without a cluster."""
+    """Settle until a signal; with ``every`` None once. Raises :class:`_Refused` if the first attempt fails, ClickException."""
     from virt_dra.cli.webhook_tls import StoredAuthority
 
     log = logging.getLogger(LOGGER)
@@ -133,7 +133,7 @@ async def _run(
 
 
 async def _first(authority: StoredAuthority, seconds: float, stop: asyncio.Event) -> None:
-    """Raises :class:`_Refused` where it doesn't succeed in time."""
+    """Settle for the first time, with retries. Raises :class:`_Refused` where that doesn't succeed in time."""
     from virt_dra.cli.webhook_tls import NotSettled
 
     until = time.monotonic() + seconds

@@ -1,7 +1,7 @@
 """Typed objects from an API server's JSON.
 
 **What we can't read counts as not there.** An object that doesn't have the shape its class knows (a newer API wrote it) must not stop a
-list or a watch of thousands of others, so it is left out, and told through the log and the observer. In a watch it looks like one that
+list or a watch of thousands of others, so it is left out, and reported to the log and the observer. In a watch it looks like one that
 leaves the selection: DELETED, with its metadata only. So list and watch agree, and nobody goes on deciding by an outdated state of it.
 Asked for by name it is :class:`~virt_dra.cluster.port.Unreadable`. Fields that a class doesn't know never make an object unreadable: they
 are kept and written back (:mod:`virt_dra.api.wire`).
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _REMEMBERED = 1000
 _SHOWN = 200
-"""Characters of what was answered instead of what was asked for."""
+"""Characters of an unexpected answer that an error message quotes."""
 
 
 class Decoder:
@@ -51,7 +51,7 @@ class Decoder:
             raise Unreadable(f"{what} doesn't have the shape known to this version of virt-dra: {error}") from error
 
     def listed(self, kind: type[O], resource: Resource, raw: object) -> O | None:
-        """One item of a list; None, and told, if it is unreadable."""
+        """One item of a list; None if it is unreadable, which is reported."""
         try:
             if not isinstance(raw, dict):
                 raise WireError(resource.kind, (("", "must be an object"),))

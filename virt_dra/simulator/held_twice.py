@@ -1,4 +1,4 @@
-"""Devices that the claims of a dump hold more than once: a cluster in which two VMs open one device, or a dump put together of two."""
+"""Finds devices that are allocated to several claims of a dump: in that cluster two VMs share a device, or two dumps were mixed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virt_dra.api.wire import Json
 
 @dataclass(frozen=True)
 class HeldTwice:
-    """A device (``driver/pool/device``), and the claims (``namespace/name``) that hold it as if each had it alone."""
+    """A device (``driver/pool/device``) and the claims (``namespace/name``) to which it is allocated, each exclusively."""
 
     device: str
     claims: tuple[str, ...]
@@ -28,7 +28,7 @@ class HeldTwice:
 
 
 def held_twice(claims: Iterable[ResourceClaim]) -> tuple[HeldTwice, ...]:
-    """Devices in the order of their first holders. Shares of a device and admin access (A-3.3) are meant to be several."""
+    """The devices held twice, in the order of their first claims. Different shares of a device and admin access (A-3.3) are no conflict."""
     holders: dict[tuple[str, str, str], dict[str, set[str | None]]] = defaultdict(dict)
     for claim in claims:
         allocation = claim.status.allocation
