@@ -170,7 +170,8 @@ def test_a_vm_that_comes_before_its_template_or_claim_starts_when_that_comes(in_
     status = world.devices(name, lambda status: status["ready"] == "1/1")
     assert status["integrationPaths"] == path
     vmi = world.eventually(
-        lambda: world.get("virtualmachineinstances", name), lambda vmi: "virt-dra.io/pod-retry" not in vmi["metadata"]["annotations"]
+        lambda: world.get("virtualmachineinstances", name),
+        lambda vmi: "virt-dra.io/pod-retry" not in vmi["metadata"].get("annotations", {}),
     )
     pod = world.launcher_pod(vmi)
     assert not any("pod-retry" in key for key in pod["metadata"]["annotations"])

@@ -126,15 +126,9 @@ class Answers:
                 if len(self._same) > 10_000:
                     self._same.clear()
                 answer = self._same.setdefault(answer.depths, answer)
-                cost = _PER_ANSWER
-            elif isinstance(answer, Depths):
-                assert answer.fault is not None
-                cost = _PER_ANSWER + len(answer.depths) + 4 * len(answer.fault.message)
-            else:
-                cost = _PER_ANSWER
-            if part not in kept.of:
-                self._add(kept, cost)
+            replaced = kept.of.get(part)
             kept.of[part] = answer
+            self._add(kept, _weight(answer) - (0 if replaced is None else _weight(replaced)))
 
     def put_valid(self, kind: Kind, digest: bytes) -> None:
         """Record that all selectors compile."""
@@ -154,9 +148,9 @@ class Answers:
             gone = tuple(parts)
             for kept in self._kept.values():
                 for part in gone:
-                    if kept.of.pop(part, None) is not None:
-                        kept.weight -= _PER_ANSWER
-                        self.weight -= _PER_ANSWER
+                    dropped = kept.of.pop(part, None)
+                    if dropped is not None:
+                        self._add(kept, -_weight(dropped))
 
     def _add(self, kept: Kept, weight: int) -> None:
         kept.weight += weight
@@ -164,6 +158,13 @@ class Answers:
         while self.weight > self._limit and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self.weight -= oldest.weight
+
+
+def _weight(answer: Answer) -> int:
+    """The bytes that an answer is charged: what answers without a fault hold is shared by most slices."""
+    if isinstance(answer, Depths) and answer.fault is not None:
+        return _PER_ANSWER + len(answer.depths) + 4 * len(answer.fault.message)
+    return _PER_ANSWER
 
 
 def digest(expressions: Iterable[str]) -> bytes:

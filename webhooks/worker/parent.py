@@ -46,9 +46,9 @@ _RESTART_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
 _FOLLOW_SECONDS: Final = 0.25
 """Between two comparisons of the slices with the replica. What a question needs and the replica lacks is sent before the question."""
 _ALIVE_SECONDS: Final = 10.0
-"""Timeout of the liveness check; a worker that doesn't answer within it is replaced."""
-_CHARACTERS: Final = 1024 * 1024
-"""Limit of everything that one child may write."""
+"""How long a worker may take to apply the frames that were sent; one that takes longer is replaced."""
+_CHARACTERS: Final = 8 * 1024 * 1024
+"""Limit of everything that one child may write; lines are read one by one, and none is kept."""
 
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 """Environment variables that the worker inherits from the server; all others are withheld."""
@@ -110,7 +110,8 @@ class Worker:
         self._slices, self._limits, self._observer, self._clock = slices, limits or WorkerLimits(), observer, clock
         self._log = log or logging.getLogger(__name__)
         self._turns = Turns(self._limits.shares, clock)
-        self._killed: Recent[bytes, float] = Recent(KILLED)
+        self._killed: Recent[tuple[str, bytes], float] = Recent(KILLED)
+        # By namespace, so that nobody can have the selectors of others go unchecked by making them slow once.
         self._process: _Process | None = None
         self._next = 0
         self.filled = False
@@ -136,7 +137,7 @@ class Worker:
     async def answer(self, namespace: str, asked: Asked, seconds: float) -> str:
         """Fill the caches with answers within so many seconds, waiting included. "" if all questions were answered, else why not."""
         began = self._clock()
-        fresh = [(question, answers) for question, answers in asked if not self._took_too_long(question)]
+        fresh = [(question, answers) for question, answers in asked if not self._took_too_long(namespace, question)]
         outcome, why = "answered", ""
         if fresh:
             outcome, why = await self._turn(namespace, fresh, began + seconds)
@@ -146,8 +147,8 @@ class Worker:
             self._observer.asked(outcome, self._clock() - began)
         return why
 
-    def _took_too_long(self, question: Question) -> bool:
-        until = self._killed.get(digest(question.expressions))
+    def _took_too_long(self, namespace: str, question: Question) -> bool:
+        until = self._killed.get((namespace, digest(question.expressions)))
         return until is not None and until > self._clock()
 
     async def _turn(self, namespace: str, asked: Asked, until: float) -> tuple[str, str]:
@@ -217,7 +218,7 @@ class Worker:
                     process.command(Command(KILL, number))
                 long = self._clock() - began > self._limits.seconds / 2
                 for position in list(open_questions)[: 1 if long else 0]:
-                    self._killed.put(digest(questions[position].expressions), self._clock() + KILLED_SECONDS, 1)
+                    self._killed.put((turn.namespace, digest(questions[position].expressions)), self._clock() + KILLED_SECONDS, 1)
             writer.close()
         return outcome, _WHY[outcome].format(milliseconds=self._limits.seconds * 1000)
 
@@ -294,8 +295,7 @@ class Worker:
                 if self.filled and not told:
                     self._log.info("selectors can be evaluated again", extra={"fields": {"slices": len(process.numbers)}})
                 self.filled = told = True
-            async with asyncio.timeout(_ALIVE_SECONDS):
-                await process.alive()
+            await process.alive()
             _reap_orphans()
             await asyncio.sleep(_FOLLOW_SECONDS)
 
@@ -331,12 +331,13 @@ class _Process:
             control.setblocking(False)
             numbers = [str(each.fileno()) for each in (its_control, its_data)]
             popen = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.process", *numbers],
+                [sys.executable, "-P", "-m", f"{__package__}.process", *numbers],
                 pass_fds=(its_control.fileno(), its_data.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # the server's stderr is a JSON log; a worker that fails writes the reason to its data socket
-                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | {"PYTHONPATH": os.pathsep.join(sys.path)},
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+                | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},  # not the working directory
                 start_new_session=True,  # a group that can be killed as one
             )
             its_control.close()
@@ -398,7 +399,7 @@ class _Process:
         return all(0 < self._frames.get(part, 0) <= self._applied for part in parts)
 
     async def alive(self) -> None:
-        """Return once the worker has answered an empty frame. Raises _Lost; has no timeout of its own."""
+        """Return once the worker has answered an empty frame. Raises _Lost."""
         await self._send(gone_frame(()))
         await self._until(self._sent)
 
@@ -409,10 +410,13 @@ class _Process:
         await self._until(number - _AHEAD)
 
     async def _until(self, frame: int) -> None:
-        """Wait until the worker has applied the frame of this number. Raises _Lost."""
+        """Wait until the worker has applied the frame of this number. Raises _Lost, also if that takes too long."""
         if self._applied < frame:
-            async with self._progress:
-                await self._progress.wait_for(lambda: self._reason is not None or self._applied >= frame)
+            try:
+                async with asyncio.timeout(_ALIVE_SECONDS), self._progress:
+                    await self._progress.wait_for(lambda: self._reason is not None or self._applied >= frame)
+            except TimeoutError:
+                raise _Lost(f"it has not answered for {_ALIVE_SECONDS:g} s") from None
         if self._reason is not None:
             raise _Lost(self._reason.decode(errors="replace") or f"it ended with code {self._popen.poll()}")
 

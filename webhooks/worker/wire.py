@@ -29,7 +29,11 @@ MAX_LINE: Final = 256 * 1024
 """Bytes of one line of answers."""
 BATCH: Final = 64
 BATCH_DEVICES: Final = 500
-"""Most slices, and devices, in one line of answers. Lines are short because those written before a child is killed are still used."""
+BATCH_CHARACTERS: Final = 16_000
+"""Most slices, devices, and characters of messages (of 12 bytes at most, escaped) in one line of answers, but for its last slice.
+
+Lines are short because those written before a child is killed are still used.
+"""
 
 
 class BadAnswer(Exception):
@@ -112,18 +116,21 @@ def read_questions(data: bytes, replica: Mapping[int, Part]) -> tuple[list[Quest
 def answer_lines(number: int, found: Iterable[tuple[int, Answer | Failure]]) -> Iterator[bytes]:
     """The lines of answers to a question, as they are found; the last says that the selectors are valid, or what is wrong with one."""
     batch: list[Answer] = []
-    first = devices = 0
+    first = devices = characters = 0
     for position, answer in found:
         if isinstance(answer, Failure):
             yield _line({"q": number, "fault": [answer.selector, answer.message]})
             return
-        if batch and (position != first + len(batch) or len(batch) >= BATCH or devices >= BATCH_DEVICES):
+        full = len(batch) >= BATCH or devices >= BATCH_DEVICES or characters >= BATCH_CHARACTERS
+        if batch and (full or position != first + len(batch)):
             yield _batch(number, first, batch)
             batch = []
         if not batch:
-            first, devices = position, 0
+            first, devices, characters = position, 0, 0
         batch.append(answer)
-        devices += len(answer.depths) if isinstance(answer, Depths) else 0
+        if isinstance(answer, Depths):
+            devices += len(answer.depths)
+            characters += len(answer.fault.message) if answer.fault is not None else 0
     if batch:
         yield _batch(number, first, batch)
     yield _line({"q": number, "valid": True})

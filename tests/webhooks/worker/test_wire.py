@@ -11,7 +11,17 @@ from tests.webhooks.worker.hostile import cluster
 from webhooks.selectors.answers import MAX_MESSAGE, Depths, Failure, Question
 from webhooks.selectors.evaluating import evaluate
 from webhooks.selectors.parts import Work
-from webhooks.worker.wire import BadAnswer, Command, answer_lines, apply_frame, put_frame, questions_line, read_answers, read_questions
+from webhooks.worker.wire import (
+    MAX_LINE,
+    BadAnswer,
+    Command,
+    answer_lines,
+    apply_frame,
+    put_frame,
+    questions_line,
+    read_answers,
+    read_questions,
+)
 
 PARTS = tuple(cluster({}, devices=2, slices=3).world.inventory.parts)
 EACH = Question("each", ("true", "device.driver == 'x'"), PARTS)
@@ -69,6 +79,13 @@ def test_a_question_and_its_answers_come_over_as_they_were() -> None:
 def test_what_is_no_answer_is_refused(line: bytes) -> None:
     with pytest.raises(BadAnswer):
         read_answers(line, [EACH, ANY])
+
+
+def test_no_line_of_answers_is_longer_than_the_server_reads() -> None:
+    worst = Depths(b"\0" * 128, Failure.of(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0))
+    lines = list(answer_lines(0, ((position, worst) for position in range(200))))
+    assert max(map(len, lines)) < MAX_LINE / 4
+    assert sum(len(json.loads(line).get("each", ())) for line in lines) == 200
 
 
 def test_a_message_has_an_end() -> None:

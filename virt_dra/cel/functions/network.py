@@ -171,7 +171,7 @@ def prefix_length(value: CIDR) -> int:
     return value.length
 
 
-@library.function("net.CIDR::containsIP(string) -> bool", "net.CIDR::containsIP(net.IP) -> bool", each=15.0)
+@library.function("net.CIDR::containsIP(string) -> bool", "net.CIDR::containsIP(net.IP) -> bool", per_character=1.0, each=15.0)
 def contains_ip(value: CIDR, other: IP | str) -> bool:
     try:
         address = (_parse_ip(other) if isinstance(other, str) else other).address
@@ -180,7 +180,7 @@ def contains_ip(value: CIDR, other: IP | str) -> bool:
     return address.version == value.address.version and address in value.network()
 
 
-@library.function("net.CIDR::containsCIDR(string) -> bool", "net.CIDR::containsCIDR(net.CIDR) -> bool", each=15.0)
+@library.function("net.CIDR::containsCIDR(string) -> bool", "net.CIDR::containsCIDR(net.CIDR) -> bool", per_character=1.0, each=15.0)
 def contains_cidr(value: CIDR, other: CIDR | str) -> bool:
     inner = _parse_cidr(other) if isinstance(other, str) else other
     return inner.address.version == value.address.version and inner.length >= value.length and inner.address in value.network()
