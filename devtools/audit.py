@@ -1,7 +1,8 @@
 """Reports known vulnerabilities of the locked packages: runs pip-audit and compares its findings with the list of ignored ones.
 
-``python -m devtools.audit`` (make audit). Exit codes: 0 none, or no service could be asked (one line says so; with ``--strict`` that is 1);
-1 a vulnerability that is not on the list, an entry of the list that has expired or that nothing needs any more; 2 the list is malformed.
+``python -m devtools.audit`` (make audit). Exit codes: 0 none, or not audited: pip-audit isn't installed, or no service could be
+asked (one line says so; with ``--strict`` that is 1); 1 a vulnerability that is not on the list, an entry of the list that has expired or
+that nothing needs any more; 2 the list is malformed.
 
 For pip-audit a package that its service doesn't know has no findings: behind a mirror that has no advisories it reports "no known
 vulnerabilities" of packages that were never checked. Here such a package counts as not audited.
@@ -26,6 +27,10 @@ FILES: Final = ("dev", "bench", "image", "libvirt", "run", "setup", "tools")
 SERVICES: Final = ("pypi", "osv")
 """Vulnerability services, asked in this order until one knows every package."""
 SECONDS: Final = 180
+
+
+class NotInstalled(Exception):
+    """pip-audit can't be started, in one line."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +123,18 @@ def faults(report: Report | None, ignores: Iterable[Ignored], today: date) -> li
 
 
 def ask(program: Path, service: str, files: Sequence[str] = FILES) -> tuple[Report | None, str]:
-    """pip-audit's answer, or None and why there is none. A service that knows no package at all has answered nothing."""
+    """pip-audit's answer, or None and why there is none. A service that knows no package at all has answered nothing.
+
+    Raises NotInstalled.
+    """
     words = [str(program), "--vulnerability-service", service, "--disable-pip", "--require-hashes", "--format", "json", "--aliases", "on"]
     words += ["--progress-spinner", "off", *(f"--requirement={ROOT / 'requirements' / name}.txt" for name in files)]
     try:
         answer = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return None, f"{service}: no answer in {SECONDS} s"
+    except OSError as error:
+        raise NotInstalled(f"pip-audit can't be started ({error.strerror}); make audit sets it up") from error
     try:
         report = Report.of(json.loads(answer.stdout))
     except (json.JSONDecodeError, KeyError, TypeError):
@@ -146,8 +156,13 @@ def main(arguments: Sequence[str] | None = None, *, today: date | None = None) -
         return 2
     reports: list[Report] = []
     reasons: list[str] = []
+    not_done = ""
     for service in SERVICES:
-        report, reason = ask(options.pip_audit, service)
+        try:
+            report, reason = ask(options.pip_audit, service)
+        except NotInstalled as error:
+            not_done = str(error)  # no other service could be asked either
+            break
         if report is None:
             reasons.append(reason)
             continue
@@ -158,7 +173,8 @@ def main(arguments: Sequence[str] | None = None, *, today: date | None = None) -
     lines = faults(best, ignores, today or datetime.now(UTC).date())
     sys.stderr.writelines(f"audit: {line}\n" for line in lines)
     if best is None:
-        sys.stdout.write(f"audit: not done, no advisories can be read from here ({'; '.join(reasons)})\n")
+        why = not_done or f"no advisories can be read from here ({'; '.join(reasons)})"
+        sys.stdout.write(f"audit: not done, {why}\n")
         return 1 if lines or options.strict else 0
     sys.stdout.write(f"audit: {best.audited} packages, {len(best.found)} known vulnerabilities, {len(ignores)} ignored\n")
     return 1 if lines else 0

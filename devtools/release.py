@@ -1,8 +1,8 @@
 """Makes the files of a release (``make release``): wheel, sdist, bills of materials, a provenance statement, and their checksums.
 
-Everything is made of one commit with the locked tools, so that whoever builds the same commit gets the same bytes: the commit's files are
-unpacked into a new folder, times are those of the commit, modes and order are fixed. Signing is left to who has the keys
-(docs/guides/release.md).
+Everything is made of one commit with the locked tools, so that whoever builds the same commit with the same Python and zlib gets the same
+bytes: the commit's files are unpacked into a new folder, times are those of the commit, modes and order are fixed. Signing is left to who
+has the keys (docs/guides/release.md).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from devtools import locks
 ROOT: Final = Path(__file__).parents[1]
 BILLS: Final = {"virt-dra": "image", "virt-dra-launcher": "libvirt"}
 """Images, and the lock file that says which packages they have."""
+_SETUP: Final = "requirements/setup.txt"
 BUILD_TYPE: Final = "urn:virt-dra:make-release:1"
 _BASE: Final = re.compile(r"^FROM (\S+)@sha256:([0-9a-f]{64}) AS base$", re.MULTILINE)
 
@@ -38,11 +39,16 @@ class ReleaseError(Exception):
 
 def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
     """The wheel and the sdist of a commit of the repository ``source``, written to ``out``. Raises ReleaseError."""
-    (wanted,) = (each.version for each in locks.read((ROOT / "requirements" / "setup.txt").read_text())[0] if each.name == "setuptools")
+    for name in ("pyproject.toml", _SETUP):
+        if not _git(source, "ls-tree", "--name-only", commit, name):
+            raise ReleaseError(f"{source} has no {name} in {commit}")
+    # Of the commit that is built, which may lock another version than the one that this file is of.
+    locked, _ = locks.read(_read(source, commit, _SETUP).decode())
+    wanted = next((each.version for each in locked if each.name == "setuptools"), "")
+    if not wanted:
+        raise ReleaseError(f"{_SETUP} of {commit} locks no setuptools")
     if version("setuptools") != wanted:
-        raise ReleaseError(f"setuptools is {version('setuptools')}, {wanted} is locked: run tools/venv.sh dev")
-    if not _git(source, "ls-tree", "--name-only", commit, "pyproject.toml"):
-        raise ReleaseError(f"{source} has no pyproject.toml in {commit}")
+        raise ReleaseError(f"setuptools is {version('setuptools')}, {commit} locks {wanted}: check it out and run tools/venv.sh dev")
     epoch = _git(source, "show", "--no-patch", "--format=%ct", commit)
     with tempfile.TemporaryDirectory(prefix="virt-dra-release-") as temporary:
         tree = Path(temporary) / "tree"

@@ -48,9 +48,10 @@ def device_class(name: str, selector: str = "device.driver == 'gpu.example.com'"
 
 def deployment(name: str, mode: str, version: str, available: int, callers: list[str]) -> Json:
     args = [f"--mode={mode}"] if name.endswith("operator") else callers
+    container = {"args": args, "ports": [{"name": "reviews", "containerPort": 8443}, {"name": "plain", "containerPort": 8080}]}
     metadata = {"name": name, "namespace": "virt-dra", "generation": 1, "labels": {"app.kubernetes.io/version": version}}
     status = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": available}
-    return {"metadata": metadata, "spec": {"replicas": 2, "template": {"spec": {"containers": [{"args": args}]}}}, "status": status}
+    return {"metadata": metadata, "spec": {"replicas": 2, "template": {"spec": {"containers": [container]}}}, "status": status}
 
 
 def definition(name: str, established: bool) -> Json:
@@ -64,7 +65,7 @@ def facts(
     kubevirts: list[Json] | None = None, slices: list[Json] | None = None, classes: list[Json] | None = None,
     ca_bundle: str = "Y2E=", trusted: bool = True, expires: str = "2026-07-01T00:00:00Z", dns_names: tuple[str, ...] = (),
     refused: list[list[str]] | None = None, pod_waiting: Json | None = None, api_versions: list[str] | None = None,
-    callers: list[str] | None = None, reviews_from: list[Json] | None = None, **given: Any,
+    callers: list[str] | None = None, reviews_from: list[Json] | None = None, policy: Json | None = None, **given: Any,
 ) -> Facts:  # fmt: skip
     """A cluster on which all is well but for what is given."""
     webhook = {"name": "vmi.virt-dra.io", "clientConfig": {"caBundle": ca_bundle}}
@@ -94,7 +95,7 @@ def facts(
         "configurations": (configuration,),
         "ready_endpoints": 2,
         "certificate": Certificate(parse_time(expires), tuple(dns_names) or ("virt-dra-webhook.virt-dra.svc",), trusting),
-        "network_policy": {"spec": {"ingress": [{"ports": [{"port": 8443}], "from": networks}, {"ports": [{"port": 8080}]}]}},
+        "network_policy": {"spec": policy or {"ingress": [{"ports": [{"port": 8443}], "from": networks}, {"ports": [{"port": 8080}]}]}},
         "lease": {"holderIdentity": "one", "renewTime": "2026-04-30T23:59:55.000000Z", "leaseDurationSeconds": 15},
         "rights": [
             Right("virt-dra-operator", "list", "pods", True),

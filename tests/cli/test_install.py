@@ -268,15 +268,17 @@ def test_who_may_ask_the_webhook_is_chosen(golden: Golden, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("option", "content", "want"),
+    ("option", "given", "want"),
     [
         ("--client-ca", "nonsense", "it must hold certificates in PEM, and no private key"),
         ("--client-ca", f"{CERTIFICATE}-----BEGIN PRIVATE KEY-----\n", "it must hold certificates in PEM, and no private key"),
-        ("--api-server-cidr", None, "'10.0.0.1/8' is no address and no network; write it as 10.0.0.0/28"),
+        ("--api-server-cidr", "10.0.0/8", "'10.0.0/8' is no address and no network; write it as 10.0.0.0/28"),
+        ("--api-server-cidr", "10.0.0.10/28", "'10.0.0.10/28' has host bits set; write 10.0.0.0/28"),
+        ("--api-server-cidr", "fd00::1/64", "'fd00::1/64' has host bits set; write fd00::/64"),
     ],
 )
-def test_what_can_not_say_who_may_ask(tmp_path: Path, option: str, content: str | None, want: str) -> None:
-    (tmp_path / "ca.crt").write_text(content or "")
-    result = run("--dry-run", option, "10.0.0.1/8" if content is None else str(tmp_path / "ca.crt"))
+def test_what_can_not_say_who_may_ask(tmp_path: Path, option: str, given: str, want: str) -> None:
+    (tmp_path / "ca.crt").write_text(given)
+    result = run("--dry-run", option, given if option == "--api-server-cidr" else str(tmp_path / "ca.crt"))
     assert result.exit_code == 2
     assert want in result.output

@@ -105,6 +105,16 @@ def test_a_release_is_not_made_unaudited(tmp_path: Path) -> None:
     assert audit.main(["--strict", "--pip-audit", str(program)], today=date(2020, 1, 1)) == 1
 
 
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--strict"], 1)])
+def test_without_pip_audit_one_line_says_how_to_get_it(
+    options: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert audit.main([*options, "--pip-audit", str(tmp_path / "pip-audit")], today=date(2020, 1, 1)) == code
+    said = capsys.readouterr()
+    assert said.out == "audit: not done, pip-audit can't be started (No such file or directory); make audit sets it up\n"
+    assert said.err == ""
+
+
 def test_the_kept_list_is_well_formed_and_every_lock_file_is_audited() -> None:
     for each in audit.ignored(audit.IGNORED.read_text(encoding="utf-8")):
         assert len(each.reason) > 20, f"{each.id}: say why it does no harm here"

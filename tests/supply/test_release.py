@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from devtools import locks
-from devtools.release import BILLS, ReleaseError, bill, main, materials, release, same_sdist, statement
+from devtools.release import BILLS, ReleaseError, bill, built, main, materials, release, same_sdist, statement
 
 ROOT = Path(__file__).parents[2]
 CYCLONEDX = ROOT / ".tools" / "bin" / "cyclonedx-py"
@@ -89,9 +89,11 @@ def test_materials_are_the_commit_every_lock_file_and_the_base_image() -> None:
     assert len(found[-1]["digest"]["sha256"]) == 64
 
 
-def _repository(folder: Path) -> Path:
+def _repository(folder: Path, **files: str) -> Path:
     folder.mkdir()
-    (folder / "file").write_text("x", encoding="utf-8")
+    for name, content in {"file": "x", **files}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
     for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
         subprocess.run(["git", *words], cwd=folder, check=True)
     return folder
@@ -103,6 +105,21 @@ def test_there_is_no_release_of_files_that_nobody_else_has(tmp_path: Path, capsy
     assert main(["all", "--source", str(source), "--out", str(tmp_path / "out")]) == 1
     assert capsys.readouterr().err == "release: files differ from the commit, so nobody could build the same: M file\n"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("lock", "said"),
+    [
+        (f"setuptools==1.2.3 --hash=sha256:{'0' * 64}\n", "setuptools is .*, HEAD locks 1.2.3: check it out and run tools/venv.sh dev"),
+        ("", "requirements/setup.txt of HEAD locks no setuptools"),
+        (None, "has no requirements/setup.txt in HEAD"),
+    ],
+)
+def test_setuptools_is_the_one_that_the_built_commit_locks(lock: str | None, said: str, tmp_path: Path) -> None:
+    files = {"pyproject.toml": "", **({} if lock is None else {"requirements/setup.txt": lock})}
+    source = _repository(tmp_path / "source", **files)
+    with pytest.raises(ReleaseError, match=said):
+        built(source, tmp_path / "out")
 
 
 def test_a_release_is_not_mixed_with_another(tmp_path: Path) -> None:

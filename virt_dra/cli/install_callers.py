@@ -35,13 +35,19 @@ def from_addresses(obj: Json, networks: Sequence[str]) -> Json:
 
 
 def read_networks(texts: Iterable[str]) -> tuple[str, ...]:
-    """Parse networks and addresses to CIDR. Raises ValueError that names the one that is malformed."""
+    """Parse networks and addresses to CIDR. Raises ValueError that names the one that is malformed, or has bits beyond its prefix set."""
     found = []
     for text in texts:
         try:
-            found.append(str(ipaddress.ip_network(text)))
+            network = ipaddress.ip_interface(text).network
         except ValueError:
             raise ValueError(f"{text!r} is no address and no network; write it as 10.0.0.0/28") from None
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            # Not masked: whoever wrote an address may have meant this one address, and a network would let others connect, too.
+            raise ValueError(f"{text!r} has host bits set; write {network}") from None
+        found.append(str(network))
     return tuple(found)
 
 
