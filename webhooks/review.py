@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -34,6 +35,8 @@ MAX_WARNING = 256
 """The API server cuts longer warnings, and drops those beyond :data:`MAX_WARNINGS` characters together."""
 MAX_WARNINGS = 4096
 _MAX_UID = 128
+_HEAD = 2048
+_NAMESPACE = re.compile(rb'"namespace"\s{0,4}:\s{0,4}"([a-z0-9-]{1,63})"')
 _WORDS = ((bool, "a boolean"), (str, "a string"), (int | float, "a number"), (list, "a list"), (dict, "an object"))
 _MAX_SHOWN = 200
 
@@ -70,6 +73,12 @@ def check_content_type(content_type: str) -> None:
     media = content_type.partition(";")[0].strip().lower()
     if media != "application/json":
         raise BadReview(415, "UnsupportedMediaType", f"Content-Type must be application/json, not {_shown(media) or 'absent'}")
+
+
+def namespace_hint(body: bytes) -> str:
+    """The namespace of the request as API servers write it, before the objects; "" if there is none. Whoever else writes may lie."""
+    found = _NAMESPACE.search(body, 0, _HEAD)
+    return found[1].decode("ascii") if found else ""
 
 
 def read_review(body: bytes) -> Review:

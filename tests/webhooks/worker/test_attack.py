@@ -89,7 +89,7 @@ def test_other_tenants_and_probes_do_not_wait_for_a_stream_of_them(tmp_path: Pat
 
 def test_who_attacks_for_long_uses_up_its_share_and_costs_little_then(tmp_path: Path) -> None:
     async def attack(served: Served) -> None:
-        for n in range(0, 120, 4):
+        for n in itertools.islice(itertools.cycle(range(0, 120, 4)), 240):  # the engine ends most of them long before their time is up
             code, answer = await served.ask(vmi_of(f"h{n}", "attacker-0"))
             assert code == 200
             if "used up its share" in str(answer):
