@@ -472,8 +472,11 @@ def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Re
             return review, None
         wire = _encoded(answer(review.uid, verdict))
         return replace(review, object=None, old=None), (wire, verdict)
+    except BadReview as bad:
+        refused = BadReview(bad.code, bad.reason, str(bad))  # without the traceback, which refers to all that was read
     finally:
         gc.enable()
+    raise refused
 
 
 def _encoded(value: Json) -> bytes:
@@ -496,7 +499,7 @@ class _QuietLogger(logging.LoggerAdapter[logging.Logger]):
                 self.logger.warning("not a request in HTTP", extra={"fields": fields})
             return
         # Whoever closes connections in the middle of requests makes lines as fast as that; what differs in them is the address only.
-        suppressed = self._repeats.suppressed_before((str(msg)[:40], type(error).__name__))
+        suppressed = self._repeats.suppressed_before((str(msg).partition(" from ")[0], type(error).__name__))
         if suppressed is not None:
             fields = {"suppressed": suppressed} if suppressed else {}
             reason = error if isinstance(error, BaseException) else None

@@ -86,6 +86,7 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> None:
     state = Path(tempfile.mkdtemp(prefix=_STATE, dir=folder))  # for its owner only
     try:
         for name, content in files.items():
+            (state / name).touch(mode=0o600)  # whoever makes the folder readable doesn't give away the keys
             (state / name).write_bytes(content)
         link = state / _CURRENT
         link.symlink_to(state.name)

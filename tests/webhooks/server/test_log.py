@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
+from webhooks.server import _QuietLogger
 from webhooks.server_log import Repeats
 
 
@@ -42,3 +47,15 @@ def test_it_remembers_no_more_than_it_must() -> None:
     assert len(repeats._told) == 1000
     assert repeats.suppressed_before(0) == 0
     assert repeats.suppressed_before(4999) is None
+
+
+def test_connections_that_are_closed_in_the_middle_of_requests_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """aiohttp writes one for each, with its address."""
+    clock = Clock()
+    quiet = _QuietLogger(logging.getLogger("test"), Repeats(clock))
+    for number in range(1000):
+        quiet.error(f"Error handling request from 127.0.{number % 8}.{number % 250}", exc_info=ConnectionResetError("Connection lost"))
+    assert len(caplog.records) == 1
+    clock.now += 60
+    quiet.error("Error handling request from 192.0.2.1", exc_info=ConnectionResetError("Connection lost"))
+    assert [record.__dict__["fields"] for record in caplog.records] == [{}, {"suppressed": 999}]

@@ -88,6 +88,7 @@ def test_a_folder_is_filled_and_renewed(tmp_path: Path) -> None:
     first = _state(source.folder)
     assert sorted(first) == ["ca.crt", "ca.key", "tls.crt", "tls.key"]
     assert (source.folder / "current").stat().st_mode & 0o777 == 0o700
+    assert {(source.folder / "current" / name).stat().st_mode & 0o777 for name in first} == {0o600}
     clock[0] += timedelta(days=59)
     assert not tls.reload()
     clock[0] += timedelta(days=1)
