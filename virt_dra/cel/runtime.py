@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError, InternalFault
@@ -212,9 +213,13 @@ def macro_transformList_pairs(budget: Budget, weight: float, over: Value, body: 
     return [body(key, value) for key, value in pairs(budget, over, weight) if condition is None or condition(key, value)]
 
 
+INSERTION: Final = 2.0
+"""Microseconds of work to add an entry to a map (measured)."""
+
+
 def macro_transformMap_pairs(budget: Budget, weight: float, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
     made: dict[Value, Value] = {}
-    for key, value in pairs(budget, over, weight):
+    for key, value in pairs(budget, over, weight + INSERTION):
         if condition is None or condition(key, value):
             insert(made, key, body(key, value))
     return made
@@ -228,6 +233,7 @@ def macro_transformMapEntry_pairs(budget: Budget, weight: float, over: Value, bo
         entries = body(key, value)
         if not isinstance(entries, dict):
             raise EvaluationError("no such overload")
+        budget.spend(len(entries) * INSERTION)
         for new_key, new_value in entries.items():
             insert(made, key_value(new_key), new_value)
     return made

@@ -8,7 +8,7 @@ COMPILING = 0.5
 WATCHED = 1.0
 STRETCH = 0.25
 FREE = 20.0
-RATIO = 5.0
+RATIO = 8.0
 
 
 def exceeded(times: Times) -> str:
@@ -22,6 +22,6 @@ def exceeded(times: Times) -> str:
         found.append("stretch")
     if times.free > FREE:
         found.append("unwatched")
-    if times.watched > 0.02 and times.ratio > RATIO:
+    if times.watched > 0.05 and times.ratio > RATIO:  # what takes less is measured too roughly on a loaded machine
         found.append("ratio")
     return ", ".join(found)
