@@ -381,8 +381,8 @@ class _Attempt:
                     smallest = found
         if smallest is not None:
             return sorted(smallest, key=lambda label: -smallest[label])
-        found = {label: None for demand in demands for option in demand for label in self._looks[option.look].labels.get(agreement, ())}
-        return found or (None,)  # no device has this label: what is left are the alternatives that need not agree
+        every = (label for demand in demands for option in demand for label in self._looks[option.look].labels.get(agreement, ()))
+        return dict.fromkeys(every) or (None,)  # no device has this label: what is left are the alternatives that need not agree
 
     def _narrowed(self, demands: list[_Demand], agreement: int, label: Hashable) -> list[_Demand] | None:
         found: list[_Demand] = []
