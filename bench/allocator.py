@@ -25,8 +25,8 @@ from bench.reference import NotAvailable, built
 from bench.workloads import WORKLOADS, Json, Workload, full_cluster, unsuitable_cluster
 from virt_dra.allocator import Allocated, AllocationError, Allocator, NodeError, Placed, Unsatisfiable, Walk
 from virt_dra.allocator.explain import histogram
-from virt_dra.cli import collector
-from virt_dra.cli.allocate_workload import digest_of, read_workload
+from virt_dra.cli.allocate.workload import digest_of, read_workload
+from virt_dra.cli.shared import collector
 
 OURS = [sys.executable, "-c", "from virt_dra.cli.main import main; main()", "allocate", "--workload"]
 SHORT = 3.0

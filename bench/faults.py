@@ -26,7 +26,7 @@ from tests.faults.answers import Fault
 from tests.faults.ledger import audit_arguments
 from tests.faults.scenarios import Report
 from tests.faults.site import Site, site
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
 
 SEED = 20261121
 ROUNDS = 3

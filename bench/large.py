@@ -25,7 +25,7 @@ from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
-from virt_dra.api.scheme import KINDS
+from virt_dra.api.reading.scheme import KINDS
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
 NOTE = "x" * 256 * 1024

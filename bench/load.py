@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from virt_dra.api.documents import read_objects
-from virt_dra.api.yaml_writing import write_documents, write_yaml
+from virt_dra.api.reading.documents import read_objects
+from virt_dra.api.reading.yaml_writing import write_documents, write_yaml
 
 DEVICES = 100_000
 DEVICES_PER_SLICE = 128

@@ -33,8 +33,8 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.cluster.kube import KubeCluster, connect
-from virt_dra.cluster.kube_limits import Limits
+from virt_dra.cluster.kube.cluster import KubeCluster, connect
+from virt_dra.cluster.kube.limits import Limits
 
 VMIS = 5_000
 NODES = 5_000

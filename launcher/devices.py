@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from launcher.dra_devices import dra_devices
-from launcher.dra_devices_before_1_8 import dra_devices_before_1_8
+from launcher.addresses.dra_devices import dra_devices
+from launcher.addresses.dra_devices_before_1_8 import dra_devices_before_1_8
+from launcher.addresses.plugin_devices import plugin_devices
 from launcher.errors import DUPLICATE_ADDRESS, DUPLICATE_ALIAS, UNWRITABLE_TEXT, LauncherError
 from launcher.kinds import GPUS, HOST_DEVICES, DeviceKind
-from launcher.plugin_devices import plugin_devices
 from launcher.request import HostDevice, Request
 from launcher.sriov import left_out, sriov_devices
 from launcher.xml import XmlTextError, carried

@@ -1,7 +1,7 @@
 """``virt-dra-launcher``: what runs in a launcher pod where there is no KubeVirt.
 
 Waits until every device has an address, defines and starts the domain, says by a file that it runs, and ends with it. It talks to nobody
-but libvirt: see :mod:`virt_dra.api.standalone`.
+but libvirt: see :mod:`virt_dra.api.integration.standalone`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from time import monotonic
 import click
 
 from launcher import Conversion, LauncherError, libvirt_conn
+from launcher.addresses.metadata_files import overlaid, read_base, read_folder
 from launcher.errors import LIBVIRT_UNAVAILABLE
-from launcher.metadata_files import overlaid, read_base, read_folder
 from launcher.waiting import BadFile, Waiting, decide, read_device_status, read_vmi
-from virt_dra.api import standalone
+from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
 _DAEMON_SECONDS = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launcher.pools import MDEV_PREFIX, PCI_PREFIX, USB_PREFIX
+from launcher.addresses.pools import MDEV_PREFIX, PCI_PREFIX, USB_PREFIX
 from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
 
 

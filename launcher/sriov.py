@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from launcher.addresses.pools import PCI_PREFIX
+from launcher.addresses.sources import ClaimObjects, from_environment, from_files, nothing_found, recognised_claim_object
 from launcher.errors import MALFORMED_ADDRESS, NO_ADDRESS, AddressSyntaxError, LauncherError
 from launcher.hostdev import Hostdev, at_guest_address, pci
 from launcher.kinds import SRIOV_ALIAS
 from launcher.pci import PciAddress
-from launcher.pools import PCI_PREFIX
 from launcher.request import HostDevice, Request
-from launcher.sources import ClaimObjects, from_environment, from_files, nothing_found, recognised_claim_object
 from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
 from virt_dra.api.kubevirt_versions import V1_9_0
 

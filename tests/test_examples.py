@@ -17,7 +17,7 @@ from tests.conftest import Golden
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.cli.main import cli
 from virt_dra.cluster.files import read_written
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.simulator.embedded import Ran, Settings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings

@@ -1,11 +1,11 @@
-"""Writes virt_dra/api/kubevirt_schema.json: the fields of KubeVirt's VirtualMachine and VirtualMachineInstance, and their types.
+"""Writes virt_dra/api/schemas/kubevirt_schema.json: the fields of KubeVirt's VirtualMachine and VirtualMachineInstance, and their types.
 
     npm pack @kubevirt-ui-ext/kubevirt-api@1.7.0 && tar xzf kubevirt-ui-ext-kubevirt-api-1.7.0.tgz
     python tools/kubevirt_schema.py package/dist/kubevirt/index.d.ts
 
 The package is KubeVirt's OpenAPI document as TypeScript interfaces. What it lacks is added here: fields of newer releases, what TypeScript
 can't say (keys of lists, limits, values), and types that it knows as ``object`` only. Names, types and what is required are taken,
-nothing else. :mod:`virt_dra.api.kubevirt_schema` reads the file, and knows which release has which field.
+nothing else. :mod:`virt_dra.api.schemas.kubevirt_schema` reads the file, and knows which release has which field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).parent.parent / "virt_dra" / "api" / "kubevirt_schema.json"
+TARGET = Path(__file__).parent.parent / "virt_dra" / "api" / "schemas" / "kubevirt_schema.json"
 ROOTS = ("VirtualMachine", "VirtualMachineInstance")
 Fields = dict[str, str]
 
@@ -32,7 +32,7 @@ _FIELD = re.compile(r"    /\*\*(?P<comment>.*?)\*/\s*'?(?P<name>[\w.\-]+)'?(?P<o
 _SCALARS = {"string": "string", "number": "integer", "boolean": "boolean", "object": "{}"}
 _WIRE_NAMES = {"vSOCKCID": "VSOCKCID"}
 
-# Types and fields that replace or extend those of the package. "!" behind a name: required. See virt_dra/api/kubevirt_schema.py for types.
+# Types and fields that replace or extend those of the package. "!" behind a name: required. Types: virt_dra/api/schemas/kubevirt_schema.py.
 _MORE: dict[str, Fields] = {
     "Network": {"resourceClaim": "ClaimRequest"},
     "ClaimRequest": {"claimName": "string", "requestName": "string"},

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Final, Literal
 
 from virt_dra.api import names
-from virt_dra.api.kubevirt_schema import schema_of
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta
-from virt_dra.api.schema_walk import Fault, Schema, UnknownField, conforms, faults, pruned, unknown_fields
+from virt_dra.api.schemas.kubevirt_schema import schema_of
+from virt_dra.api.schemas.walk import Fault, Schema, UnknownField, conforms, faults, pruned, unknown_fields
 from virt_dra.api.validation import metadata
 from virt_dra.api.validation.field_errors import invalid
 from virt_dra.api.wire import Json, WireError

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from virt_dra.api.core_v1 import PodResourceClaim
-from virt_dra.api.integration_paths import Pair
-from virt_dra.api.known_drivers import ALWAYS_WRITE
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
+from virt_dra.api.integration.paths import Pair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.selectors.answers import Evaluator

@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from virt_dra.api import json_text
-from virt_dra.api.document_error import DocumentError
+from virt_dra.api.reading import json_text
+from virt_dra.api.reading.document_error import DocumentError
 from virt_dra.api.wire import Json
 from webhooks.verdict import Cause, Verdict
 

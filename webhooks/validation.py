@@ -1,4 +1,4 @@
-"""The webhooks: from a review and what is known to a verdict. Pure; the server and its paths are :mod:`webhooks.server`."""
+"""The webhooks: from a review and what is known to a verdict. Pure; the server and its paths are :mod:`webhooks.server.app`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
-from webhooks import launcher_pod, vmi
+from webhooks import vmi
 from webhooks.knowledge import Knowledge, Subject
+from webhooks.launcher_pod import webhook as launcher_pod
 from webhooks.review import BadReview, Review
 from webhooks.verdict import INVALID, Cause, Verdict
 

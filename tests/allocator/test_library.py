@@ -9,8 +9,8 @@ import pytest
 from virt_dra.allocator import Allocated, FatalError, Snapshot, Unsatisfiable, allocate, explain
 from virt_dra.allocator.explain import lines
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from virt_dra.api.scheme import read_object
 
 NODE = Node.from_wire({"metadata": {"name": "n1"}})
 CLASS = DeviceClass.from_wire({"metadata": {"name": "gpu"}})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from virt_dra.api.conversion import from_v1, to_v1
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.wire import Json, WireError
 
 CLASSIC = "belongs to classic DRA, where a driver's controller allocates; Kubernetes removed it in 1.32 and it is not supported"

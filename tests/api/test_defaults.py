@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from virt_dra.api.defaults import apply_defaults, retimed_taint
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
-from virt_dra.api.scheme import read_object
 from virt_dra.api.wire import Json
 
 NOW = "2026-03-01T12:00:00.75+02:00"

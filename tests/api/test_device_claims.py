@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virt_dra.api.device_claims import assign, pod_claims, read_device_claims
-from virt_dra.api.integration_paths import DEVICE_CLAIMS_ANNOTATION
-from virt_dra.api.json_annotations import AnnotationError
+from virt_dra.api.integration.device_claims import assign, pod_claims, read_device_claims
+from virt_dra.api.integration.paths import DEVICE_CLAIMS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.reading.json_annotations import AnnotationError
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "device_claims.yaml").read_text())
 FIELD = "metadata.annotations[virt-dra.io/device-claims]"

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from virt_dra.api import yaml_fast, yaml_text
-from virt_dra.api.documents import DocumentError, Source, read_documents, read_objects
+from virt_dra.api.reading import yaml_fast, yaml_text
+from virt_dra.api.reading.documents import DocumentError, Source, read_documents, read_objects
+from virt_dra.api.reading.yaml_writing import write_documents, write_yaml
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.api.yaml_writing import write_documents, write_yaml
 
 UPSTREAM: list[dict[str, Any]] = [
     json.loads(line) for line in (Path(__file__).parent / "yaml_upstream.jsonl").read_bytes().split(b"\n") if line

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.api.random_objects import RANDOMS, random_object
 from virt_dra.api.feature_gates import FeatureGates
-from virt_dra.api.field_dropping import without_disabled_fields, without_disabled_status
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.scheme import KINDS, read_object
 from virt_dra.api.resource_v1 import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -35,7 +35,7 @@ from virt_dra.api.resource_v1 import (
     ResourcePoolStatusRequestSpec,
     ResourceSlice,
 )
-from virt_dra.api.scheme import KINDS, read_object
+from virt_dra.api.schemas.field_dropping import without_disabled_fields, without_disabled_status
 from virt_dra.api.wire import Json
 
 GATES = st.builds(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from virt_dra.api.instancetypes import Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.scheme import read_object
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "instancetypes.yaml").read_text(encoding="utf-8"))
 

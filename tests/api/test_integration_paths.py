@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
-from virt_dra.api.integration_paths import (
+from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS, KNOWN_DRIVERS, metadata_writers
+from virt_dra.api.integration.paths import (
     DEVICE_STATUS_ANNOTATION,
     INTEGRATION_ANNOTATION,
     MDEV_PREFIX,
@@ -29,7 +30,6 @@ from virt_dra.api.integration_paths import (
     resource_variable,
     wished_path,
 )
-from virt_dra.api.known_drivers import DRIVER_OF_CLASS, KNOWN_DRIVERS, metadata_writers
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "integration_paths.yaml").read_text())

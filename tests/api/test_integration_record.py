@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_dra.api.core_v1 import PodResourceClaim
-from virt_dra.api.device_claims import AssignedDevice
-from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION, Decision, Pair
-from virt_dra.api.integration_record import Integration
-from virt_dra.api.json_annotations import AnnotationError
+from virt_dra.api.integration.device_claims import AssignedDevice
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, Decision, Pair
+from virt_dra.api.integration.record import Integration
+from virt_dra.api.reading.json_annotations import AnnotationError
 
 FIELD = "metadata.annotations[virt-dra.io/integration]"
 RECORD = Integration.of(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from virt_dra.api.kubevirt_schema import KINDS, schema_of, structural_schema
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import MAIN, KubeVirtVersion
-from virt_dra.api.schema_walk import LATER, Schema, conforms, faults, unknown_fields
-from virt_dra.api.structural_schema import object_schema
+from virt_dra.api.schemas.kubevirt_schema import KINDS, schema_of, structural_schema
+from virt_dra.api.schemas.structural import object_schema
+from virt_dra.api.schemas.walk import LATER, Schema, conforms, faults, unknown_fields
 from virt_dra.api.wire import Json
 
 VERSIONS = ("1.5", "1.6", "1.7", "1.8.0", "1.8.3", "1.9", "main")

@@ -12,7 +12,7 @@ from tests.api.random_objects import RANDOMS, random_object
 from virt_dra.api import kubevirt_v1, resource_v1
 from virt_dra.api.conversion import from_v1, to_v1
 from virt_dra.api.meta import TypedObject, UnknownObject
-from virt_dra.api.scheme import KINDS, read_object
+from virt_dra.api.reading.scheme import KINDS, read_object
 from virt_dra.api.wire import Json, WireError
 
 

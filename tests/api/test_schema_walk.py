@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from virt_dra.api.schema_walk import LATER, Fault, Schema, UnknownField, conforms, faults, pruned, unknown_fields
-from virt_dra.api.structural_schema import PRESERVE, QUANTITY
+from virt_dra.api.schemas.structural import PRESERVE, QUANTITY
+from virt_dra.api.schemas.walk import LATER, Fault, Schema, UnknownField, conforms, faults, pruned, unknown_fields
 from virt_dra.api.wire import Json
 
 NAMED: Json = {

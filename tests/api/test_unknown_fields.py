@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.api.random_objects import RANDOMS, random_object
 from virt_dra.api import resource_v1
 from virt_dra.api.conversion import from_v1
-from virt_dra.api.unknown_fields import FOUND_MAX, unknown_fields
+from virt_dra.api.schemas.unknown_fields import FOUND_MAX, unknown_fields
 
 KINDS = (
     resource_v1.ResourceClaim,

@@ -25,7 +25,7 @@ from tests.api.random_objects import RANDOMS, random_object
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.scheme import KINDS, read_object
+from virt_dra.api.reading.scheme import KINDS, read_object
 from virt_dra.api.validation import (
     TOO_COMPLEX,
     ErrorType,

@@ -16,7 +16,7 @@ import json, sys
 sys.modules["yaml_rs"] = None
 from virt_dra.cluster.files import read_inputs
 import virt_dra.cli.main
-assert "virt_dra.api.yaml_fast" not in sys.modules
+assert "virt_dra.api.reading.yaml_fast" not in sys.modules
 print(json.dumps([read.object.to_wire() for read in read_inputs(sys.argv[1:]).objects]))
 """
 

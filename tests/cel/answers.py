@@ -21,7 +21,7 @@ from virt_dra.cel import (
 )
 from virt_dra.cel.errors import enhanced
 from virt_dra.cel.values import Value
-from virt_dra.cli.cel import answer as answer_request
+from virt_dra.cli.cel.command import answer as answer_request
 
 Question = dict[str, Any]
 """A request of ``virt-dra cel --jsonl``; or, with the ``mode`` "language", an expression to be evaluated without a device."""

@@ -16,7 +16,7 @@ from tests.cel.answers import Question, answer
 from virt_dra.cel.checker import check
 from virt_dra.cel.cost.ceiling import ceiling
 from virt_dra.cel.declarations import STORED_EXPRESSIONS
-from virt_dra.cel.parser import parse
+from virt_dra.cel.syntax.parser import parse
 
 CASES = Path(__file__).parent / "cases"
 Case = dict[str, Any]

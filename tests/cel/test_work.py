@@ -11,11 +11,11 @@ from tests.cel.hostile import worst
 from tests.cel.hostile.bounds import exceeded
 from tests.cel.hostile.measure import ALLOWED, DEVICE, accepted, forget, kept, measured
 from virt_dra.cel import STORED_EXPRESSIONS, CompileError, EvaluationError, Interrupted, Work, compile_selector
-from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.functions import regex
 from virt_dra.cel.functions.printing import printed
+from virt_dra.cel.limits.compilations import Compilations
+from virt_dra.cel.limits.sized_cache import SizedCache
 from virt_dra.cel.selector import SELECTORS, new_selector
-from virt_dra.cel.sized_cache import SizedCache
 
 TENS = "[" + ",".join(map(str, range(10, 100))) + "]"
 

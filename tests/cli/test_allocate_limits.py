@@ -11,9 +11,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from virt_dra.cli import allocate_lines
-from virt_dra.cli.deadline import Deadline
+from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.main import cli
+from virt_dra.cli.shared.deadline import Deadline
 
 Json = dict[str, Any]
 SLOW = 'device.attributes["gpu.example.com"].i >= 0 && lists.range(1000).all(x, lists.range(100).all(y, x + y >= 0))'

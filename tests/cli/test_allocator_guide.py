@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from virt_dra.allocator import DEFAULT
-from virt_dra.cli.allocate_lines import FEATURE_FIELDS
+from virt_dra.cli.allocate.lines import FEATURE_FIELDS
 from virt_dra.cli.main import cli
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guides" / "allocator.md"

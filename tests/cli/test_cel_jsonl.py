@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virt_dra.cli.cel import NOTHING, answer
-from virt_dra.cli.jsonl import answer_lines
+from virt_dra.cli.cel.command import NOTHING, answer
+from virt_dra.cli.jsonl.lines import answer_lines
 from virt_dra.cli.main import cli
 
 DEVICE = {

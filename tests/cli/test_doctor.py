@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import parse_time
-from virt_dra.cli.doctor import report
-from virt_dra.cli.doctor_checks import examine, exit_code
-from virt_dra.cli.doctor_facts import Certificate, Facts, Finding, Right, Unknown
+from virt_dra.cli.doctor.command import report
 from virt_dra.cli.main import cli
+from virt_dra.doctor.checks import examine, exit_code
+from virt_dra.doctor.facts import Certificate, Facts, Finding, Right, Unknown
 
 Json = dict[str, Any]
 VERSION = "0.1.0"

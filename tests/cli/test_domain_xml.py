@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from virt_dra.cli import domain_xml
-from virt_dra.cli.jsonl import answer_lines
+from virt_dra.cli.jsonl import domain_xml
+from virt_dra.cli.jsonl.lines import answer_lines
 from virt_dra.cli.main import cli
 
 UUID = "8a05ad83-3472-497d-8631-8142f31460e8"

@@ -148,7 +148,16 @@ def test_an_interrupt_is_one_line_and_130(arguments: tuple[str, ...], kubeconfig
 
 
 @pytest.mark.parametrize(
-    "module", ["click", "virt_dra.cli.main", "virt_dra.cli.endings", "rich", "virt_dra.cli.console", "virt_dra.cli.lint", "pydantic"]
+    "module",
+    [
+        "click",
+        "virt_dra.cli.main",
+        "virt_dra.cli.shared.endings",
+        "rich",
+        "virt_dra.cli.shared.console",
+        "virt_dra.cli.lint.command",
+        "pydantic",
+    ],
 )
 def test_an_interrupt_while_the_program_loads_is_one_line_and_130(module: str) -> None:
     """Interrupted when a module begins to load: as good as at any moment of the first seconds, but always the same one."""
@@ -178,7 +187,7 @@ def test_the_programs_start_where_interrupts_are_handled_first() -> None:
 
 _BUSY = """
 import asyncio, time
-from virt_dra.cli.endings import interruptible, orderly
+from virt_dra.cli.shared.endings import interruptible, orderly
 
 async def compute() -> None:
     print("computing", flush=True)

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from virt_dra.cli import admit, render
-from virt_dra.cli.jsonl import answer_lines
+from virt_dra.cli.jsonl import admit, render
+from virt_dra.cli.jsonl.lines import answer_lines
 
 _scalars = st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4)
 _anything = st.recursive(

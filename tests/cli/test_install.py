@@ -11,9 +11,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tests.conftest import Golden
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, STANDALONE, Choices, Key, Overlay, packaged, planned, stale
-from virt_dra.cli.install_survey import KUBEVIRTS, VMS, Survey, refusals
 from virt_dra.cli.main import cli
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, STANDALONE, Choices, Key, Overlay, packaged, planned, stale
+from virt_dra.installation.survey import KUBEVIRTS, VMS, Survey, refusals
 
 OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
 

@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from tests.cluster.control_plane import ControlPlane, RequestError, require
 from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS, crd
-from virt_dra.api.yaml_writing import write_documents
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Overlay, planned
+from virt_dra.api.reading.yaml_writing import write_documents
 from virt_dra.cli.main import cli
-from virt_dra.cluster.kube import KubeCluster
+from virt_dra.cluster.kube.cluster import KubeCluster
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Overlay, planned
 
 Json = dict[str, Any]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -259,9 +259,9 @@ class TestLife:
             ]
             return (*made, *extra)
 
-        monkeypatch.setattr("virt_dra.cli.install.planned", older)
+        monkeypatch.setattr("virt_dra.cli.install.command.planned", older)
         assert run(plane, "install", "--overlay", overlay, "--no-wait").exit_code == 0
-        monkeypatch.setattr("virt_dra.cli.install.planned", planned)
+        monkeypatch.setattr("virt_dra.cli.install.command.planned", planned)
         configuration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/virt-dra"
         bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
         patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, KubeVirtVersion
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli import admit, allocate_lines, cel, device_status, domain_xml, render
-from virt_dra.cli.jsonl import BadLine, answer_lines, gates_of, jsonl_command, member, spec_of, vmi_of
+from virt_dra.cli.allocate import lines as allocate_lines
+from virt_dra.cli.cel import command as cel
+from virt_dra.cli.jsonl import admit, device_status, domain_xml, render
+from virt_dra.cli.jsonl.lines import BadLine, answer_lines, gates_of, jsonl_command, member, spec_of, vmi_of
 from virt_dra.cli.main import cli
 
 

@@ -15,10 +15,10 @@ from tests.cli.webhook_cluster import kubevirt_kinds
 from tests.cluster.control_plane import ControlPlane
 from tests.webhooks.server.serving import SPEC, vm, vmi
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.scheme import read_object
-from virt_dra.cli.lint_live import gather
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.cli.main import cli
 from virt_dra.cluster.port import ApiError, Forbidden, Listed, NotFound, Reader
+from virt_dra.live.lint import gather
 
 
 class Room:

@@ -20,8 +20,8 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import Component, ComponentError, free_port, operator
 from tests.controllers.hostile_selectors import HOSTILE
 from virt_dra.cli.operator import command
-from virt_dra.controllers.instance_loop import Settings
-from virt_dra.operator import Process, operate
+from virt_dra.controllers.operator.instance_loop import Settings
+from virt_dra.operator.process import Process, operate
 
 OLD, NEW = "0000:41:00.0", "0000:42:00.0"
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from virt_dra.api.documents import read_documents
+from virt_dra.api.reading.documents import read_documents
 from virt_dra.cli.main import cli
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tests.cli.test_lint_objects import CLASS, SLICE, TEMPLATE, VMI, _changed
-from virt_dra.api.documents import read_documents
+from virt_dra.api.reading.documents import read_documents
 from virt_dra.cli.main import cli
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

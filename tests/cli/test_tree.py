@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virt_dra.cli.tree import SHOWN_LINES, SHOWN_SUBJECTS, shown
+from virt_dra.cli.run.tree import SHOWN_LINES, SHOWN_SUBJECTS, shown
 
 
 def test_a_few_details_are_all_shown() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from virt_dra.cli.install_plan import Key
+from virt_dra.cli.install.uninstall import told
 from virt_dra.cli.main import cli
-from virt_dra.cli.uninstall import told
-from virt_dra.cli.uninstall_plan import Removal, namespaces_of, removal
+from virt_dra.installation.plan import Key
+from virt_dra.installation.removal import Removal, namespaces_of, removal
 
 Json = dict[str, Any]
 OURS = {"app.kubernetes.io/part-of": "virt-dra"}

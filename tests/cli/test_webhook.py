@@ -24,7 +24,7 @@ from click.testing import CliRunner
 
 from tests.webhooks.server.serving import body, vmi
 from virt_dra.cli.main import cli
-from webhooks.tls_authority import SystemKeys
+from webhooks.tls.authority import SystemKeys
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
 

@@ -26,7 +26,7 @@ from tests.cli.webhook_cluster import (
 )
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.webhooks.server.serving import SPEC, launcher_pod, vm, vmi
-from virt_dra.api.integration_paths import metadata_annotation
+from virt_dra.api.integration.paths import metadata_annotation
 
 
 @pytest.fixture(scope="module")

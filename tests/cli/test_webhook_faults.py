@@ -19,12 +19,12 @@ from tests.cli.webhook_cluster import free_port, kubevirt_kinds, until, webhook
 from tests.cluster.agents.containers import write_volume
 from tests.cluster.control_plane import ControlPlane, require
 from tests.webhooks.server.serving import KNOWLEDGE, body, hang_up, request, vmi
-from virt_dra.cli.webhook_tls import SECRET, StoredAuthority
-from virt_dra.cluster.kube import connect
-from webhooks.metrics import Metrics
-from webhooks.server import WebhookServer
-from webhooks.tls import CertificateFolder, ReloadingTls
-from webhooks.tls_secret import files_of
+from virt_dra.cluster.kube.cluster import connect
+from virt_dra.live.webhook_tls import SECRET, StoredAuthority
+from webhooks.server.app import WebhookServer
+from webhooks.server.metrics import Metrics
+from webhooks.tls.exchange import CertificateFolder, ReloadingTls
+from webhooks.tls.secret import files_of
 
 
 @pytest.fixture(scope="module")

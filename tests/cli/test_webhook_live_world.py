@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from virt_dra.api.attribute_keys import Addresses, DriverKeys
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from virt_dra.api.scheme import read_object
-from virt_dra.cli import live_world
-from virt_dra.cli.live_world import LiveSettings, LiveWorld
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Invalid, NotFound
+from virt_dra.live import world as live_world
+from virt_dra.live.world import LiveSettings, LiveWorld
 from webhooks.lint import World
 
 KINDS: tuple[type[TypedObject], ...] = (

@@ -14,11 +14,11 @@ from cryptography import x509
 
 from virt_dra.api.meta import UnknownObject
 from virt_dra.api.wire import Json
-from virt_dra.cli.webhook_tls import CONFIGURATIONS, SECRET, NotSettled, StoredAuthority
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Forbidden
-from webhooks.tls_authority import Bundle, SystemKeys, bootstrap
-from webhooks.tls_secret import encoded, files_of
+from virt_dra.live.webhook_tls import CONFIGURATIONS, SECRET, NotSettled, StoredAuthority
+from webhooks.tls.authority import Bundle, SystemKeys, bootstrap
+from webhooks.tls.secret import encoded, files_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VALIDATING, MUTATING = CONFIGURATIONS

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from virt_dra.cluster.patches import merged
+from virt_dra.cluster.memory.patches import merged
 
 Json = dict[str, Any]
 

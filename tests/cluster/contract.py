@@ -32,7 +32,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSliceSpec,
 )
 from virt_dra.cluster.kinds import unknown_kind
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Cluster, NotFound, WatchEvent
 
 P = ParamSpec("P")
@@ -74,8 +74,8 @@ async def memory(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
 @asynccontextmanager
 async def kube(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     # Imported here, since the client's package takes a third of a second.
-    from virt_dra.cluster.kube import connect
-    from virt_dra.cluster.kube_limits import Limits
+    from virt_dra.cluster.kube.cluster import connect
+    from virt_dra.cluster.kube.limits import Limits
 
     plane: ControlPlane = request.getfixturevalue("control_plane")
     plane.start_controllers()

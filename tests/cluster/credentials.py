@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from webhooks.tls_authority import BACKDATED, SERVING_LIFETIME, Bundle, Pair, SystemKeys, bootstrap
+from webhooks.tls.authority import BACKDATED, SERVING_LIFETIME, Bundle, Pair, SystemKeys, bootstrap
 
 ADMINS = "system:masters"
 API_SERVER_NAME = "kube-apiserver"

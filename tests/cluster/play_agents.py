@@ -21,7 +21,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.play_logs import logs_served
 from tests.cluster.play_network import PodNetwork
 from tests.cluster.play_pods import PodProcesses, domain_file
-from virt_dra.api.known_drivers import metadata_writers
+from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import (
     GPUS_WITH_DRA,
     HOST_DEVICES,
@@ -30,8 +30,8 @@ from virt_dra.api.kubevirt_versions import (
     Gates,
     KubeVirtVersion,
 )
-from virt_dra.cluster.informer import Key
-from virt_dra.cluster.kube import connect
+from virt_dra.cluster.kube.cluster import connect
+from virt_dra.cluster.watching.informer import Key
 
 CONTROLLERS: Final = (
     "deployment-controller",

@@ -15,7 +15,7 @@ from tests.cluster.agents.kubevirt_webhooks import server_context
 from tests.cluster.play_network import PodNetwork
 from virt_dra.api.core_v1 import Node
 from virt_dra.cluster.port import Cluster
-from webhooks.tls_authority import SystemKeys, bootstrap
+from webhooks.tls.authority import SystemKeys, bootstrap
 
 _ADDRESS: Final = "10.244.255.1"
 """Of all nodes: they are one machine."""

@@ -23,7 +23,7 @@ from tests.cluster.play_network import PodNetwork
 from tests.cluster.processes import PROGRAM
 from tests.cluster.supervisor import Supervisor
 from tests.e2e.launchers import Launchers
-from virt_dra.api import standalone
+from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
 Json = dict[str, Any]

@@ -11,9 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
-from virt_dra.cluster.kube import KubeCluster, connect
-from virt_dra.cluster.kube_limits import Limits
-from virt_dra.cluster.kube_transport import KubeObserver
+from virt_dra.cluster.kube.cluster import KubeCluster, connect
+from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.transport import KubeObserver
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -18,8 +18,8 @@ from tests.cluster.agents.kubelet import Kubelet
 from tests.cluster.agents.worlds import embedded_world, eventually, real_world
 from tests.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.device_metadata import BASE
-from virt_dra.api.integration_paths import ADDRESSES_READY_ANNOTATION, WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
+from virt_dra.api.integration.device_metadata import BASE
+from virt_dra.api.integration.paths import ADDRESSES_READY_ANNOTATION, WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster, NotFound

@@ -39,7 +39,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplateSpec,
 )
 from virt_dra.cluster.kinds import unknown_kind
-from virt_dra.cluster.names import ALPHABET
+from virt_dra.cluster.memory.names import ALPHABET
 from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Cause, Cluster, Conflict, Forbidden, Invalid, NotFound, TooLarge
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"

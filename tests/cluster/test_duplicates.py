@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from virt_dra.api.documents import Document, Source, Sourced
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.documents import Document, Source, Sourced
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster.duplicates import Applied, applied, latest
 
 EXACT = {"deviceClassName": "gpu"}

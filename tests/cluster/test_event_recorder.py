@@ -16,9 +16,9 @@ from tests.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Namespace, ObjectReference
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.cluster.event_recorder import EVENT, EventLimits, EventRecorder, reference_to
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Cluster
+from virt_dra.cluster.watching.event_recorder import EVENT, EventLimits, EventRecorder, reference_to
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 USUAL = EventLimits()
@@ -198,7 +198,7 @@ def test_events_about_cluster_scoped_objects_are_kept_in_default() -> None:
 
 def test_a_real_api_server_takes_and_counts_them(control_plane: ControlPlane, namespace: str) -> None:
     # Imported here, since the client's package takes a third of a second.
-    from virt_dra.cluster.kube import connect
+    from virt_dra.cluster.kube.cluster import connect
 
     async def test() -> Sequence[dict[str, Any]]:
         async with connect(str(control_plane.kubeconfig)) as cluster:

@@ -24,7 +24,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, Gates, KubeVirtVersion
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Cluster, Invalid, NotFound
 
 V1_9 = KubeVirtVersion.parse("1.9.0")

@@ -15,10 +15,10 @@ from tests.cluster.test_fake_kubevirt import gates_of, vmi
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta
-from virt_dra.cluster.embedded import embedded_cluster
-from virt_dra.cluster.event_recorder import EVENT
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.port import Cluster, Invalid
+from virt_dra.cluster.watching.event_recorder import EVENT
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

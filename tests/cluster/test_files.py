@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import ObjectMeta, TypedObject
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster import files
 from virt_dra.cluster.files import load_folder, read_inputs, save_folder
 

@@ -15,9 +15,9 @@ from tests.cluster.contract import claim, device_class, pod
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
-from virt_dra.cluster.informer import Informer, O, Source, Store, running
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Gone, Listed, NotFound, Unavailable, WatchEvent
+from virt_dra.cluster.watching.informer import Informer, O, Source, Store, running
 
 Told = list[tuple[str, str]]
 

@@ -26,10 +26,9 @@ from tests.cluster.scripted_server import (
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cluster.informer import Informer, running
 from virt_dra.cluster.kinds import unknown_kind
-from virt_dra.cluster.kube import KubeCluster
-from virt_dra.cluster.kube_config import USER_AGENT
+from virt_dra.cluster.kube.cluster import KubeCluster
+from virt_dra.cluster.kube.config import USER_AGENT
 from virt_dra.cluster.port import (
     Cause,
     Conflict,
@@ -41,7 +40,8 @@ from virt_dra.cluster.port import (
     Unavailable,
     Unreadable,
 )
-from virt_dra.cluster.slimming import known_fields_only
+from virt_dra.cluster.watching.informer import Informer, running
+from virt_dra.cluster.watching.slimming import known_fields_only
 
 PODS = "/api/v1/namespaces/n/pods"
 POD = f"{PODS}/p"

@@ -16,7 +16,7 @@ from aiohttp import web
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.scripted_server import VERSION, json_answer, scripted_server, status, text_answer, write_kubeconfig
 from virt_dra.api.core_v1 import Namespace
-from virt_dra.cluster.kube import ConnectionProblem, connect
+from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
 
 
 @pytest.fixture(autouse=True)
@@ -186,7 +186,7 @@ def test_the_service_account_of_a_pod_and_its_token_that_changes(tmp_path: Path,
         try:
             monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
             monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(runner.addresses[0][1]))
-            for name in ("virt_dra.cluster.kube_config", "kubernetes.aio.config.incluster_config"):
+            for name in ("virt_dra.cluster.kube.config", "kubernetes.aio.config.incluster_config"):
                 monkeypatch.setattr(sys.modules[name], "SERVICE_TOKEN_FILENAME", str(token))
             monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(credentials.authority))
             async with connect() as cluster:

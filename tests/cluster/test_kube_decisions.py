@@ -15,13 +15,11 @@ from tests.cluster.scripted_server import status_object
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.cluster import kube_paths
-from virt_dra.cluster.backoff import backoff
-from virt_dra.cluster.conflicts import O, update_with_retry
 from virt_dra.cluster.kinds import resource_of
-from virt_dra.cluster.kube_errors import refusal
-from virt_dra.cluster.kube_limits import TokenBucket
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.kube import paths as kube_paths
+from virt_dra.cluster.kube.errors import refusal
+from virt_dra.cluster.kube.limits import TokenBucket
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import (
     AlreadyExists,
     ApiError,
@@ -37,6 +35,8 @@ from virt_dra.cluster.port import (
     Unauthorized,
     Unavailable,
 )
+from virt_dra.cluster.watching.backoff import backoff
+from virt_dra.cluster.watching.conflicts import O, update_with_retry
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.scripted_server import CuttingProxy, cutting_proxy
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.cluster.conflicts import update_with_retry
-from virt_dra.cluster.informer import Informer, O, Unobserved, running
-from virt_dra.cluster.kube import KubeCluster, connect
-from virt_dra.cluster.kube_limits import Limits
+from virt_dra.cluster.kube.cluster import KubeCluster, connect
+from virt_dra.cluster.kube.limits import Limits
 from virt_dra.cluster.port import ApiError, Gone, Listed, Unavailable
+from virt_dra.cluster.watching.conflicts import update_with_retry
+from virt_dra.cluster.watching.informer import Informer, O, Unobserved, running
 
 QUICK = Limits(qps=0, patience=20, silence=30)
 

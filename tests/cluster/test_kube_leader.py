@@ -14,10 +14,10 @@ import pytest
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.scripted_server import cutting_proxy
 from virt_dra.api.wire import Json
-from virt_dra.cluster.kube import KubeCluster, connect
-from virt_dra.cluster.kube_leader import LEASE, LeadershipLost, LeaseTiming, lead, may_take, taken
-from virt_dra.cluster.kube_limits import Limits
-from virt_dra.cluster.kube_raw import RawObjects
+from virt_dra.cluster.kube.cluster import KubeCluster, connect
+from virt_dra.cluster.kube.leader import LEASE, LeadershipLost, LeaseTiming, lead, may_take, taken
+from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.raw import RawObjects
 
 TIMING = LeaseTiming(duration=4, renew_deadline=3, retry=1)
 

@@ -14,9 +14,9 @@ from aiohttp import web
 
 from tests.cluster.scripted_server import ScriptedServer, asking, scripted_server
 from virt_dra.api.core_v1 import Pod
-from virt_dra.cluster.informer import Informer
-from virt_dra.cluster.kube import KubeCluster
-from virt_dra.controllers.trimming import trimmed
+from virt_dra.cluster.kube.cluster import KubeCluster
+from virt_dra.cluster.watching.informer import Informer
+from virt_dra.controllers.operator.trimming import trimmed
 
 PODS = "/api/v1/pods"
 KIB = 1024

@@ -16,13 +16,13 @@ from tests.cluster.contract import claim, device_class, events, pod, refusal, to
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownObject
+from virt_dra.api.reading.scheme import KINDS, read_object
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
-from virt_dra.api.scheme import KINDS, read_object
-from virt_dra.cluster.admission import AdmitAll
-from virt_dra.cluster.embedded import embedded_cluster
 from virt_dra.cluster.kinds import is_namespaced, resource_of, unknown_kind
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.cluster.names import ALPHABET, counted_suffixes, generated, random_suffixes
+from virt_dra.cluster.memory.admission import AdmitAll
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.embedded import embedded_cluster
+from virt_dra.cluster.memory.names import ALPHABET, counted_suffixes, generated, random_suffixes
 from virt_dra.cluster.port import AlreadyExists, BadRequest, Cause, Cluster, Forbidden, Gone, Invalid, NotFound
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]

@@ -14,9 +14,9 @@ import pytest
 from tests.cluster.scripted_server import ScriptedServer, event_line, json_answer, stream_answer
 from tests.cluster.test_kube_client import POD, PODS, asked, page, raw
 from virt_dra.api.core_v1 import Pod
-from virt_dra.cluster.informer import Informer
-from virt_dra.cluster.kube import KubeCluster
+from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.port import Unavailable
+from virt_dra.cluster.watching.informer import Informer
 
 PODS_SERVED = {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": []}
 

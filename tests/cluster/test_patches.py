@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virt_dra.cluster.patches import OPERATIONS_LIMIT, PatchError, equal, merged, patched
+from virt_dra.cluster.memory.patches import OPERATIONS_LIMIT, PatchError, equal, merged, patched
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "/", "~"]),

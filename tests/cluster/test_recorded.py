@@ -22,13 +22,13 @@ from virt_dra.api.conversion import from_v1
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import ObjectMeta, TypedObject, parse_time
+from virt_dra.api.reading.scheme import KINDS, read_object
 from virt_dra.api.resource_v1 import ADMIN_ACCESS_LABEL
-from virt_dra.api.scheme import KINDS, read_object
 from virt_dra.api.wire import WireError
 from virt_dra.cel.validation import compiled_rules
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.port import ApiError, Cause, Invalid
-from virt_dra.cluster.rules import KindRules
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 

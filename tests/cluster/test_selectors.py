@@ -13,8 +13,8 @@ from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.cluster.kinds import resource_of
+from virt_dra.cluster.memory.selectors import parse_fields, parse_labels
 from virt_dra.cluster.port import BadRequest
-from virt_dra.cluster.selectors import parse_fields, parse_labels
 
 UPSTREAM = [json.loads(line) for line in (Path(__file__).parent / "label_selectors_upstream.jsonl").read_text().splitlines()]
 

@@ -14,7 +14,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster import sharing
 from virt_dra.cluster.sharing import SharedParts
-from virt_dra.cluster.slimming import known_fields_only, leaving_out
+from virt_dra.cluster.watching.slimming import known_fields_only, leaving_out
 
 NAMES = st.sampled_from(["a", "b", "c"])
 JSON = st.recursive(

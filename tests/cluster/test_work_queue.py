@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_dra.cluster.port import Unavailable
-from virt_dra.cluster.work_queue import Outcome, WorkQueue
+from virt_dra.cluster.watching.work_queue import Outcome, WorkQueue
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

@@ -13,9 +13,9 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.controllers import beside_kubevirt
-from virt_dra.controllers.beside_kubevirt import Reconciled
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
 from virt_dra.controllers.sources import ListedSources
 
 CASES = Path(__file__).parent / "cases" / "device_status"

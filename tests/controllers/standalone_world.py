@@ -11,12 +11,14 @@ from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA,
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Cluster, NotFound
-from virt_dra.controllers import claims, scheduler, standalone, vm_lifecycle
 from virt_dra.controllers.events import Event
+from virt_dra.controllers.loops import claims, scheduler
 from virt_dra.controllers.sources import ListedSources
-from virt_dra.controllers.standalone_pod import StandaloneOptions
+from virt_dra.controllers.standalone import reconcile as standalone
+from virt_dra.controllers.standalone import vm_lifecycle
+from virt_dra.controllers.standalone.pod import StandaloneOptions
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 SETTINGS = standalone.Settings(

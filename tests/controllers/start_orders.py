@@ -22,22 +22,22 @@ from tests.cluster.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
 from tests.cluster.virtual_time import virtual_clock, virtual_now
 from tests.controllers.test_instance_loop import Recorded
 from virt_dra.api.core_v1 import Namespace, Pod
-from virt_dra.api.integration_paths import POD_WEBHOOK
-from virt_dra.api.known_drivers import metadata_writers
+from virt_dra.api.integration.known_drivers import metadata_writers
+from virt_dra.api.integration.paths import POD_WEBHOOK
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, Gates, KubeVirtVersion
 from virt_dra.api.meta import Condition, ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices, VirtualMachineInstanceDevicesStatus
 from virt_dra.api.wire import Json
-from virt_dra.cli.live_world import LiveSettings, LiveWorld
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.cluster.patches import patched
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.patches import patched
 from virt_dra.cluster.port import Cause, Invalid, Listed, Unavailable, WatchEvent
-from virt_dra.controllers.device_resolution import Options
-from virt_dra.controllers.instance_loop import InstanceLoop, Settings
+from virt_dra.controllers.devices.resolution import Options
+from virt_dra.controllers.operator.instance_loop import InstanceLoop, Settings
+from virt_dra.live.world import LiveSettings, LiveWorld
 from webhooks.knowledge import LauncherSettings
-from webhooks.launcher_pod import mutate
+from webhooks.launcher_pod.webhook import mutate
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 Step = Literal["vm", "source", "class", "slice", "driver"]

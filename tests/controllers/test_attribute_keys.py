@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virt_dra.api.attribute_keys import (
+from virt_dra.api.integration.attribute_keys import (
     DRIVERS,
     MDEV_UUID,
     PCI_ADDRESS,

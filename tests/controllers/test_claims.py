@@ -10,7 +10,7 @@ from tests.controllers.changed_objects import base_of, cases_in, changed
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.wire import Json
-from virt_dra.controllers.claims import (
+from virt_dra.controllers.loops.claims import (
     Action,
     ChangeReservations,
     CreateClaim,

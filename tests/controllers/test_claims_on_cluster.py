@@ -12,9 +12,9 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound
-from virt_dra.controllers.claims import ChangeReservations, DeleteClaim, apply, gather, plan, reconcile
+from virt_dra.controllers.loops.claims import ChangeReservations, DeleteClaim, apply, gather, plan, reconcile
 
 REQUESTS: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
 TEMPLATE = ResourceClaimTemplate.from_wire({"metadata": {"name": "single-gpu", "namespace": "lab"}, "spec": {"spec": REQUESTS}})

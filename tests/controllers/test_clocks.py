@@ -14,9 +14,11 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import format_time
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.cluster_clock import ClusterClock
-from virt_dra.controllers import pending, retries, vm_lifecycle
-from virt_dra.controllers.device_resolution import CLAIM_LAG, Options, missed_at, overdue_at
-from virt_dra.controllers.pod_creation import error_at
+from virt_dra.controllers.beside_kubevirt import retries
+from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
+from virt_dra.controllers.devices.resolution import CLAIM_LAG, Options, missed_at, overdue_at
+from virt_dra.controllers.operator import pending
+from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import Create
 
 AHEAD = format_time(NOON + timedelta(hours=1))

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration_record import Integration
-from virt_dra.api.known_drivers import ALWAYS_WRITE, metadata_writers
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE, metadata_writers
+from virt_dra.api.integration.record import Integration
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.delivery import METADATA_CLASH, NO_INTEGRATION_PATH, NOT_IN_RECORD, REQUEST_NOT_USED, with_obstacles
-from virt_dra.controllers.device_resolution import Resolution, Unresolved, dra_devices, resolve
-from virt_dra.controllers.published_devices import PublishedDevices
+from virt_dra.controllers.devices.delivery import METADATA_CLASH, NO_INTEGRATION_PATH, NOT_IN_RECORD, REQUEST_NOT_USED, with_obstacles
+from virt_dra.controllers.devices.published import PublishedDevices
+from virt_dra.controllers.devices.resolution import Resolution, Unresolved, dra_devices, resolve
 
 GPU = {"name": "g", "claimName": "c", "requestName": "r"}
 SPEC = {"resourceClaims": [{"name": "c", "resourceClaimName": "mine"}], "domain": {"devices": {"gpus": [GPU]}}}

@@ -13,14 +13,14 @@ import pytest
 from tests.controllers.changed_objects import cases_in, changed
 from tests.controllers.published_world import BASE, CASES, CLAIM, LATER, NOW, POD, World, objects
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound, Unavailable
-from virt_dra.controllers import device_publication
-from virt_dra.controllers.beside_kubevirt import NOTHING
+from virt_dra.controllers.beside_kubevirt import publication as device_publication
+from virt_dra.controllers.beside_kubevirt.reconcile import NOTHING
 from virt_dra.controllers.sources import FINISHED, ListedSources
 from virt_dra.controllers.writes import Create, PatchAnnotations
 

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controllers.changed_objects import base_of, cases_in, changed
-from virt_dra.api.attribute_keys import read_keys
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.attribute_keys import read_keys
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.current_pod import current_pod, launcher_pods_of
-from virt_dra.controllers.device_resolution import REASONS, Options, Resolution, resolve
-from virt_dra.controllers.device_status import settle
+from virt_dra.controllers.devices.resolution import REASONS, Options, Resolution, resolve
+from virt_dra.controllers.loops.device_status import settle
+from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
 
 CASES = Path(__file__).parent / "cases" / "device_status"
 BASE = base_of(CASES)

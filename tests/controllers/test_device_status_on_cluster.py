@@ -16,9 +16,9 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, Listed
-from virt_dra.controllers.device_status import apply, gather, plan, reconcile
+from virt_dra.controllers.loops.device_status import apply, gather, plan, reconcile
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 

@@ -15,13 +15,13 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from virt_dra.cluster.informer import Store
-from virt_dra.controllers import pending
-from virt_dra.controllers.device_resolution import DEFAULTS
-from virt_dra.controllers.examining import Answer, ExaminerFailed, Question, ThreadExaminer, answered
-from virt_dra.controllers.explaining import Explainer, Stores
-from virt_dra.controllers.explaining_turns import Allowance, Shares, Turns
-from virt_dra.controllers.pending import LIMITS, Limits, Sample
+from virt_dra.cluster.watching.informer import Store
+from virt_dra.controllers.devices.resolution import DEFAULTS
+from virt_dra.controllers.operator import pending
+from virt_dra.controllers.operator.examining import Answer, ExaminerFailed, Question, ThreadExaminer, answered
+from virt_dra.controllers.operator.explaining import Explainer, Stores
+from virt_dra.controllers.operator.explaining_turns import Allowance, Shares, Turns
+from virt_dra.controllers.operator.pending import LIMITS, Limits, Sample
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 

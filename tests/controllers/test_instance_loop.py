@@ -19,13 +19,14 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.cluster.event_recorder import EVENT
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Forbidden
-from virt_dra.controllers import examining, instance_loop, pending, standalone
-from virt_dra.controllers.instance_loop import InstanceLoop, Settings
-from virt_dra.controllers.pending import View
-from virt_dra.controllers.standalone_pod import StandaloneOptions
+from virt_dra.cluster.watching.event_recorder import EVENT
+from virt_dra.controllers.operator import examining, instance_loop, pending
+from virt_dra.controllers.operator.instance_loop import InstanceLoop, Settings
+from virt_dra.controllers.operator.pending import View
+from virt_dra.controllers.standalone import reconcile as standalone
+from virt_dra.controllers.standalone.pod import StandaloneOptions
 
 STANDALONE = standalone.Settings(Gates.of(NEWEST), StandaloneOptions("launcher"))
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -16,10 +16,19 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.wire import Json
-from virt_dra.cluster.admission import AdmitAll
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.controllers import launcher_pods
-from virt_dra.controllers.launcher_pods import CannotRender, CreatePod, Fragment, LauncherOptions, RenderError, fragment, patch_into, render
+from virt_dra.cluster.memory.admission import AdmitAll
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.controllers.pods import launcher_pods
+from virt_dra.controllers.pods.launcher_pods import (
+    CannotRender,
+    CreatePod,
+    Fragment,
+    LauncherOptions,
+    RenderError,
+    fragment,
+    patch_into,
+    render,
+)
 
 GATES = Gates.of(NEWEST)
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "launcher_fragments.yaml").read_text())

@@ -14,18 +14,18 @@ from launcher import hostdevs
 from tests.controllers.changed_objects import changed
 from tests.controllers.published_world import BASE, CLAIM, NOW, POD, World
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration_paths import ANNOTATIONS_LIMIT, INTEGRATION_ANNOTATION, metadata_annotation
+from virt_dra.api.integration.paths import ANNOTATIONS_LIMIT, INTEGRATION_ANNOTATION, metadata_annotation
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, Gates, KubeVirtVersion
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.cluster.patches import patched
-from virt_dra.controllers import metadata_shim
-from virt_dra.controllers.device_publication import Inputs, gather
-from virt_dra.controllers.launcher_pods import RenderError, render
+from virt_dra.cluster.memory.patches import patched
+from virt_dra.controllers.beside_kubevirt import metadata_shim
+from virt_dra.controllers.beside_kubevirt.publication import Inputs, gather
+from virt_dra.controllers.pods.launcher_pods import RenderError, render
 from virt_dra.controllers.sources import ListedSources
 from webhooks.knowledge import KubeVirtOnly
-from webhooks.launcher_pod import mutate
+from webhooks.launcher_pod.webhook import mutate
 
 KEY = metadata_annotation("gpus", "gpu")
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.controllers.published_world import BASE, CLAIM, POD, World
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 

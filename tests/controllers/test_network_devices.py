@@ -11,12 +11,12 @@ import pytest
 
 from launcher import hostdevs
 from tests.controllers.published_world import POD, World, objects
-from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION, metadata_annotation
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION, metadata_annotation
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.network_devices import network_devices
-from virt_dra.controllers.trimming import trimmed
+from virt_dra.controllers.devices.networks import network_devices
+from virt_dra.controllers.operator.trimming import trimmed
 
 PCI: Json = {"resource.kubernetes.io/pciBusID": {"string": "0000:3b:02.1"}}
 MDEV: Json = {"resource.kubernetes.io/mdevUUID": {"string": "12345678-9abc-def0-1234-56789abcdef0"}}

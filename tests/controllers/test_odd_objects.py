@@ -13,13 +13,16 @@ from tests.controllers.published_world import BASE, NOW
 from tests.controllers.standalone_world import SETTINGS
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json, WireError
-from virt_dra.controllers import beside_kubevirt, device_publication, standalone, vm_lifecycle
+from virt_dra.controllers.beside_kubevirt import publication as device_publication
+from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.sources import ListedSources
+from virt_dra.controllers.standalone import reconcile as standalone
+from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import Create, PatchAnnotations, Write
 
 ODD: tuple[Any, ...] = (

@@ -18,17 +18,19 @@ from tests.controllers.standalone_world import SETTINGS, vm
 from tests.controllers.test_standalone_networks import WITH_NETWORKS
 from tests.controllers.test_standalone_networks import vmi as vmi_with_network
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.custom_resources import DEVICES, STANDALONE
-from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION, metadata_annotation
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, metadata_annotation
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
+from virt_dra.api.schemas.custom_resources import DEVICES, STANDALONE
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.cluster.kube import KubeCluster, connect
-from virt_dra.cluster.kube_limits import Limits
+from virt_dra.cluster.kube.cluster import KubeCluster, connect
+from virt_dra.cluster.kube.limits import Limits
 from virt_dra.cluster.port import ApiError, NotFound
-from virt_dra.controllers import beside_kubevirt, standalone, vm_lifecycle
+from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.sources import ListedSources
+from virt_dra.controllers.standalone import reconcile as standalone
+from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import PatchAnnotations, write
 
 Life = Callable[[KubeCluster, str], Awaitable[None]]

@@ -15,9 +15,10 @@ from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.meta import Condition, format_time
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers import beside_kubevirt, pending
-from virt_dra.controllers.device_publication import Inputs
-from virt_dra.controllers.pending import LIMITS, Limits
+from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.beside_kubevirt.publication import Inputs
+from virt_dra.controllers.operator import pending
+from virt_dra.controllers.operator.pending import LIMITS, Limits
 from virt_dra.controllers.sources import ListedSources
 
 CLASS: Json = {

@@ -14,12 +14,12 @@ import pytest
 from tests.controllers.published_world import BASE, CLAIM, LATER, NOW, POD, World
 from tests.controllers.test_migration import migrating, target_pod
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
-from virt_dra.controllers.beside_kubevirt import NOTHING
+from virt_dra.controllers.beside_kubevirt.reconcile import NOTHING
 
 RECORD = "pod.metadata.annotations"
 DENIED = 'admission webhook "launcher-pods.virt-dra.io" denied the request: ResourceClaimTemplate "t" does not exist'

@@ -12,8 +12,8 @@ import pytest
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import FINALIZER, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.controllers.scheduler import Decision, apply, gather, plan, schedule
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.controllers.loops.scheduler import Decision, apply, gather, plan, schedule
 from virt_dra.scheduling.placement import Placement, Unplaced
 
 Json = dict[str, Any]

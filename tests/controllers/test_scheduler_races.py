@@ -12,10 +12,10 @@ from tests.controllers.test_scheduler import DRIVER, GPU, LATER, NOW, Recorder, 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Forbidden
-from virt_dra.controllers.claims import reconcile
-from virt_dra.controllers.scheduler import Decision, apply, gather, plan, schedule
+from virt_dra.controllers.loops.claims import reconcile
+from virt_dra.controllers.loops.scheduler import Decision, apply, gather, plan, schedule
 from virt_dra.scheduling.placement import Placement, Unplaced
 
 

@@ -20,11 +20,11 @@ from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.validation import FieldError, Rules, validate_create
 from virt_dra.api.wire import Json
 from virt_dra.cel.validation import COMPILED
-from virt_dra.controllers import standalone
-from virt_dra.controllers.instance_phase import ever_ran, phase_times, verdict, with_phase
-from virt_dra.controllers.launcher_pods import RenderError
+from virt_dra.controllers.pods.launcher_pods import RenderError
 from virt_dra.controllers.sources import ListedSources
-from virt_dra.controllers.standalone_pod import pod_name, standalone_pod
+from virt_dra.controllers.standalone import reconcile as standalone
+from virt_dra.controllers.standalone.instance_phase import ever_ran, phase_times, verdict, with_phase
+from virt_dra.controllers.standalone.pod import pod_name, standalone_pod
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "instance_phase.yaml").read_text())
 

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from launcher import Conversion
-from launcher.metadata_files import overlaid, read_base
+from launcher.addresses.metadata_files import overlaid, read_base
 from launcher.waiting import Waiting, decide, read_device_status, read_vmi
 from tests.controllers.standalone_world import SETTINGS, World, slice_of
-from virt_dra.api import standalone as meeting
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration import standalone as meeting
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA
 from virt_dra.api.resource_v1 import ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers import standalone
 from virt_dra.controllers.sources import ListedSources
-from virt_dra.controllers.standalone_networks import started_with
+from virt_dra.controllers.standalone import reconcile as standalone
+from virt_dra.controllers.standalone.networks import started_with
 
 WITH_NETWORKS = replace(SETTINGS, gates=replace(SETTINGS.gates, on=SETTINGS.gates.on | {NETWORK_DEVICES_WITH_DRA}))
 

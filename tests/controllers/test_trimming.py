@@ -6,16 +6,16 @@ import pytest
 
 from tests.controllers.published_world import NOW, objects
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION, PATH_ANNOTATION, RETRY_ANNOTATION
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION, PATH_ANNOTATION, RETRY_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from virt_dra.controllers.beside_kubevirt import plan
-from virt_dra.controllers.current_pod import EPHEMERAL_ANNOTATION
-from virt_dra.controllers.device_publication import gather
-from virt_dra.controllers.metadata_shim import _fits
+from virt_dra.controllers.beside_kubevirt.metadata_shim import _fits
+from virt_dra.controllers.beside_kubevirt.publication import gather
+from virt_dra.controllers.beside_kubevirt.reconcile import plan
+from virt_dra.controllers.operator.trimming import rest_of, trimmed, trimmed_where_read_only
+from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
 from virt_dra.controllers.sources import ListedSources
-from virt_dra.controllers.trimming import rest_of, trimmed, trimmed_where_read_only
 
 KINDS: dict[str, type[TypedObject]] = {
     kind.KIND: kind for kind in (VirtualMachineInstance, Pod, Node, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)

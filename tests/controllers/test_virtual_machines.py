@@ -8,9 +8,9 @@ import pytest
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.controllers import virtual_machines
-from virt_dra.controllers.virtual_machines import instance_of, wants_instance
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.controllers.loops import virtual_machines
+from virt_dra.controllers.loops.virtual_machines import instance_of, wants_instance
 
 TEMPLATE = {
     "metadata": {"name": "ignored", "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["x/y"]},

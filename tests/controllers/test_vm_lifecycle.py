@@ -16,9 +16,9 @@ from tests.controllers.standalone_world import START, World, vm
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, format_time
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.controllers import vm_lifecycle
-from virt_dra.controllers.vm_lifecycle import Inputs, delay_after, plan
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.controllers.standalone import vm_lifecycle
+from virt_dra.controllers.standalone.vm_lifecycle import Inputs, delay_after, plan
 from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type

@@ -16,10 +16,11 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.cluster.informer import Store
-from virt_dra.controllers import beside_kubevirt, device_publication
+from virt_dra.cluster.watching.informer import Store
+from virt_dra.controllers.beside_kubevirt import publication as device_publication
+from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.operator.watched import INDEXES, WatchedSources, concerned_vms
 from virt_dra.controllers.sources import ListedSources, Sources
-from virt_dra.controllers.watched import INDEXES, WatchedSources, concerned_vms
 from virt_dra.controllers.writes import Create, Update
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type

@@ -22,7 +22,7 @@ import yaml
 from tests.cli.webhook_cluster import Answer
 from tests.cluster.agents.hardware import Gadget
 from tests.e2e.worlds import Hardware, World
-from virt_dra.api.device_metadata import PCI_BUS_ID
+from virt_dra.api.integration.device_metadata import PCI_BUS_ID
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.cluster.agents.containers import RunningContainer
 from tests.cluster.supervisor import Supervisor
-from virt_dra.api import standalone
+from virt_dra.api.integration import standalone
 
 PROGRAM: Final = Path(sys.executable).parent / standalone.COMMAND[0]
 _POLL_SECONDS: Final = 0.05

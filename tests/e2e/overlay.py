@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from tests.cluster import processes
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.cluster.processes import Component, free_port
-from virt_dra.cli.install_plan import STANDALONE, Overlay
 from virt_dra.cli.main import cli
+from virt_dra.installation.plan import STANDALONE, Overlay
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ import yaml
 from lxml import etree
 
 from tests.e2e.worlds import World
-from virt_dra.api import standalone
+from virt_dra.api.integration import standalone
 
 Json = dict[str, Any]
 

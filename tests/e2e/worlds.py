@@ -32,9 +32,9 @@ from virt_dra.api.kubevirt_versions import (
     Gates,
     KubeVirtVersion,
 )
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE
-from virt_dra.cluster.kube import connect
+from virt_dra.cluster.kube.cluster import connect
 from virt_dra.cluster.port import Cluster
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
 
 T = TypeVar("T")
 Json = dict[str, Any]

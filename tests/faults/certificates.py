@@ -20,8 +20,8 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import Component
 from tests.faults.site import Site
 from tests.webhooks.server.serving import JSON, body, launcher_pod, vmi
-from webhooks.tls_authority import Bundle, SystemKeys, bootstrap, names_of, renewed
-from webhooks.tls_secret import encoded, files_of, filled
+from webhooks.tls.authority import Bundle, SystemKeys, bootstrap, names_of, renewed
+from webhooks.tls.secret import encoded, files_of, filled
 
 Json = dict[str, Any]
 

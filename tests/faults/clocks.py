@@ -19,7 +19,7 @@ from tests.cluster import processes
 from tests.faults.scenarios import Kept, Report, ask_at, finish, kept_running, making, names
 from tests.faults.site import Site, moments
 from virt_dra.api.meta import parse_time
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT
+from virt_dra.installation.plan import BESIDE_KUBEVIRT
 
 HOUR: Final = 3600
 _NEAR: Final = timedelta(minutes=10)

@@ -15,12 +15,12 @@ from tests.manifests.audited import POLICY as AUDIT_POLICY
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.api.yaml_writing import write_yaml
-from virt_dra.cluster.event_recorder import EVENT
-from virt_dra.cluster.informer import Informer, running
 from virt_dra.cluster.port import Cluster
+from virt_dra.cluster.watching.event_recorder import EVENT
+from virt_dra.cluster.watching.informer import Informer, running
 
 METADATA = "metadata.virt-dra.io/"
 STATUS = "virt-dra.io/device-status"

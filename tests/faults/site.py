@@ -24,11 +24,11 @@ from tests.cluster.processes import Component
 from tests.e2e.overlay import Installed, installed
 from tests.e2e.worlds import Background
 from tests.faults.ledger import Audit, Ledger
+from virt_dra.api.integration.standalone import DEVICE_STATUS_FILE, INFO_DIRECTORY, READY_FILE, RUN_DIRECTORY
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, Gates, KubeVirtVersion
-from virt_dra.api.standalone import DEVICE_STATUS_FILE, INFO_DIRECTORY, READY_FILE, RUN_DIRECTORY
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, Overlay
-from virt_dra.cluster.kube import connect
-from virt_dra.cluster.kube_limits import Limits
+from virt_dra.cluster.kube.cluster import connect
+from virt_dra.cluster.kube.limits import Limits
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, Overlay
 
 Json = dict[str, Any]
 T = TypeVar("T")

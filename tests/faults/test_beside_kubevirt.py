@@ -13,7 +13,7 @@ from tests.faults import certificates, clocks, outage, scenarios, writes
 from tests.faults.certificates import Reviews
 from tests.faults.scenarios import Report
 from tests.faults.site import Site, site
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT
+from virt_dra.installation.plan import BESIDE_KUBEVIRT
 
 SEED = 20261121
 

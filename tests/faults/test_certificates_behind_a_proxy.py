@@ -14,11 +14,11 @@ from tests.cluster.control_plane import ControlPlane
 from tests.faults.answers import FAULTS, Fault, answering, each_once
 from tests.faults.writes import behind
 from virt_dra.api.meta import UnknownObject
-from virt_dra.cli.webhook_tls import CONFIGURATIONS, StoredAuthority
-from virt_dra.cluster.kube import connect
-from virt_dra.cluster.kube_limits import Limits
-from webhooks.tls_authority import Bundle
-from webhooks.tls_secret import files_of
+from virt_dra.cluster.kube.cluster import connect
+from virt_dra.cluster.kube.limits import Limits
+from virt_dra.live.webhook_tls import CONFIGURATIONS, StoredAuthority
+from webhooks.tls.authority import Bundle
+from webhooks.tls.secret import files_of
 
 LIMITS = Limits(qps=0, timeout=5, patience=10)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.control_plane import ControlPlane
 from tests.faults import clocks, outage, scenarios, writes
 from tests.faults.site import Site, site
-from virt_dra.cli.install_plan import STANDALONE
+from virt_dra.installation.plan import STANDALONE
 
 SEED = 20261121
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.pools import AddressPool, variable_name
+from launcher.addresses.pools import AddressPool, variable_name
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from tests.cluster.control_plane import ControlPlane, require
 from tests.manifests.audited import POLICY
 from tests.manifests.live_cluster import Cluster, install, live
-from virt_dra.api.yaml_writing import write_yaml
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE
+from virt_dra.api.reading.yaml_writing import write_yaml
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
 
 
 @pytest.fixture(scope="package", params=[BESIDE_KUBEVIRT, STANDALONE])

@@ -18,7 +18,7 @@ from tests.cli.webhook_cluster import free_port
 from tests.cluster.control_plane import ControlPlane, RequestError
 from tests.cluster.mounted import MountedSecret
 from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
 
 Json = dict[str, Any]
 PROGRAM = "from virt_dra.cli.main import main; main()"

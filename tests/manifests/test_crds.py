@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from virt_dra.api.custom_resources import BESIDE_KUBEVIRT, STANDALONE, Definition
-from virt_dra.api.yaml_writing import write_yaml
+from virt_dra.api.reading.yaml_writing import write_yaml
+from virt_dra.api.schemas.custom_resources import BESIDE_KUBEVIRT, STANDALONE, Definition
 
 CRDS = Path(__file__).parents[2] / "manifests" / "crds"
 FILES = {

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.control_plane import RequestError
 from tests.manifests.live_cluster import MERGE, Cluster
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
 
 Json = dict[str, Any]
 NAMESPACE = "virt-dra"

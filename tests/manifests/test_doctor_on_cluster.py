@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from tests.cluster.control_plane import RequestError
 from tests.manifests.live_cluster import MERGE, Cluster, until
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT
 from virt_dra.cli.main import cli
-from webhooks.tls_authority import SystemKeys, bootstrap
+from virt_dra.installation.plan import BESIDE_KUBEVIRT
+from webhooks.tls.authority import SystemKeys, bootstrap
 
 Json = dict[str, Any]
 

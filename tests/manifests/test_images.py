@@ -11,10 +11,10 @@ import click
 import pytest
 
 from devtools.locks import EXTRAS_OF
-from virt_dra.api import standalone
-from virt_dra.cli.install_kustomize import split_image
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
+from virt_dra.api.integration import standalone
 from virt_dra.cli.main import cli
+from virt_dra.installation.kustomize import split_image
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

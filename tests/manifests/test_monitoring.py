@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from virt_dra.operator_metrics import OperatorMetrics
-from webhooks.metrics import Metrics
+from virt_dra.operator.metrics import OperatorMetrics
+from webhooks.server.metrics import Metrics
 
 MONITORING = Path(__file__).parents[2] / "manifests" / "monitoring"
 _SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}

@@ -15,8 +15,8 @@ import yaml
 
 from tests.cluster.programs import KUBECTL, binary
 from virt_dra.api.wire import Json
-from virt_dra.cli.install_kustomize import ManifestError, build
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, Overlay, packaged, planned
+from virt_dra.installation.kustomize import ManifestError, build
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, Overlay, packaged, planned
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)

@@ -12,7 +12,7 @@ import pytest
 from tests.manifests.acting import acting_as
 from tests.manifests.audited import Right, asked, rights, used
 from tests.manifests.live_cluster import CERTIFICATES, OPERATOR, WEBHOOK, Cluster
-from virt_dra.cli.install_plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
 
 Json = dict[str, Any]
 PROGRAM = "from virt_dra.cli.main import main; main()"

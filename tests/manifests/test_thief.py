@@ -23,7 +23,11 @@ from tests.manifests.audited import rights
 from tests.manifests.live_cluster import Cluster, until
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NEWEST, Gates
-from virt_dra.cli.install_plan import (
+from virt_dra.cluster.memory.patches import patched
+from virt_dra.controllers.loops.virtual_machines import instance_of
+from virt_dra.controllers.pods.launcher_pods import RenderError
+from virt_dra.controllers.standalone.pod import StandaloneOptions, standalone_pod
+from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
     LAUNCHER_POLICY,
     OPERATOR,
@@ -35,11 +39,7 @@ from virt_dra.cli.install_plan import (
     packaged,
     planned,
 )
-from virt_dra.cluster.patches import patched
-from virt_dra.controllers.launcher_pods import RenderError
-from virt_dra.controllers.standalone_pod import StandaloneOptions, standalone_pod
-from virt_dra.controllers.virtual_machines import instance_of
-from webhooks.tls_authority import SystemKeys, bootstrap
+from webhooks.tls.authority import SystemKeys, bootstrap
 
 Json = dict[str, Any]
 Granted = tuple[str, str, str]

@@ -12,25 +12,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from launcher.addresses.metadata_files import MetadataError, _from_stream
 from launcher.errors import AddressSyntaxError
 from launcher.mdev import MdevUuid
-from launcher.metadata_files import MetadataError, _from_stream
 from launcher.pci import PciAddress
 from launcher.usb import UsbAddress
 from launcher.waiting import BadFile, read_device_status, read_vmi
 from virt_dra.allocator.node_selection import integer
-from virt_dra.api import json_annotations, names, yaml_fast
-from virt_dra.api.attribute_keys import MDEV_UUID, PCI_ADDRESS
+from virt_dra.api import names
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.device_claims import read_device_claims
-from virt_dra.api.document_error import DocumentError
-from virt_dra.api.documents import read_objects, template_action
 from virt_dra.api.feature_gates import FeatureGateError, FeatureGates
-from virt_dra.api.integration_paths import DEVICE_CLAIMS_ANNOTATION
-from virt_dra.api.json_annotations import AnnotationError
+from virt_dra.api.integration.attribute_keys import MDEV_UUID, PCI_ADDRESS
+from virt_dra.api.integration.device_claims import read_device_claims
+from virt_dra.api.integration.paths import DEVICE_CLAIMS_ANNOTATION
 from virt_dra.api.meta import parse_time
 from virt_dra.api.nearest import nearest
 from virt_dra.api.quantity import Quantity, QuantityError
+from virt_dra.api.reading import json_annotations, yaml_fast
+from virt_dra.api.reading.document_error import DocumentError
+from virt_dra.api.reading.documents import read_objects, template_action
+from virt_dra.api.reading.json_annotations import AnnotationError
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.api.validation import conditions, formats
 from virt_dra.cel.errors import CelError
@@ -42,17 +43,17 @@ from virt_dra.cel.functions.formatting import FormatFault, parse_format
 from virt_dra.cel.functions.patterns import InvalidPattern
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
 from virt_dra.cel.functions.urls import InvalidURL, parse_url, query
-from virt_dra.cel.parser import parse
-from virt_dra.cel.tokens import SyntaxFault, tokenize
-from virt_dra.cli.doctor_gather import enabled_features
-from virt_dra.cli.jsonl import BadLine, parse_request
+from virt_dra.cel.syntax.parser import parse
+from virt_dra.cel.syntax.tokens import SyntaxFault, tokenize
+from virt_dra.cli.jsonl.lines import BadLine, parse_request
 from virt_dra.cluster.kinds import resource_of
-from virt_dra.cluster.kube_decoding import parsed
-from virt_dra.cluster.kube_errors import refusal
-from virt_dra.cluster.kube_watch import parsed_event
+from virt_dra.cluster.kube.decoding import parsed
+from virt_dra.cluster.kube.errors import refusal
+from virt_dra.cluster.kube.watch import parsed_event
+from virt_dra.cluster.memory.selectors import parse_fields, parse_labels
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.refusals import is_version
-from virt_dra.cluster.selectors import parse_fields, parse_labels
+from virt_dra.doctor.gather import enabled_features
 from webhooks.lint.named_driver import named_driver
 from webhooks.review import BadReview, check_content_type, read_review
 

@@ -24,21 +24,23 @@ from tests.controllers.standalone_world import SETTINGS
 from tests.security.test_namespaces import RECORD
 from tests.webhooks.server.hostile import TEXTS, hostile_reviews
 from tests.webhooks.server.serving import serving
-from virt_dra.api.attribute_keys import PCI_ADDRESS
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION
+from virt_dra.api.integration.attribute_keys import PCI_ADDRESS
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.controllers import beside_kubevirt, device_publication, standalone
+from virt_dra.controllers.beside_kubevirt import publication as device_publication
+from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.sources import ListedSources
-from virt_dra.controllers.standalone_pod import standalone_pod
+from virt_dra.controllers.standalone import reconcile as standalone
+from virt_dra.controllers.standalone.pod import standalone_pod
 from virt_dra.controllers.writes import Create, PatchAnnotations, PatchStatus, Write
-from virt_dra.operator_metrics import OperatorMetrics
-from webhooks.server import Limits
-from webhooks.server_log import JsonFormatter
+from virt_dra.operator.metrics import OperatorMetrics
+from webhooks.server.app import Limits
+from webhooks.server.log import JsonFormatter
 
 TEXT = st.text(max_size=40) | st.sampled_from([text for text in TEXTS if text]) | st.just("x" * 4_200)
 WORLD: Json = {

@@ -19,9 +19,9 @@ import pytest
 
 from tests.security.readers import READERS, Reader
 from virt_dra.api.quantity import Quantity
+from virt_dra.api.reading.yaml_scalars import plain_scalar
+from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.api.semver import SemVer
-from virt_dra.api.yaml_scalars import plain_scalar
-from virt_dra.api.yaml_writing import write_yaml
 
 FACTOR = 8
 """Between a text and the next longer one that is measured."""

@@ -16,13 +16,15 @@ from tests.controllers.standalone_world import SETTINGS
 from tests.controllers.test_pending import explained, node, slice_of
 from tests.controllers.test_watched import Stores
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
-from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION, Pair
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, Pair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.controllers import beside_kubevirt, device_publication, standalone
+from virt_dra.controllers.beside_kubevirt import publication as device_publication
+from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Write
 from webhooks.lint import Preflight
 from webhooks.lint.world import World as Known

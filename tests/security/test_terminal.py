@@ -14,11 +14,11 @@ import yaml
 from click.testing import CliRunner, Result
 from rich.tree import Tree
 
-from virt_dra.api.documents import read_documents
-from virt_dra.cli.console import output_console
-from virt_dra.cli.doctor import report
-from virt_dra.cli.doctor_facts import Finding
+from virt_dra.api.reading.documents import read_documents
+from virt_dra.cli.doctor.command import report
 from virt_dra.cli.main import cli
+from virt_dra.cli.shared.console import output_console
+from virt_dra.doctor.facts import Finding
 
 ROOT = Path(__file__).parent.parent.parent
 HOSTILE = "\x1b]0;owned\x07\x1b[31m\x9b1m\r\x08\u202egnp\u2066\u200b\x7f\x00[bold]x[/bold][/]:smile:\u2028"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from virt_dra.api.documents import Source, Sourced
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.documents import Source, Sourced
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.api.scheme import read_object
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.cluster.patches import merged
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.patches import merged
 from virt_dra.simulator.embedded import Ran, Settings, run_on
 from virt_dra.simulator.held_twice import held_twice
 from virt_dra.simulator.outcome import Outcome

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from virt_dra.api.documents import Source, Sourced
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.scheme import read_object
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.api.reading.documents import Source, Sourced
+from virt_dra.api.reading.scheme import read_object
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.simulator.embedded import Settings, run_on
 from virt_dra.simulator.outcome import Outcome, Step
 

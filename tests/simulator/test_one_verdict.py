@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from tests.simulator.odd_inputs import inputs, sound
-from virt_dra.api.documents import Document, Source, Sourced, read_document
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.api.reading.documents import Document, Source, Sourced, read_document
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.simulator.embedded import Ran, Settings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.outcome import Failure, Step

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.webhooks.test_vmi import _gates as gates_strategy
 from tests.webhooks.test_vmi import _specs as specs_strategy
 from virt_dra.api import names
-from virt_dra.api.kubevirt_schema import schema_of
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtVersion
-from virt_dra.api.schema_walk import conforms
+from virt_dra.api.schemas.kubevirt_schema import schema_of
+from virt_dra.api.schemas.walk import conforms
 from virt_dra.api.wire import Json
 from webhooks.admission import admit
 from webhooks.api_server import MAX_UNKNOWN, FieldValidation, received

@@ -95,7 +95,7 @@ def _writable(claim: ResourceClaim) -> ResourceClaim:
         title = f"claim {claim.key}, request {request.name}"
         if "deviceClassName" in (request.model_extra or {}):
             raise FatalError(
-                f"{title}: deviceClassName stands under exactly in v1; virt_dra.api.scheme.read_object converts older versions"
+                f"{title}: deviceClassName stands under exactly in v1; virt_dra.api.reading.scheme.read_object converts older versions"
             )
         for asked in (*((request.exactly,) if request.exactly is not None else ()), *request.first_available):
             if asked.count < 0:

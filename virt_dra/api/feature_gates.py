@@ -1,6 +1,6 @@
 """The feature gates of Kubernetes 1.37 that decide which DRA fields a cluster knows (A-2, C-2.1, C-2.2).
 
-``FeatureGates()`` is a plain 1.37 cluster. What an API server does about a gate that is off: :mod:`virt_dra.api.field_dropping`.
+``FeatureGates()`` is a plain 1.37 cluster. What an API server does about a gate that is off: :mod:`virt_dra.api.schemas.field_dropping`.
 The gates of KubeVirt are others (:mod:`virt_dra.api.kubevirt_versions`).
 """
 

@@ -6,7 +6,6 @@ slices, claims or clusters, does no I/O, and sees no clock and no randomness.
 
 from __future__ import annotations
 
-from virt_dra.cel.budget import Interrupt, Work
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded
 from virt_dra.cel.declarations import LANGUAGE, STORED_EXPRESSIONS, new_expressions
@@ -16,6 +15,7 @@ from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, CelError, CompileError, EvaluationError, Interrupted
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.limits.budget import Interrupt, Work
 from virt_dra.cel.selector import Selector, compile_selector
 
 __all__ = [

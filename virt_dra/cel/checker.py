@@ -8,7 +8,7 @@ from virt_dra.cel.functions.lists import SORT_BY
 from virt_dra.cel.functions.regex import Patterns, Spend, free
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.literals import format_issue, invalid_literal
-from virt_dra.cel.nodes import (
+from virt_dra.cel.syntax.nodes import (
     Bind,
     Call,
     Comprehension,
@@ -23,7 +23,7 @@ from virt_dra.cel.nodes import (
     Select,
     Variable,
 )
-from virt_dra.cel.steps import Step, run
+from virt_dra.cel.syntax.steps import Step, run
 from virt_dra.cel.types import BOOL, DYN, ERROR, INT, Kind, Type, Types, Unifier, format_in_issue, is_dyn, most_general
 from virt_dra.cel.types import SHARED as SHARED_TYPES
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_dra.cel import runtime
-from virt_dra.cel.budget import Budget, Interrupt, Work
 from virt_dra.cel.cost.attributes import Run
 from virt_dra.cel.cost.ceiling import ceiling
 from virt_dra.cel.cost.constants import keys_by_identity
@@ -28,13 +27,27 @@ from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Meter
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, Interrupted, Stopped
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
-from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
+from virt_dra.cel.limits.budget import Budget, Interrupt, Work
+from virt_dra.cel.limits.sized_cache import SizedCache
+from virt_dra.cel.limits.weights import COUNTED, Weights, weights
 from virt_dra.cel.reads import Reads, Wanted, reads, wanted
-from virt_dra.cel.sized_cache import SizedCache
-from virt_dra.cel.steps import Step, run
+from virt_dra.cel.syntax.nodes import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    Logic,
+    MapNode,
+    Node,
+    OptionalMap,
+    Select,
+    Variable,
+)
+from virt_dra.cel.syntax.steps import Step, run
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
 from virt_dra.cel.values import TypeValue, Value, constant_keys
-from virt_dra.cel.weights import COUNTED, Weights, weights
 
 MAX_NESTING = 30
 KEPT_NODES: Final = 100

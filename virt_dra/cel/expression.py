@@ -12,8 +12,8 @@ from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import CompileError, Issue, compile_error
 from virt_dra.cel.functions.regex import PatternsTooLarge, Spend, free
 from virt_dra.cel.literals import InvalidConstant, check_constants
-from virt_dra.cel.parser import parse
-from virt_dra.cel.tokens import SyntaxFault
+from virt_dra.cel.syntax.parser import parse
+from virt_dra.cel.syntax.tokens import SyntaxFault
 from virt_dra.cel.types import Type, TypeTooLarge
 
 ResultRule = Callable[[Type], str | None]

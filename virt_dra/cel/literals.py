@@ -11,7 +11,7 @@ from virt_dra.cel.functions.operators import invalid_qualifier, is_qualifier
 from virt_dra.cel.functions.patterns import InvalidPattern
 from virt_dra.cel.functions.regex import Patterns, Spend, free
 from virt_dra.cel.functions.times import parse_duration, parse_timestamp
-from virt_dra.cel.nodes import (
+from virt_dra.cel.syntax.nodes import (
     Bind,
     Call,
     Comprehension,

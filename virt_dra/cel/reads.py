@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from virt_dra.cel.cost.constants import children
-from virt_dra.cel.nodes import Call, Ident, Literal, Logic, Node, Select
+from virt_dra.cel.syntax.nodes import Call, Ident, Literal, Logic, Node, Select
 
 
 class Reads(NamedTuple):

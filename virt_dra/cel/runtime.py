@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError, InternalFault
 from virt_dra.cel.functions.lists import SORT_BY, sorted_by
 from virt_dra.cel.functions.operators import differs_native, equals_native, index, index_map, optional_index
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import no_such_overload
+from virt_dra.cel.limits.budget import Budget
 from virt_dra.cel.values import NONE, Optional, Value, go_type, is_key, key_value, map_key
 
 __all__ = [

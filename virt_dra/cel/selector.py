@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from virt_dra.cel.budget import Interrupt, Work
-from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
@@ -16,6 +14,8 @@ from virt_dra.cel.errors import BudgetExceeded, EvaluationError, Interrupted, en
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.functions.regex import Spend, free
+from virt_dra.cel.limits.budget import Interrupt, Work
+from virt_dra.cel.limits.compilations import Compilations
 from virt_dra.cel.reads import Reads, Wanted
 from virt_dra.cel.types import BOOL, Type
 from virt_dra.cel.values import Optional, Value, type_name
@@ -46,8 +46,8 @@ class Selector:
         """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7).
 
         ``interrupt``: a deadline, asked at least every half millisecond of work whether to stop, with the error `operation interrupted`
-        (L-4.4); or the :class:`~virt_dra.cel.budget.Work` that may be done, from which all that is done is taken: Interrupted, for good,
-        where it isn't enough.
+        (L-4.4); or the :class:`~virt_dra.cel.limits.budget.Work` that may be done, from which all that is done is taken:
+        Interrupted, for good, where it isn't enough.
         """
         try:
             value = self.program.evaluate({"device": device}, interrupt)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from virt_dra.cli.endings import open_closed_files, orderly
+from virt_dra.cli.shared.endings import open_closed_files, orderly
 
 
 @dataclass(frozen=True)
@@ -19,20 +19,20 @@ class _Subcommand:
 
 
 SUBCOMMANDS: Mapping[str, _Subcommand] = {
-    "run": _Subcommand("run", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
-    "cel": _Subcommand("cel", "Evaluate a CEL expression on devices: which match, and why one failed."),
-    "allocate": _Subcommand("allocate", "Allocate devices to claims on nodes, and say why not."),
-    "lint": _Subcommand("lint", "Check VMs and what they name before anything is created."),
-    "admit": _Subcommand("admit", "Check VMIs against the admission rules (JSON lines)."),
-    "webhook": _Subcommand("webhook", "Serve the admission webhooks (HTTPS)."),
-    "webhook-certificates": _Subcommand("webhook_certificates", "Keep the webhook's certificate on a cluster, and who trusts it."),
-    "install": _Subcommand("install", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
-    "doctor": _Subcommand("doctor", "Examine a cluster, and virt-dra on it; says what to do."),
-    "uninstall": _Subcommand("uninstall", "Remove virt-dra from a cluster."),
+    "run": _Subcommand("run.command", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
+    "cel": _Subcommand("cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
+    "allocate": _Subcommand("allocate.command", "Allocate devices to claims on nodes, and say why not."),
+    "lint": _Subcommand("lint.command", "Check VMs and what they name before anything is created."),
+    "admit": _Subcommand("jsonl.admit", "Check VMIs against the admission rules (JSON lines)."),
+    "webhook": _Subcommand("webhook.command", "Serve the admission webhooks (HTTPS)."),
+    "webhook-certificates": _Subcommand("webhook.certificates", "Keep the webhook's certificate on a cluster, and who trusts it."),
+    "install": _Subcommand("install.command", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
+    "doctor": _Subcommand("doctor.command", "Examine a cluster, and virt-dra on it; says what to do."),
+    "uninstall": _Subcommand("install.uninstall", "Remove virt-dra from a cluster."),
     "operator": _Subcommand("operator", "Follow a cluster's VMs: publish their devices, fill in their pods."),
-    "render": _Subcommand("render", "Render the device part of launcher pods (JSON lines)."),
-    "device-status": _Subcommand("device_status", "Resolve pod, claim and slice to device addresses (JSON lines)."),
-    "domain-xml": _Subcommand("domain_xml", "Turn device addresses into libvirt XML (JSON lines)."),
+    "render": _Subcommand("jsonl.render", "Render the device part of launcher pods (JSON lines)."),
+    "device-status": _Subcommand("jsonl.device_status", "Resolve pod, claim and slice to device addresses (JSON lines)."),
+    "domain-xml": _Subcommand("jsonl.domain_xml", "Turn device addresses into libvirt XML (JSON lines)."),
 }
 
 

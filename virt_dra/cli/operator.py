@@ -14,16 +14,16 @@ from typing import Final, Literal, get_args
 
 import click
 
-from virt_dra.api.attribute_keys import DriverKeys
-from virt_dra.api.known_drivers import metadata_writers
+from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, NEWEST, Gates
-from virt_dra.cli.cluster_options import ClusterChoice, cluster_options
-from virt_dra.cli.options import address_keys_option, kubevirt_gates_option, parse_namespace
-from virt_dra.controllers import standalone
-from virt_dra.controllers.device_resolution import Options
-from virt_dra.controllers.instance_loop import Settings
-from virt_dra.controllers.standalone_pod import StandaloneOptions
-from webhooks.server_log import json_logging
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.options import address_keys_option, kubevirt_gates_option, parse_namespace
+from virt_dra.controllers.devices.resolution import Options
+from virt_dra.controllers.operator.instance_loop import Settings
+from virt_dra.controllers.standalone import reconcile as standalone
+from virt_dra.controllers.standalone.pod import StandaloneOptions
+from webhooks.server.log import json_logging
 
 _NEEDS: Final = "the operator needs kopf, the kubernetes package and prometheus-client; install them with: pip install 'virt-dra[operator]'"
 Mode = Literal["beside-kubevirt", "standalone"]
@@ -92,9 +92,9 @@ def command(
     run, one leads. The process may be killed at any moment: it keeps nothing that isn't in the API.
     """
     try:
-        from virt_dra.cluster.kube import ConnectionProblem
-        from virt_dra.cluster.kube_leader import LeaseTiming
-        from virt_dra.operator import Failed, Process, operate
+        from virt_dra.cluster.kube.cluster import ConnectionProblem
+        from virt_dra.cluster.kube.leader import LeaseTiming
+        from virt_dra.operator.process import Failed, Process, operate
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise

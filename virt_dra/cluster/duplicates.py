@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from virt_dra.api.applying import on_top
 from virt_dra.api.defaults import apply_defaults
-from virt_dra.api.documents import Document, Source, Sourced, read_document
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.documents import Document, Source, Sourced, read_document
+from virt_dra.api.schemas.applying import on_top
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
 

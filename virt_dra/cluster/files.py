@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from virt_dra.api.documents import Document, DocumentError, Loaded, Problem, Source, Sourced, read_documents, read_objects
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.yaml_writing import write_yaml
+from virt_dra.api.reading.documents import Document, DocumentError, Loaded, Problem, Source, Sourced, read_documents, read_objects
+from virt_dra.api.reading.yaml_writing import write_yaml
 
 __all__ = [
     "STDIN",

@@ -8,8 +8,8 @@ from typing import Literal
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject, UnknownObject
+from virt_dra.api.reading.scheme import KINDS
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest, ResourceSlice
-from virt_dra.api.scheme import KINDS
 
 Generation = Literal["none", "content"]
 """Whether ``metadata.generation`` counts the changes of everything but metadata and status."""

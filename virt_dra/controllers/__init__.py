@@ -9,7 +9,7 @@ met yet, a write that was refused) is data, never an exception.
     claims            ResourceClaims from templates, their reservations and release (C-10)
     scheduler         a node and devices for each pod: the cluster around virt_dra.scheduling (C-4 to C-6)
     device_status     where the devices of a VMI are (K-5); the resolution itself is in device_resolution, which reads the
-                      pod (current_pod), the slices (published_devices) and the attributes (virt_dra.api.attribute_keys, K-6)
+                      pod (current_pod), the slices (published_devices) and the attributes (virt_dra.api.integration.attribute_keys, K-6)
     events            what a loop has to tell
 
 On a real cluster one VMI is put right at a time; what it is gathered from is behind ``sources`` (lists, or informers' stores: ``watched``),

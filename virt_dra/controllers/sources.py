@@ -11,9 +11,9 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
-from virt_dra.controllers.current_pod import CREATED_BY_LABEL, owner_uids
-from virt_dra.controllers.published_devices import AnyPool, PublishedDevices
-from virt_dra.controllers.retries import awaits_retry
+from virt_dra.controllers.beside_kubevirt.retries import awaits_retry
+from virt_dra.controllers.devices.published import AnyPool, PublishedDevices
+from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
 
 FINISHED: Final = ("Succeeded", "Failed")
 

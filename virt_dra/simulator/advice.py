@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from launcher import LauncherError
 from launcher import errors as launcher_errors
 from virt_dra.allocator.explain import NO_DEVICES
-from virt_dra.api import attribute_keys
+from virt_dra.api.integration import attribute_keys
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, Gates
-from virt_dra.controllers import device_resolution
+from virt_dra.controllers.devices import resolution as device_resolution
 from virt_dra.scheduling.placement import Unplaced
 from webhooks.vmi import Verdict
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
-from virt_dra.controllers.claims import (
+from virt_dra.controllers.loops.claims import (
     Action,
     ChangeReservations,
     CreateClaim,

@@ -10,20 +10,20 @@ from datetime import datetime
 
 from launcher import HostDevice
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.device_metadata import request_directory
-from virt_dra.api.integration_paths import DEVICE_STATUS_ANNOTATION, SHIM_FILE, metadata_annotation
+from virt_dra.api.integration.device_metadata import request_directory
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, SHIM_FILE, metadata_annotation
 from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.wire import Json, WireError
-from virt_dra.controllers.device_publication import Inputs
-from virt_dra.controllers.device_resolution import Resolution, Resolved, dra_devices, resolve
-from virt_dra.controllers.device_status import settle
-from virt_dra.controllers.launcher_pods import COMPUTE
-from virt_dra.controllers.metadata_shim import metadata_files
-from virt_dra.controllers.network_devices import network_devices
-from virt_dra.controllers.published_devices import PublishedDevices
-from virt_dra.controllers.settling import Settled, SettledDevice
-from virt_dra.controllers.standalone_networks import files_of, started_with
+from virt_dra.controllers.beside_kubevirt.metadata_shim import metadata_files
+from virt_dra.controllers.beside_kubevirt.publication import Inputs
+from virt_dra.controllers.devices.networks import network_devices
+from virt_dra.controllers.devices.published import PublishedDevices
+from virt_dra.controllers.devices.resolution import Resolution, Resolved, dra_devices, resolve
+from virt_dra.controllers.devices.settling import Settled, SettledDevice
+from virt_dra.controllers.loops.device_status import settle
+from virt_dra.controllers.pods.launcher_pods import COMPUTE
+from virt_dra.controllers.standalone.networks import files_of, started_with
 from virt_dra.simulator.outcome import DeviceOutcome
 
 

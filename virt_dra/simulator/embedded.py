@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node
-from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.reading.documents import Sourced
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.cluster.admission import Admission
 from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.kinds import resource_of
-from virt_dra.cluster.memory import MemoryCluster
-from virt_dra.cluster.names import generated
-from virt_dra.cluster.rules import KindRules
+from virt_dra.cluster.memory.admission import Admission
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.names import generated
+from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.simulator.handovers import Clock, Conditions, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
 from virt_dra.simulator.lives import Blocked, Life, lives_of

@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
 from virt_dra.allocator import DeadlineExceeded, Snapshot
-from virt_dra.api.attribute_keys import NO_ADDRESS
 from virt_dra.api.core_v1 import Node, Pod, PodResourceClaimStatus
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.go_text import quoted
+from virt_dra.api.integration.attribute_keys import NO_ADDRESS
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceStatus
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import (
@@ -27,12 +27,12 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from virt_dra.api.validation import validate_create
-from virt_dra.cluster.names import generated
-from virt_dra.controllers import launcher_pods
-from virt_dra.controllers.claims import generated_claim
-from virt_dra.controllers.launcher_resources import RenderError
-from virt_dra.controllers.published_devices import PublishedDevices
-from virt_dra.controllers.virtual_machines import instance_of
+from virt_dra.cluster.memory.names import generated
+from virt_dra.controllers.devices.published import PublishedDevices
+from virt_dra.controllers.loops.claims import generated_claim
+from virt_dra.controllers.loops.virtual_machines import instance_of
+from virt_dra.controllers.pods import launcher_pods
+from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
 from virt_dra.simulator.devices import Known, variables_of

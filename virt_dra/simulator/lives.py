@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.documents import Sourced
 from virt_dra.api.instancetypes import Expansion, Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
-from virt_dra.controllers.current_pod import current_pod, launcher_pods_of, not_current, owner_uids
-from virt_dra.controllers.instance_phase import FINISHED
-from virt_dra.controllers.virtual_machines import wants_instance
-from virt_dra.controllers.vm_lifecycle import strategy_of
+from virt_dra.api.reading.documents import Sourced
+from virt_dra.controllers.loops.virtual_machines import wants_instance
+from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, not_current, owner_uids
+from virt_dra.controllers.standalone.instance_phase import FINISHED
+from virt_dra.controllers.standalone.vm_lifecycle import strategy_of
 
 Subject = VirtualMachine | VirtualMachineInstance
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from virt_dra.api.documents import Sourced
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.documents import Sourced
 from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import Failure, Outcome, Step
 from virt_dra.simulator.refused import Refused

@@ -17,10 +17,11 @@ from datetime import datetime
 from functools import cached_property
 
 from virt_dra.api.core_v1 import PodResourceClaim
-from virt_dra.api.integration_paths import Pair
+from virt_dra.api.integration.paths import Pair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.knowledge import LauncherSettings, Serving
+from webhooks.launcher_pod.lost_requests import loses_requests
 from webhooks.lint.evaluation import findings_of
 from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity
 from webhooks.lint.inventory import Inventory
@@ -30,7 +31,6 @@ from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_R
 from webhooks.lint.serving import serving
 from webhooks.lint.subject import Linted
 from webhooks.lint.world import DEFAULT_NAMESPACE, Configuration, Subject, World, claim_users
-from webhooks.lost_requests import loses_requests
 from webhooks.rules.silence import IGNORE_ANNOTATION
 from webhooks.selectors.answers import Evaluator
 from webhooks.selectors.parts import Part

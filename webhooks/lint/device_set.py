@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from virt_dra.api.attribute_keys import STANDARD_DOMAIN, Addresses, Need, Unusable, needed
+from virt_dra.api.integration.attribute_keys import STANDARD_DOMAIN, Addresses, Need, Unusable, needed
 from virt_dra.api.resource_v1 import DeviceAttribute
 from webhooks.selectors.published import Published, text_of
 

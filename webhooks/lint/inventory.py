@@ -14,7 +14,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
-from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import ResourceSlice
 from webhooks.lint.device_set import DeviceSet

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from virt_dra.api.applying import on_top
-from virt_dra.api.attribute_keys import DriverKeys
-from virt_dra.api.documents import Document, Source, Sourced
 from virt_dra.api.instancetypes import NAMESPACED_KINDS
+from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.documents import Document, Source, Sourced
+from virt_dra.api.schemas.applying import on_top
 from virt_dra.cel import Work
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, Finding, Settings

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from virt_dra.api.documents import Document, Source
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.documents import Document, Source
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.wire import WireError
 from webhooks.rules.silence import IGNORE_ANNOTATION
 

@@ -9,8 +9,8 @@ from typing import Final
 from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.go_text import visible
-from virt_dra.api.integration_paths import Pair
-from virt_dra.api.known_drivers import DRIVER_OF_CLASS
+from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
+from virt_dra.api.integration.paths import Pair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import DeviceClass

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
-from virt_dra.api.attribute_keys import Need
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.instancetypes import Expansion, expand
-from virt_dra.api.integration_paths import METADATA_SHIM, BadWish, decide, wished_path
-from virt_dra.api.known_drivers import DRIVER_OF_CLASS
+from virt_dra.api.integration.attribute_keys import Need
+from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
+from virt_dra.api.integration.paths import METADATA_SHIM, BadWish, decide, wished_path
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import (

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from virt_dra.api import instancetypes
-from virt_dra.api.attribute_keys import DriverKeys
 from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.instancetypes import Instancetypes
+from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from virt_dra.api.integration_paths import LINT_IGNORE_ANNOTATION
+from virt_dra.api.integration.paths import LINT_IGNORE_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 
 IGNORE_ANNOTATION: Final = LINT_IGNORE_ANNOTATION

@@ -73,7 +73,7 @@ class Question:
 
 class Evaluator(Protocol):
     """Port that answers questions within the limits of one review. One implementation evaluates in this process
-    (:mod:`webhooks.selectors.evaluating`), the other collects questions for the worker process (:mod:`webhooks.reviewing`)."""
+    (:mod:`webhooks.selectors.evaluating`), the other collects questions for the worker process (:mod:`webhooks.server.reviewing`)."""
 
     def refuses(self, expressions: Sequence[str]) -> str:
         """Why these selectors may not be evaluated, "" where they may. Called before anything is done with their texts."""

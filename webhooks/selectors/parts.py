@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from virt_dra.api.attribute_keys import DriverKeys
+from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import BudgetExceeded, EvaluationError, Interrupted, Selector, Work
 from webhooks.selectors.published import Name, Published

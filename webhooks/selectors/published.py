@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from virt_dra.api.attribute_keys import Addresses, DriverKeys, Unusable, addresses
 from virt_dra.api.go_text import quoted
+from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, Unusable, addresses
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.cel import CompileError, DeviceInput, EvaluationError, compile_selector, device_input
 from virt_dra.cel.reads import Reads, Wanted

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from launcher.metadata_files import read_folder
+from launcher.addresses.metadata_files import read_folder
 from virt_dra.api.core_v1 import Container, Pod
 
 _numbers = count()

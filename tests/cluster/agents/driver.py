@@ -13,7 +13,7 @@ from typing import Literal
 
 from tests.cluster.agents.hardware import Gadget, Pool
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.device_metadata import FILE_SUFFIX, DeviceMetadata, MetadataDevice, MetadataRequest, request_directory
+from virt_dra.api.integration.device_metadata import FILE_SUFFIX, DeviceMetadata, MetadataDevice, MetadataRequest, request_directory
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, DeviceRequestAllocationResult, DeviceTaint, ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import AlreadyExists, Cluster, NotFound

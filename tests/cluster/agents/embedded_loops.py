@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from tests.cluster.agents.background import background
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from virt_dra.cluster.informer import Informer
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers import claims, scheduler
+from virt_dra.cluster.watching.informer import Informer
+from virt_dra.controllers.loops import claims, scheduler
 
 WATCHED = (Pod, ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, Node)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from virt_dra.api.device_metadata import MDEV_UUID, PCI_BUS_ID
+from virt_dra.api.integration.device_metadata import MDEV_UUID, PCI_BUS_ID
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import (

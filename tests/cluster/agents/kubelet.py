@@ -24,14 +24,14 @@ from tests.cluster.agents.containers import MountClash, Program, RunningContaine
 from tests.cluster.agents.downward import UnsupportedField, environment, volume_files
 from tests.cluster.agents.driver import Driver, Prepared, PrepareError
 from virt_dra.api.core_v1 import Container, Node, Pod
-from virt_dra.api.integration_paths import WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
+from virt_dra.api.integration.paths import WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
+from virt_dra.api.integration.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.api.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
-from virt_dra.cluster.informer import Informer, Key, key_of, running
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
-from virt_dra.cluster.work_queue import WorkQueue
+from virt_dra.cluster.watching.informer import Informer, Key, key_of, running
+from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, claim_name, is_reserved_for, not_for_pod
 
 NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
@@ -447,8 +447,8 @@ def remover(cluster: Cluster) -> Remove:
             return  # gone, or another one of its name
 
     async def at_once(pod: Pod) -> None:
-        from virt_dra.cluster.kube import KubeCluster  # asked for where a real cluster is: its import takes long
-        from virt_dra.cluster.kube_transport import Request
+        from virt_dra.cluster.kube.cluster import KubeCluster  # asked for where a real cluster is: its import takes long
+        from virt_dra.cluster.kube.transport import Request
 
         assert isinstance(cluster, KubeCluster)
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}

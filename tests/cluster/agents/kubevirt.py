@@ -27,13 +27,14 @@ from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, Virtu
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
-from virt_dra.cluster.event_recorder import EventRecorder
-from virt_dra.cluster.informer import Informer, Key, key_of, running
 from virt_dra.cluster.port import ApiError, Cluster, Conflict
-from virt_dra.cluster.work_queue import WorkQueue
-from virt_dra.controllers import conditions, launcher_pods
-from virt_dra.controllers.current_pod import launcher_pods_of
-from virt_dra.controllers.virtual_machines import instance_of, wants_instance
+from virt_dra.cluster.watching.event_recorder import EventRecorder
+from virt_dra.cluster.watching.informer import Informer, Key, key_of, running
+from virt_dra.cluster.watching.work_queue import WorkQueue
+from virt_dra.controllers import conditions
+from virt_dra.controllers.loops.virtual_machines import instance_of, wants_instance
+from virt_dra.controllers.pods import launcher_pods
+from virt_dra.controllers.pods.current_pod import launcher_pods_of
 
 UNPAUSED: Final = "kubevirt.io/virtual-machine-unpaused"
 FINISHED: Final = ("Succeeded", "Failed")

@@ -1,7 +1,7 @@
 """KubeVirt's kinds as its API server stores them: schemas that prune what a version doesn't know (K-1.5, K-1.9, K-2.2, K-9.1, K-9.6).
 
-VM and VMI have the schema that ``admit`` judges by (:mod:`virt_dra.api.kubevirt_schema`), field for field; of the KubeVirt object, what
-isn't ours is kept without being looked at.
+VM and VMI have the schema that ``admit`` judges by (:mod:`virt_dra.api.schemas.kubevirt_schema`), field for field; of the
+KubeVirt object, what isn't ours is kept unread.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from virt_dra.api import kubevirt_v1 as kubevirt
-from virt_dra.api.custom_resources import Column, Definition
-from virt_dra.api.kubevirt_schema import KINDS, structural_schema
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.schema_walk import Schema, pruned
-from virt_dra.api.structural_schema import PRESERVE, Additions
+from virt_dra.api.schemas.custom_resources import Column, Definition
+from virt_dra.api.schemas.kubevirt_schema import KINDS, structural_schema
+from virt_dra.api.schemas.structural import PRESERVE, Additions
+from virt_dra.api.schemas.walk import Schema, pruned
 from virt_dra.api.wire import Json, Wire
 
 _WHOLE: Final = Additions(itself={PRESERVE: True})

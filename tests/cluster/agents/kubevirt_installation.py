@@ -16,7 +16,7 @@ from tests.cluster.credentials import ADMINS
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.wire import Json
-from virt_dra.cluster.kube import connect
+from virt_dra.cluster.kube.cluster import connect
 from virt_dra.cluster.port import Cluster
 
 NAMESPACE: Final = "kubevirt"

@@ -18,13 +18,13 @@ from tests.cluster.agents.kubevirt_admission import KubeVirtAdmission, Operation
 from tests.cluster.agents.kubevirt_crds import definitions, pruned_object, schema_of
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, format_time
-from virt_dra.api.schema_walk import Schema, faults
+from virt_dra.api.schemas.walk import Schema, faults
 from virt_dra.api.wire import Json
-from virt_dra.cluster import patches
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory import patches
+from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Cause, Invalid, Listed, WatchEvent
 from webhooks.review import Review, answer, read_review
-from webhooks.tls_authority import SystemKeys, bootstrap
+from webhooks.tls.authority import SystemKeys, bootstrap
 from webhooks.verdict import Verdict
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port

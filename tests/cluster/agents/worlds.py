@@ -11,9 +11,9 @@ from tests.cluster.agents.embedded_loops import embedded_loops
 from tests.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.meta import ObjectMeta
-from virt_dra.cluster.embedded import embedded_cluster
-from virt_dra.cluster.kube import connect
-from virt_dra.cluster.kube_limits import Limits
+from virt_dra.cluster.kube.cluster import connect
+from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.port import ApiError, Cluster
 
 T = TypeVar("T")

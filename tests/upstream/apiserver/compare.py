@@ -20,10 +20,10 @@ from tests.upstream.apiserver.record import Server, path_of
 from tests.upstream.apiserver.scenarios.building import ALPHA, DRA, merged
 from tests.upstream.apiserver.scenarios.versions import BETA1, BETA2, FULL_STATUS, full
 from virt_dra.api.meta import parse_time
-from virt_dra.api.scheme import KINDS, read_object
+from virt_dra.api.reading.scheme import KINDS, read_object
 from virt_dra.api.wire import Wire, WireError
 from virt_dra.cluster.kinds import resource_of
-from virt_dra.cluster.memory import MemoryCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
 
 PLURALS = {kind.KIND: resource_of(kind).plural for kind in KINDS}
 

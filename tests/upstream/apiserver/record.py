@@ -16,7 +16,7 @@ from tests.cluster.api_steps import Json, normalized, prepared
 from tests.upstream.apiserver.scenarios import scenarios
 from tests.upstream.apiserver.scenarios.building import Scenario
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.scheme import KINDS
+from virt_dra.api.reading.scheme import KINDS
 from virt_dra.cluster.kinds import resource_of
 
 RECORDED = Path(__file__).parents[2] / "cluster" / "recorded"

@@ -14,13 +14,13 @@ import yaml
 
 from tests.webhooks.lint.test_cases import COMMON
 from tests.webhooks.server.serving import launcher_pod
-from virt_dra.api.known_drivers import metadata_writers
+from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import parse_time
-from virt_dra.api.scheme import read_object
-from virt_dra.cluster.patches import merged, patched
+from virt_dra.api.reading.scheme import read_object
+from virt_dra.cluster.memory.patches import merged, patched
 from webhooks.knowledge import LauncherSettings
-from webhooks.launcher_pod import mutate
+from webhooks.launcher_pod.webhook import mutate
 from webhooks.lint import Preflight, World
 from webhooks.lint.world import KINDS
 from webhooks.verdict import INVALID, Cause, Verdict

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.webhooks.server.serving import launcher_pod
-from virt_dra.api.integration_paths import INTEGRATION_ANNOTATION
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import format_time
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster.cluster_clock import ClusterClock
-from webhooks.launcher_pod import mutate
+from webhooks.launcher_pod.webhook import mutate
 from webhooks.lint import Preflight, Settings, World
 from webhooks.lint.world import KINDS
 

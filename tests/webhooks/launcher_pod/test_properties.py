@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.webhooks.launcher_pod.test_cases import knowledge_of
 from tests.webhooks.server.serving import launcher_pod
-from virt_dra.cluster.patches import patched
-from webhooks.launcher_pod import mutate
+from virt_dra.cluster.memory.patches import patched
+from webhooks.launcher_pod.webhook import mutate
 
 VMI = {
     "apiVersion": "kubevirt.io/v1",

@@ -10,7 +10,7 @@ import yaml
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.scheme import read_object
 from webhooks.lint import Settings, World, lint
 from webhooks.lint.world import EVERYTHING
 

@@ -15,7 +15,7 @@ import webhooks.lint
 from tests.webhooks.lint.test_cases import COMMON
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.scheme import read_object
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, Inventory, Preflight, Settings, World, lint
 from webhooks.lint.inventory import Work

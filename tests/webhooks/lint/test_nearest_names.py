@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cli.test_lint_objects import CLASS, SLICE, TEMPLATE, VMI, _changed
-from virt_dra.api.documents import Document, Source
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.reading.documents import Document, Source
 from webhooks.lint import Settings, judge
 
 CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "my-gpu"}, "spec": TEMPLATE["spec"]["spec"]}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Golden
-from virt_dra.api.documents import read_documents
+from virt_dra.api.reading.documents import read_documents
 from virt_dra.simulator.fit import Fitting
 from webhooks.lint import CHECKS, Check, Settings, judge
 from webhooks.lint.registry import severity_at_admission

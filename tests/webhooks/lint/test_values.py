@@ -10,7 +10,7 @@ import pytest
 
 from tests.webhooks.lint.test_cases import COMMON
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.scheme import read_object
 from webhooks.lint import Preflight, Settings, World, lint
 
 VMI = VirtualMachineInstance.from_wire(COMMON["vmi"])

@@ -16,13 +16,13 @@ from typing import Any
 import aiohttp
 
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
-from webhooks.callers import Callers
 from webhooks.knowledge import Knowledge, KubeVirtOnly
-from webhooks.metrics import Metrics
 from webhooks.review import Review, answer, read_review
-from webhooks.server import Limits, WebhookServer
-from webhooks.tls import CertificateSource, ReloadingTls
-from webhooks.tls_folder import AuthorityFolder
+from webhooks.server.app import Limits, WebhookServer
+from webhooks.server.callers import Callers
+from webhooks.server.metrics import Metrics
+from webhooks.tls.exchange import CertificateSource, ReloadingTls
+from webhooks.tls.folder import AuthorityFolder
 from webhooks.validation import Webhook, judge
 from webhooks.verdict import Verdict
 from webhooks.worker.parent import WorkerLimits

@@ -19,11 +19,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.cluster.credentials import client_authority, client_certificate
 from tests.webhooks.server.serving import JSON, Served, body, launcher_pod, serving, trusting, vm, vmi
-from webhooks.callers import LIMIT, REFUSE, TELL, Callers
 from webhooks.review import BadReview
-from webhooks.tls import CertificateError, ReloadingTls
-from webhooks.tls_authority import Pair, SystemKeys
-from webhooks.tls_folder import AuthorityFolder
+from webhooks.server.callers import LIMIT, REFUSE, TELL, Callers
+from webhooks.tls.authority import Pair, SystemKeys
+from webhooks.tls.exchange import CertificateError, ReloadingTls
+from webhooks.tls.folder import AuthorityFolder
 
 KEYS = SystemKeys()
 REFUSING = Callers(REFUSE)

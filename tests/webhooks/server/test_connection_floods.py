@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import serialization
 
 from tests.cluster.credentials import client_authority, client_certificate
 from tests.webhooks.server.serving import Served, body, serving
-from webhooks.callers import LIMIT, Callers
-from webhooks.server import Limits
-from webhooks.tls_authority import SystemKeys
+from webhooks.server.app import Limits
+from webhooks.server.callers import LIMIT, Callers
+from webhooks.tls.authority import SystemKeys
 
 DATA = body()
 _LINES = ("POST /validate-vmi?timeout=10s HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(DATA)}", "", "")

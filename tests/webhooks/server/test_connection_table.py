@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhooks.connection_table import Entry, Phase, Standing, Table, group_of
-from webhooks.handshakes import Turns
+from webhooks.server.connection_table import Entry, Phase, Standing, Table, group_of
+from webhooks.server.handshakes import Turns
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ from tests.webhooks.server.serving import KNOWLEDGE, Served, body, decide, revie
 from tests.webhooks.server.test_server import ADMITTED
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from virt_dra.api.wire import WireError
-from virt_dra.cli.jsonl import read_vmi
-from virt_dra.cluster.patches import patched
+from virt_dra.cli.jsonl.lines import read_vmi
+from virt_dra.cluster.memory.patches import patched
 from webhooks import vmi as vmi_rules
 from webhooks.review import BadReview, Review, read_review
-from webhooks.server import Limits
-from webhooks.server_log import json_logging
+from webhooks.server.app import Limits
+from webhooks.server.log import json_logging
 from webhooks.validation import WEBHOOKS, judge
 from webhooks.verdict import Verdict
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from webhooks.lanes import MAX_WAITING, FairThread, TooManyWaiting
 from webhooks.review import namespace_hint
+from webhooks.server.lanes import MAX_WAITING, FairThread, TooManyWaiting
 
 
 def busy(name: str, seconds: float, order: list[str]) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 
 from tests.webhooks.server.serving import NAMES, Served, body, hang_up, serving, trusting, vmi
 from tests.webhooks.server.test_server import ADMITTED, LARGE, Held, _head, _until
-from webhooks.server import Limits
-from webhooks.server_log import json_logging
-from webhooks.tls import CertificateFolder
-from webhooks.tls_authority import Bundle, SystemKeys, bootstrap, renewed
+from webhooks.server.app import Limits
+from webhooks.server.log import json_logging
+from webhooks.tls.authority import Bundle, SystemKeys, bootstrap, renewed
+from webhooks.tls.exchange import CertificateFolder
 
 DATA = body(vmi())
 

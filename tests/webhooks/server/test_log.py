@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from webhooks.server import _QuietLogger
-from webhooks.server_log import Repeats
+from webhooks.server.app import _QuietLogger
+from webhooks.server.log import Repeats
 
 
 class Clock:

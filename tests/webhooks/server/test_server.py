@@ -17,8 +17,8 @@ import pytest
 from tests.webhooks.server.serving import JSON, KNOWLEDGE, SPEC, Served, body, hang_up, serving, status, vm, vmi
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.knowledge import Knowledge, KubeVirtOnly, Subject
-from webhooks.server import Limits
-from webhooks.server_log import json_logging
+from webhooks.server.app import Limits
+from webhooks.server.log import json_logging
 from webhooks.verdict import Verdict
 
 NO_REQUEST: dict[str, Any] = {**SPEC, "domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from webhooks.tls import CertificateError, CertificateFolder, ReloadingTls
-from webhooks.tls_authority import SystemKeys, bootstrap
-from webhooks.tls_folder import AuthorityFolder
+from webhooks.tls.authority import SystemKeys, bootstrap
+from webhooks.tls.exchange import CertificateError, CertificateFolder, ReloadingTls
+from webhooks.tls.folder import AuthorityFolder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -136,7 +136,7 @@ _FILL = """
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from webhooks.tls_folder import AuthorityFolder
+from webhooks.tls.folder import AuthorityFolder
 AuthorityFolder(Path(sys.argv[1]), ("localhost",), lambda: datetime(2026, 1, 1, tzinfo=timezone.utc)).refresh()
 print((Path(sys.argv[1]) / "current").readlink())
 """

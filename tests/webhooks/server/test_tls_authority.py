@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from webhooks.tls_authority import (
+from webhooks.tls.authority import (
     Bundle,
     BundleError,
     Pair,

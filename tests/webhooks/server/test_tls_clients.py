@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from webhooks.tls_authority import Pair, SystemKeys, bootstrap, renewed, service_names
+from webhooks.tls.authority import Pair, SystemKeys, bootstrap, renewed, service_names
 
 HERE = Path(__file__).parent
 NAMES = service_names("hook", "virt-dra")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from virt_dra.api.scheme import read_object
+from virt_dra.api.reading.scheme import read_object
 from webhooks.lint import Preflight, Settings, World
 
 DRIVER = "gpu.example.com"

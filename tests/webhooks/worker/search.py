@@ -21,8 +21,8 @@ from tests.webhooks.server.serving import Served, serving
 from tests.webhooks.worker.attack import percentile, unseen, vmi_of
 from tests.webhooks.worker.hostile import DRIVER, HOSTILE, NINE, TENS, cluster, with_templates
 from virt_dra.cel.validation import COMPILED
-from webhooks.callers import TELL, Callers
 from webhooks.lint import Preflight
+from webhooks.server.callers import TELL, Callers
 
 MAX_LENGTH = 10 * 1024
 """Of a selector, for the API server."""

@@ -22,8 +22,8 @@ import pytest
 from tests.webhooks.server.serving import Served, body, serving, vmi
 from tests.webhooks.worker.attack import TENANTS, measured, percentile, unseen, vmi_of
 from tests.webhooks.worker.hostile import HOSTILE, cluster, with_templates
-from webhooks.callers import TELL, Callers
 from webhooks.lint import Preflight
+from webhooks.server.callers import TELL, Callers
 
 RATE = 10
 """Reviews a second: few, so that a machine that is busy with something else can do it at all."""

@@ -17,9 +17,9 @@ import pytest
 from tests.webhooks.worker.hostile import DRIVER, HOSTILE, cluster
 from virt_dra.api.resource_v1 import ResourceSlice
 from webhooks.lint import Inventory
-from webhooks.reviewing import Collecting
 from webhooks.selectors.answers import Evaluator
 from webhooks.selectors.evaluating import TOO_MUCH_WORK, InProcess
+from webhooks.server.reviewing import Collecting
 from webhooks.worker.parent import Worker, WorkerLimits
 from webhooks.worker.process import SLOW_NICE
 from webhooks.worker.turns import Shares

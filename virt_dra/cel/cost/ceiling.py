@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE, call_cost, tenth
-from virt_dra.cel.nodes import Call, Ident, ListNode, Literal, Logic, MapNode, Node, Select
+from virt_dra.cel.syntax.nodes import Call, Ident, ListNode, Literal, Logic, MapNode, Node, Select
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT
 
 _SCALARS: Final = (BOOL, INT, UINT, DOUBLE, DURATION, TIMESTAMP)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_dra.cel.functions.conversions import CONVERSIONS
-from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select, Variable
+from virt_dra.cel.syntax.nodes import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    Logic,
+    MapNode,
+    Node,
+    OptionalMap,
+    Select,
+    Variable,
+)
 from virt_dra.cel.types import Kind
 
 _FOLDED = CONVERSIONS | {"dyn", "type"}

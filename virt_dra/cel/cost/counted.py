@@ -17,12 +17,12 @@ from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, Failed, Meter
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import Aborted, EvaluationError
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
-from virt_dra.cel.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select
+from virt_dra.cel.limits.weights import COUNTED, Weights, weights
 from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, add_element, add_entry, in_constants
-from virt_dra.cel.steps import Step, run
+from virt_dra.cel.syntax.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select
+from virt_dra.cel.syntax.steps import Step, run
 from virt_dra.cel.types import UINT, Kind, Type, is_dyn
 from virt_dra.cel.values import TypeValue, UInt, Value, constant_keys
-from virt_dra.cel.weights import COUNTED, Weights, weights
 
 _UNFIT = Failed(EvaluationError(NO_SUCH_OVERLOAD))
 _SINGLETONS = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches"))

@@ -14,8 +14,8 @@ from virt_dra.cel.cost.call_estimate import Call, Operand, estimate_call
 from virt_dra.cel.cost.declared import Declared, declared_size
 from virt_dra.cel.cost.expansion import Apply, Constant, Elements, Entries, Expr, Field, Fold, Let, Name, expand
 from virt_dra.cel.cost.sizes import ONE, UNKNOWN, Entry, Path, Size, add, multiply
-from virt_dra.cel.nodes import Node, Variable
-from virt_dra.cel.steps import Step, run
+from virt_dra.cel.syntax.nodes import Node, Variable
+from virt_dra.cel.syntax.steps import Step, run
 from virt_dra.cel.types import BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT, Kind, Type
 
 _SCALARS = (BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.cel.functions.lists import SORT_BY
-from virt_dra.cel.nodes import (
+from virt_dra.cel.syntax.nodes import (
     Bind,
     Call,
     Comprehension,
@@ -21,7 +21,7 @@ from virt_dra.cel.nodes import (
     Select,
     Variable,
 )
-from virt_dra.cel.steps import Step, run
+from virt_dra.cel.syntax.steps import Step, run
 from virt_dra.cel.types import BOOL, DYN, INT, STRING, Type
 
 

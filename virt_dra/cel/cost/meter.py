@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from virt_dra.cel.budget import AFTERWARDS, CHECK_EVERY, STRETCH, Budget, Interrupt, Work
 from virt_dra.cel.errors import Aborted, EvaluationError, Stopped
+from virt_dra.cel.limits.budget import AFTERWARDS, CHECK_EVERY, STRETCH, Budget, Interrupt, Work
 from virt_dra.cel.values import Value
 
 V = TypeVar("V")

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from virt_dra.api.names import dns1035_label, dns1123_label, dns1123_subdomain, label_key, label_value, without_trailing_dash
-from virt_dra.cel.budget import Budget
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.functions.urls import check_url
+from virt_dra.cel.limits.budget import Budget
 from virt_dra.cel.values import NONE, Optional
 
 library = Library()

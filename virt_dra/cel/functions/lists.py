@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import cmp_to_key, reduce
 from itertools import pairwise
 
-from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.operators import (
     add_double,
@@ -19,6 +18,7 @@ from virt_dra.cel.functions.operators import (
     later,
 )
 from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.limits.budget import Budget
 from virt_dra.cel.values import NONE, Duration, Optional, Timestamp, UInt, Value, type_name
 
 library = Library()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TypeVar
 
-from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.limits.budget import Budget
 from virt_dra.cel.values import (
     INT_MAX,
     INT_MIN,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import Library, no_such_overload
+from virt_dra.cel.limits.budget import Budget
 from virt_dra.cel.values import NONE, Optional, Value, is_zero
 
 library = Library()

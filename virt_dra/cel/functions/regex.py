@@ -10,11 +10,11 @@ from typing import Final, Protocol
 
 import re2
 
-from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import BudgetExceeded, CelError, EvaluationError
 from virt_dra.cel.functions.patterns import InvalidPattern, every_character, in_go_words, translated
 from virt_dra.cel.functions.registry import Library
-from virt_dra.cel.sized_cache import SizedCache
+from virt_dra.cel.limits.budget import Budget
+from virt_dra.cel.limits.sized_cache import SizedCache
 
 library = Library()
 

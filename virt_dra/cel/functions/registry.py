@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.printing import with_parameters
+from virt_dra.cel.limits.budget import Budget
 from virt_dra.cel.types import BOOL, Kind, Type, parse_type, parse_types
 from virt_dra.cel.values import TypeValue, Value, type_name
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from virt_dra.cel.budget import Budget
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import Library
+from virt_dra.cel.limits.budget import Budget
 from virt_dra.cel.values import Value
 
 library = Library()

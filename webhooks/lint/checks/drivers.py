@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.known_drivers import KNOWN_DRIVERS, NVIDIA
+from virt_dra.api.integration.known_drivers import KNOWN_DRIVERS, NVIDIA
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
 from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS

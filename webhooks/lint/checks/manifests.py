@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from virt_dra.api import schema_walk
 from virt_dra.api.defaults import apply_defaults
-from virt_dra.api.documents import RENDER_FIRST, template_action
-from virt_dra.api.kubevirt_schema import schema_of
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import TypedObject, UnknownObject
-from virt_dra.api.schema_walk import Schema, UnknownField
-from virt_dra.api.unknown_fields import FOUND_MAX, SOURCE_ADVICE, unknown_fields
+from virt_dra.api.reading.documents import RENDER_FIRST, template_action
+from virt_dra.api.schemas import walk as schema_walk
+from virt_dra.api.schemas.kubevirt_schema import schema_of
+from virt_dra.api.schemas.unknown_fields import FOUND_MAX, SOURCE_ADVICE, unknown_fields
+from virt_dra.api.schemas.walk import Schema, UnknownField
 from virt_dra.api.validation import validate_create
 from virt_dra.api.validation.metadata import annotation_map, label_map
 from virt_dra.api.wire import field_path

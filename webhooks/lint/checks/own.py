@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from difflib import get_close_matches
 
-from virt_dra.api.device_claims import assign, read_device_claims
 from virt_dra.api.go_text import quoted
-from virt_dra.api.integration_paths import BadWish, wished_path
-from virt_dra.api.json_annotations import AnnotationError, joined
+from virt_dra.api.integration.device_claims import assign, read_device_claims
+from virt_dra.api.integration.paths import BadWish, wished_path
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
 from virt_dra.api.nearest import listed, nearest_first
+from virt_dra.api.reading.json_annotations import AnnotationError, joined
 from webhooks.lint.checks.objects import not_listed
 from webhooks.lint.finding import PAGES, Found
 from webhooks.lint.subject import Linted

@@ -1,0 +1,103 @@
+"""Devices of ResourceClaims: one address per entry, from the first source that has one, in spec order (K-7.6, KubeVirt 1.8 and newer)."""
+
+from __future__ import annotations
+
+from launcher.addresses.sources import (
+    ENVIRONMENT,
+    METADATA,
+    Answer,
+    ClaimObjects,
+    claim_object_in_status,
+    from_environment,
+    from_files,
+    from_status,
+    nothing_found,
+    recognised_claim_object,
+)
+from launcher.display import mdev_with_display, with_default_display
+from launcher.errors import (
+    INCOMPLETE_CLAIM_REQUEST,
+    MALFORMED_ADDRESS,
+    NO_ADDRESS,
+    AddressSyntaxError,
+    LauncherError,
+)
+from launcher.hostdev import Address, Hostdev, mdev, pci
+from launcher.kinds import GPUS, HOST_DEVICES, DeviceKind
+from launcher.mdev import MdevUuid
+from launcher.pci import PciAddress
+from launcher.request import HostDevice, Request
+from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, DeviceStatusInfo
+from virt_dra.api.kubevirt_versions import V1_8_3
+
+
+def dra_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+    """The elements of all entries with a claim. Raises :class:`LauncherError` for the first that has no usable address."""
+    claims = ClaimObjects.of(request.vmi, request.pod)
+    statuses = kind.statuses(request.vmi.status.device_status)
+    entries = ((index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if entry.is_dra)
+    built = tuple(_device(request, kind, index, entry, _resolve(request, kind, entry, statuses, claims)) for index, entry in entries)
+    if kind is not GPUS:
+        return built
+    shown = with_default_display([device.element for device in built], request.vmi.spec.domain.devices.gpus)
+    return tuple(device.with_element(element) for device, element in zip(built, shown, strict=True))
+
+
+def _resolve(
+    request: Request, kind: DeviceKind, entry: DeviceEntry, statuses: tuple[DeviceStatusInfo, ...], claims: ClaimObjects
+) -> tuple[Answer, tuple[str, ...]]:
+    """The first answer, and a sentence for each later one that disagrees (K-7.6)."""
+    device = f"{kind.path}/{entry.name}"
+    claim, wanted = entry.claim_name or "", entry.request_name or ""
+    said = from_status(statuses, entry.name)
+    complete = bool(claim and wanted)
+    if said is None and not complete:
+        message = f"{kind.dra_failure}{kind.word} {entry.name} has incomplete ClaimRequest"
+        raise LauncherError(INCOMPLETE_CLAIM_REQUEST, device, message)
+    files = from_files(request, claim, wanted) if complete else None
+    read = files.answer if files is not None else None
+    known = claims.names.get(claim) or claim_object_in_status(statuses, entry.name)
+    if said is None and read is None:
+        known = known or recognised_claim_object(request.env, claims, claim, wanted, device)
+    variable = from_environment(request.env, known, wanted) if known and wanted else None
+    answers = [answer for answer in (said, read, variable) if answer is not None]
+    if not answers:
+        where = f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID in metadata for claim {claim} request {wanted}"
+        why = f" ({nothing_found(claims, claim, known, wanted)})"
+        if files is not None:
+            why = f" (mdev: {files.no_mdev}, pci: {files.no_pci})" if request.version >= V1_8_3 else ""
+        raise LauncherError(NO_ADDRESS, device, where + why)
+    first, *later = answers
+    return first, tuple(_disagreement(device, first, other) for other in later if first.disagrees_with(other))
+
+
+def _disagreement(device: str, first: Answer, other: Answer) -> str:
+    what = {METADATA: "file", ENVIRONMENT: "variable"}
+    told = " ".join(filter(None, (what.get(first.source), first.place)))
+    return f"{device}: {told} says {first}, {what[other.source]} {other.place} says {other}; the first is used"
+
+
+def _device(request: Request, kind: DeviceKind, index: int, entry: DeviceEntry, found: tuple[Answer, tuple[str, ...]]) -> HostDevice:
+    answer, notes = found
+    device = f"{kind.path}/{entry.name}"
+    address, element = dra_element(kind, entry.name, answer, mdev_model(request, kind), entry if isinstance(entry, GPU) else None)
+    return HostDevice(device, answer.source, address, element, kind.field(index), is_dra=True, notes=notes)
+
+
+def mdev_model(request: Request, kind: DeviceKind) -> str:
+    """Crypto adapters are the mdevs of s390x (K-7.15)."""
+    return "vfio-ap" if kind is HOST_DEVICES and request.vmi.spec.architecture == "s390x" else "vfio-pci"
+
+
+def dra_element(kind: DeviceKind, name: str, answer: Answer, model: str, gpu: GPU | None) -> tuple[Address, Hostdev]:
+    """An mdev if there is one, else the PCI function (K-6.5). Whole PCI GPUs of claims never get a display (K-7.19)."""
+    try:
+        if answer.mdev:
+            uuid = MdevUuid.parse(answer.mdev)
+            return uuid, mdev_with_display(gpu, mdev(uuid, kind.dra_alias + name, model))
+        address = PciAddress.parse(answer.pci)
+    except AddressSyntaxError as error:
+        what = "mdev" if answer.mdev else "PCI"
+        message = f"{kind.dra_failure}failed to create {what} device for {name}: {error}"
+        raise LauncherError(MALFORMED_ADDRESS, f"{kind.path}/{name}", message) from None
+    return address, pci(address, kind.dra_alias + name)

@@ -1,0 +1,60 @@
+"""Devices of ResourceClaims as KubeVirt 1.6 and 1.7 converted them: the status is walked, not the spec (K-7.22, K-7.23)."""
+
+from __future__ import annotations
+
+from launcher.addresses.dra_devices import dra_element
+from launcher.addresses.sources import STATUS, Answer
+from launcher.display import with_default_display
+from launcher.errors import COUNT_MISMATCH, NO_ADDRESS, LauncherError
+from launcher.kinds import GPUS, DeviceKind
+from launcher.request import HostDevice, Request
+from virt_dra.api.kubevirt_v1 import GPU, DeviceAttributes, DeviceEntry, DeviceStatusInfo
+
+
+def dra_devices_before_1_8(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+    """PCI entries of the status in its order, then mdev ones; a PCI address that is present wins over an mdev, even if empty.
+
+    Entries of names the spec does not know are converted too; in the end the numbers must agree. Raises :class:`LauncherError`.
+    """
+    wanted = [entry for entry in kind.entries(request.vmi) if entry.is_dra]
+    if not wanted:
+        return ()
+    if request.vmi.status.device_status is None:
+        raise LauncherError(NO_ADDRESS, f"{kind.path}/{wanted[0].name}", kind.dra_failure + kind.no_status)
+    statuses = kind.statuses(request.vmi.status.device_status)
+    pci = tuple(_device(request, kind, s) for s in statuses if (a := _attributes(s)) and a.pci_address is not None)
+    mdevs = tuple(
+        _device(request, kind, s) for s in statuses if (a := _attributes(s)) and a.pci_address is None and a.mdev_uuid is not None
+    )
+    if kind is GPUS:
+        shown = with_default_display([device.element for device in mdevs], request.vmi.spec.domain.devices.gpus)
+        mdevs = tuple(device.with_element(element) for device, element in zip(mdevs, shown, strict=True))
+    if len(pci) + len(mdevs) != len(wanted):
+        raise _count_mismatch(kind, wanted, (*pci, *mdevs))
+    return (*pci, *mdevs)
+
+
+def _attributes(status: DeviceStatusInfo) -> DeviceAttributes | None:
+    return status.device_resource_claim_status.attributes if status.device_resource_claim_status else None
+
+
+def _device(request: Request, kind: DeviceKind, status: DeviceStatusInfo) -> HostDevice:
+    attributes = _attributes(status)
+    assert attributes is not None
+    answer = Answer(STATUS, "status.deviceStatus", pci=attributes.pci_address or "")
+    if attributes.pci_address is None:
+        answer = Answer(STATUS, "status.deviceStatus", mdev=attributes.mdev_uuid or "")
+    entries = enumerate(kind.entries(request.vmi))
+    index, entry = next(((index, entry) for index, entry in entries if entry.name == status.name), (None, None))
+    address, element = dra_element(kind, status.name, answer, "vfio-pci", entry if isinstance(entry, GPU) else None)
+    field = kind.field(index) if index is not None else f"status.deviceStatus entry {status.name}"
+    return HostDevice(f"{kind.path}/{status.name}", STATUS, address, element, field, is_dra=True)
+
+
+def _count_mismatch(kind: DeviceKind, wanted: list[DeviceEntry], built: tuple[HostDevice, ...]) -> LauncherError:
+    names = [device.device.partition("/")[2] for device in built]
+    subject = next((entry.name for entry in wanted if entry.name not in names), wanted[0].name)
+    spec = ", ".join(entry.name for entry in wanted)
+    found = ", ".join(f"{name} {device.address}" for name, device in zip(names, built, strict=True))
+    text = f"the number of DRA {kind.word}/s do not match the number of devices:\n{kind.word}: [{spec}]\nDevice: [{found}]"
+    return LauncherError(COUNT_MISMATCH, f"{kind.path}/{subject}", kind.dra_failure + text)

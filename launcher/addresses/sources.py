@@ -1,0 +1,163 @@
+"""Where the address of a DRA device comes from, and which answer wins (K-7.5, K-7.6).
+
+In order: an explicit ``status.deviceStatus``, a metadata file (:mod:`launcher.addresses.metadata_files`), a variable
+``PCI_RESOURCE_<claim object>_<request>`` or ``MDEV_PCI_RESOURCE_<claim object>_<request>``. The first one that yields an address
+is used; a later one that disagrees is reported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from launcher.addresses.metadata_files import FileDevice, MetadataError, device_of
+from launcher.addresses.pools import MDEV_PREFIX, PCI_PREFIX
+from launcher.errors import AMBIGUOUS_VARIABLE, LauncherError
+from launcher.request import Request
+from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
+
+STATUS = "status"
+METADATA = "metadata"
+ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one source says. At least one of the two is set; both together mean an mdev and its parent (K-6.5)."""
+
+    source: str
+    place: str
+    """The status entry or the variable, for messages."""
+    pci: str = ""
+    mdev: str = ""
+
+    def __str__(self) -> str:
+        return " and ".join(address for address in (self.mdev, self.pci) if address)
+
+    def disagrees_with(self, other: Answer) -> bool:
+        """Whether the two can't be the same device: they differ in a kind both give, or have no kind in common."""
+        both = [(mine, theirs) for mine, theirs in ((self.mdev, other.mdev), (self.pci, other.pci)) if mine and theirs]
+        return not both or any(mine.lower() != theirs.lower() for mine, theirs in both)
+
+
+@dataclass(frozen=True)
+class ClaimObjects:
+    """The names of the ResourceClaim objects behind the pod-local claim names, as far as the launcher can know them."""
+
+    names: Mapping[str, str]
+    listed: frozenset[str]
+    generated_prefix: str
+    """How names of pods of this VMI start; generated claims are named after their pod (C-3)."""
+
+    @classmethod
+    def of(cls, vmi: VirtualMachineInstance, pod: Pod | None) -> ClaimObjects:
+        """Generated names stand in the pod's status, direct ones in the entry itself (K-3.3)."""
+        entries: tuple[PodResourceClaim, ...] = (*vmi.spec.resource_claims, *(pod.spec.resource_claims if pod else ()))
+        names = {entry.name: entry.resource_claim_name for entry in entries if entry.resource_claim_name}
+        if pod is not None:
+            names |= {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses if s.resource_claim_name}
+        return cls(names, frozenset(entry.name for entry in entries), f"virt-launcher-{vmi.name}-" if vmi.name else "")
+
+
+def from_status(entries: Iterable[DeviceStatusInfo], device: str) -> Answer | None:
+    """The address in the status entry of that name; "" counts as absent (K-6.2). ``None``: no such entry, or none with an address."""
+    for entry in entries:
+        attributes = entry.device_resource_claim_status.attributes if entry.device_resource_claim_status else None
+        if entry.name == device and attributes and (attributes.pci_address or attributes.mdev_uuid):
+            return Answer(STATUS, "status.deviceStatus", pci=attributes.pci_address or "", mdev=attributes.mdev_uuid or "")
+    return None
+
+
+def claim_object_in_status(entries: Iterable[DeviceStatusInfo], device: str) -> str:
+    """The claim object a status entry names, which even a pending entry may (K-5.12). Empty: none."""
+    found = (e.device_resource_claim_status for e in entries if e.name == device)
+    return next((status.resource_claim_name for status in found if status and status.resource_claim_name), "")
+
+
+def variable_spellings(prefix: str, claim_object: str, request: str) -> tuple[str, ...]:
+    """The names a variable may have, best first: literal; upper case with "/" and "." as "_"; the same with "-" as "_" (K-7.5)."""
+    literal = f"{prefix}_{claim_object}_{request}"
+    upper = literal.upper().replace("/", "_").replace(".", "_")
+    return tuple(dict.fromkeys((literal, upper, upper.replace("-", "_"))))
+
+
+def from_environment(env: Mapping[str, str], claim_object: str, request: str) -> Answer | None:
+    """The variables of one claim and request; the first spelling that is set and not empty counts."""
+    found = {prefix: _first_set(env, variable_spellings(prefix, claim_object, request)) for prefix in (MDEV_PREFIX, PCI_PREFIX)}
+    mdev, pci = found[MDEV_PREFIX], found[PCI_PREFIX]
+    if not mdev and not pci:
+        return None
+    return Answer(ENVIRONMENT, mdev or pci, pci=env[pci] if pci else "", mdev=env[mdev] if mdev else "")
+
+
+def _first_set(env: Mapping[str, str], names: Iterable[str]) -> str:
+    return next((name for name in names if env.get(name)), "")
+
+
+def recognised_claim_object(env: Mapping[str, str], claims: ClaimObjects, claim: str, request: str, device: str) -> str:
+    """The claim object that a literal variable names, where nothing else tells it: a launcher does not see its pod's status.
+
+    Claim objects and requests contain no "_", so a literal name splits at the last one (K-7.5), and the object generated for a
+    pod-local claim is called ``<pod>-<claim>-<5 characters>``. Empty: no such variable. Raises :class:`LauncherError` when
+    several objects fit.
+    """
+    generated = re.compile(rf".+-{re.escape(claim)}-[a-z0-9]{{5}}")
+    of_this_vmi = re.compile(rf"{re.escape(claims.generated_prefix)}[a-z0-9]{{5}}-{re.escape(claim)}-[a-z0-9]{{5}}")
+    candidates = {name for name in _claim_objects_of(env, request) if generated.fullmatch(name)}
+    candidates = {name for name in candidates if of_this_vmi.fullmatch(name)} or candidates
+    if len(candidates) > 1:
+        names = ", ".join(sorted(candidates))
+        advice = "give the pod, whose status names the claim"
+        raise LauncherError(AMBIGUOUS_VARIABLE, device, f"{device}: variables of several claims fit claim {claim}: {names}; {advice}")
+    return next(iter(candidates), "")
+
+
+def _claim_objects_of(env: Mapping[str, str], request: str) -> Iterator[str]:
+    """The first parts of all variables that are set and end with the request."""
+    for name, value in env.items():
+        prefix = next((p for p in (PCI_PREFIX, MDEV_PREFIX) if name.startswith(p + "_")), None)
+        claim_object, separator, last = name[len(prefix) + 1 :].rpartition("_") if prefix else ("", "", "")
+        if value and separator and last == request:
+            yield claim_object
+
+
+@dataclass(frozen=True)
+class FromFiles:
+    """What the metadata files said: an answer, or why there is no mdev and no PCI address in them (K-7.10)."""
+
+    answer: Answer | None
+    no_mdev: str = ""
+    no_pci: str = ""
+
+
+def from_files(request: Request, claim: str, wanted: str, *, with_mdev: bool = True) -> FromFiles | None:
+    """``None`` where nobody looked for files. ``with_mdev`` False: an mdev doesn't count (K-7.21)."""
+    if request.files is None:
+        return None
+    try:
+        found = device_of(request.files, request.vmi.spec.resource_claims, claim, wanted, request.version)
+    except MetadataError as error:
+        return FromFiles(None, str(error), str(error))
+    if not with_mdev:
+        found = FileDevice(found.place, found.pci, "")
+    if found.pci or found.mdev:
+        return FromFiles(Answer(METADATA, found.place, pci=found.pci, mdev=found.mdev))
+    asked = f"not found for claim {json.dumps(claim)} request {json.dumps(wanted)}"
+    return FromFiles(None, f"mdevUUID {asked}", f"pciBusID {asked}")
+
+
+def nothing_found(
+    claims: ClaimObjects, claim: str, claim_object: str, request: str, prefixes: tuple[str, ...] = (PCI_PREFIX, MDEV_PREFIX)
+) -> str:
+    """What was looked at in vain. ``prefixes``: the variables that would have served."""
+    if claim_object:
+        names = ", ".join(name for prefix in prefixes for name in variable_spellings(prefix, claim_object, request))
+        looked = f"environment: none of {names} is set"
+    elif claim in claims.listed:
+        looked = f"environment: no variable of a claim generated for {claim}, whose object is not known without the pod's status"
+    else:
+        looked = f"environment: claim {claim} is not listed in spec.resourceClaims"
+    return f"status.deviceStatus: no address; metadata files: none; {looked}"

@@ -1,0 +1,277 @@
+"""How the devices of a VM's claims reach a KubeVirt that is left as it is (K-11, docs/decisions/0012-real-cluster.md).
+
+For each pair (claim entry, request) of the container ``compute`` one path is decided when the launcher pod is created:
+
+    native          nothing is done: the driver writes the metadata file that KubeVirt reads
+    metadata-shim   the pod gets a volume with that file, filled from an annotation that the operator writes
+    device-plugin   the pod gets claims in place of extended resources, and the variables that a device plugin would have set
+    none            nothing can be done, and the message says why
+
+The pod webhook and the operator meet here: keys of annotations, names of volumes, files and variables are made by these functions
+and nowhere else. What the annotations hold is read in ``device_claims`` (the user's) and ``integration_record`` (ours).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeGuard
+
+from virt_dra.api import names
+from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.integration.device_metadata import FILE_SUFFIX, request_directory, request_directory_1_8_0
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
+from virt_dra.api.kubevirt_versions import V1_8_0, V1_8_3, KubeVirtVersion
+
+IntegrationPath = Literal["native", "metadata-shim", "device-plugin", "none"]
+Wish = Literal["auto", "native", "metadata-shim", "device-plugin"]
+NATIVE: Final = "native"
+METADATA_SHIM: Final = "metadata-shim"
+DEVICE_PLUGIN: Final = "device-plugin"
+NONE: Final = "none"
+AUTO: Final = "auto"
+WISHES: Final[tuple[Wish, ...]] = (AUTO, NATIVE, METADATA_SHIM, DEVICE_PLUGIN)
+
+# --- annotations ---
+
+DOMAIN: Final = "virt-dra.io"
+PATH_ANNOTATION: Final = f"{DOMAIN}/integration-path"
+"""On VMIs and VM templates, by the user: a :data:`Wish`."""
+DEVICE_CLAIMS_ANNOTATION: Final = f"{DOMAIN}/device-claims"
+"""On VMIs and VM templates, by the user: which claim serves which plugin device (``device_claims``)."""
+LINT_IGNORE_ANNOTATION: Final = f"{DOMAIN}/lint-ignore"
+"""On VMIs and VM templates, by the user: ids of findings, with commas."""
+DEVICE_STATUS_ANNOTATION: Final = f"{DOMAIN}/device-status"
+"""On VMIs, by the operator: the deviceStatus as JSON (K-5.21)."""
+INTEGRATION_ANNOTATION: Final = f"{DOMAIN}/integration"
+"""On launcher pods, by the pod webhook: what it did and what the operator has to fill in (``integration_record``)."""
+METADATA_DOMAIN: Final = f"metadata.{DOMAIN}"
+"""On launcher pods, by the operator: the content of a metadata file, one annotation a pair."""
+ADDRESSES_DOMAIN: Final = f"addresses.{DOMAIN}"
+"""On launcher pods, by the operator: the value of an environment variable."""
+ADDRESSES_READY_ANNOTATION: Final = f"{ADDRESSES_DOMAIN}/ready"
+"""On launcher pods, by the operator: :data:`ADDRESSES_READY` once all variables have their values. The init container waits for it."""
+ADDRESSES_READY: Final = "true"
+RETRY_ANNOTATION: Final = f"{DOMAIN}/pod-retry"
+"""On VMIs, by the operator: when it last made virt-controller try again to create the launcher pod that the pod webhook refused."""
+POD_WEBHOOK: Final = "launcher-pods.virt-dra.io"
+"""The name of the pod webhook in its configuration, by which the API server's errors name it."""
+
+PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
+PART_OF: Final = "virt-dra"
+"""Every object of ours has this label."""
+
+ANNOTATIONS_LIMIT: Final = 256 * 1024
+"""Bytes that all keys and values of an object's annotations may have together."""
+
+# --- the device-plugin path's init container ---
+
+PCI_PREFIX: Final = "PCI_RESOURCE"
+MDEV_PREFIX: Final = "MDEV_PCI_RESOURCE"
+WAIT_CONTAINER: Final = "virt-dra-wait-for-addresses"
+WAIT_VOLUME: Final = "virt-dra-addresses"
+WAIT_DIRECTORY: Final = "/var/run/virt-dra/addresses"
+WAIT_FILE: Final = "ready"
+"""In :data:`WAIT_DIRECTORY`: the content of :data:`ADDRESSES_READY_ANNOTATION`. It is there and empty until the operator has written."""
+
+SHIM_FILE: Final = f"{DOMAIN}{FILE_SUFFIX}"
+"""The one file of a metadata volume. Its driver isn't known when the pod is made; readers look for the suffix only (K-7.9)."""
+
+_NAME_LIMIT = 63
+_HASH = 16
+
+
+def own_pod_annotations(annotations: Iterable[str]) -> tuple[str, ...]:
+    """Those of the given keys that only we may set on a launcher pod.
+
+    virt-controller copies a VMI's annotations to its pod (K-4.2), so a tenant could set them there: the pod webhook removes all that
+    it does not set itself.
+    """
+    ours = (INTEGRATION_ANNOTATION, DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION)
+    return tuple(key for key in annotations if key in ours or key.startswith((f"{METADATA_DOMAIN}/", f"{ADDRESSES_DOMAIN}/")))
+
+
+def metadata_annotation(claim: str, request: str) -> str:
+    """The key for a pair, both DNS labels: ``metadata.virt-dra.io/<claim>.<request>``, shortened where that is too long."""
+    name = f"{claim}.{request}"
+    # A label has no "_", so that a shortened name is never another pair's.
+    return f"{METADATA_DOMAIN}/{name if len(name) <= _NAME_LIMIT else _shortened(name, '_')}"
+
+
+def address_annotation(variable: str) -> str:
+    """The key for a variable of :func:`resource_variable`: ``addresses.virt-dra.io/<variable>``, shortened where that is too long."""
+    # A variable has no ".".
+    return f"{ADDRESSES_DOMAIN}/{variable if len(variable) <= _NAME_LIMIT else _shortened(variable, '.')}"
+
+
+def metadata_volume(claim: str, request: str) -> str:
+    """The name of a pair's volume: a DNS label."""
+    return f"virt-dra-metadata-{_digest(f'{claim}.{request}')}"
+
+
+def resource_variable(prefix: str, resource: str) -> str:
+    """``PCI_RESOURCE``, ``vendor.com/x`` -> ``PCI_RESOURCE_VENDOR_COM_X``; "-" is kept (K-7.2)."""
+    return f"{prefix}_{resource.upper().replace('/', '_').replace('.', '_')}"
+
+
+def _shortened(name: str, separator: str) -> str:
+    kept = re.sub("[^A-Za-z0-9]+$", "", name[: _NAME_LIMIT - _HASH - len(separator)])
+    return f"{kept}{separator}{_digest(name)}"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+
+
+# --- where KubeVirt looks for metadata ---
+
+Layout = Literal["KEP-5304", "KubeVirt-1.8.0"]
+
+
+def layout_of(version: KubeVirtVersion) -> Layout:
+    """Where and how this KubeVirt (1.8.0 or newer) reads metadata files (K-7.9, K-7.11)."""
+    return "KEP-5304" if version >= V1_8_3 else "KubeVirt-1.8.0"
+
+
+def metadata_directory(entry: PodResourceClaim, request: str, layout: Layout) -> str:
+    """The request's directory, where the volume is mounted. Only for what :func:`decide` found no fault with the names of."""
+    if layout == "KEP-5304":
+        return request_directory(entry.name, entry.resource_claim_name, request)
+    # Any directory will do for a template's claim there; one that no claim object can have as its name.
+    return request_directory_1_8_0(f"{entry.name}_", entry.resource_claim_name, request)
+
+
+# --- the decision ---
+
+DRIVER_WRITES_METADATA: Final = "DriverWritesMetadata"
+"""native: every driver that may serve the request writes the file itself."""
+DRIVER_WRITES_NO_METADATA: Final = "DriverWritesNoMetadata"
+"""metadata-shim: no driver that may serve the request is known to write the file."""
+DRIVER_UNKNOWN: Final = "DriverUnknown"
+"""metadata-shim: nothing says which driver will serve the request, so the KubeVirt release alone decides."""
+DRIVERS_DIFFER: Final = "DriversDiffer"
+"""native, with a warning: some of the drivers write the file, some don't; a volume would keep the former's pods from starting."""
+OLD_METADATA_PATH: Final = "OldMetadataPath"
+"""metadata-shim: this KubeVirt looks where no driver writes (K-7.11)."""
+ASKED_FOR: Final = "AskedFor"
+"""The annotation says so."""
+NO_METADATA_READ: Final = "NoMetadataRead"
+"""none: this KubeVirt reads no metadata files, so only the device-plugin path is left."""
+NO_DEVICE_CLAIMS: Final = "NoDeviceClaims"
+"""none: the device-plugin path was asked for and no annotation says which claims take the devices' place."""
+BAD_NAME: Final = "BadName"
+"""none: claim, request or ResourceClaim can't have such a name, so Kubernetes refuses the pod anyway (K-3.2)."""
+NO_REQUEST: Final = "NoRequest"
+"""none: the whole claim is used; KubeVirt reads metadata by request only (K-7.10)."""
+IN_DEVICE_CLAIMS: Final = "InDeviceClaims"
+"""device-plugin: the annotation has the claim."""
+
+BY_DRIVERS: Final = frozenset({DRIVER_WRITES_METADATA, DRIVER_WRITES_NO_METADATA, DRIVER_UNKNOWN, DRIVERS_DIFFER})
+"""Reasons of decisions that would be others with other drivers: they must not be taken before the drivers are known."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A claim entry of the pod, by its pod-local name, and one of its requests. ``request`` is "" for the whole claim."""
+
+    claim: str
+    request: str
+
+    def __str__(self) -> str:
+        return f"{self.claim}/{self.request}" if self.request else self.claim
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The path of a pair. ``warning``: the VM may not, or will not, get its device this way; the message says what to do."""
+
+    pair: Pair
+    path: IntegrationPath
+    reason: str
+    message: str
+    warning: bool = False
+
+
+class BadWish(ValueError):
+    """The annotation names no path. The message starts with its field path."""
+
+
+def wished_path(annotations: Mapping[str, str], root: str = "metadata.annotations") -> Wish:
+    """What :data:`PATH_ANNOTATION` asks for; ``auto`` without it or where it is empty. Raises :class:`BadWish`."""
+    wish = annotations.get(PATH_ANNOTATION, "") or AUTO
+    if not _is_wish(wish):
+        raise BadWish(f"{root}[{PATH_ANNOTATION}]: {wish[:40]!r} is no integration path; write one of {', '.join(WISHES)}")
+    return wish
+
+
+def _is_wish(text: str) -> TypeGuard[Wish]:
+    return text in WISHES
+
+
+def decide(
+    entry: PodResourceClaim,
+    request: str,
+    version: KubeVirtVersion,
+    wish: Wish,
+    drivers: Iterable[str],
+    writers: frozenset[str] = ALWAYS_WRITE,
+    *,
+    in_device_claims: bool = False,
+) -> Decision:
+    """The path of one pair of a launcher pod's container ``compute`` (decision 0012).
+
+    ``entry``: of the pod's resourceClaims, not yet validated by anybody; ``request``: "" for the whole claim. ``drivers``: those of the
+    devices that may serve the request, as far as they are known. ``writers``: those that write metadata files
+    (``known_drivers.metadata_writers``). ``in_device_claims``: the claim was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
+    """
+
+    pair = Pair(entry.name, request)
+
+    def decided(path: IntegrationPath, reason: str, message: str, *, warning: bool = False) -> Decision:
+        return Decision(pair, path, reason, message, warning)
+
+    if not pair.request:
+        return decided(NONE, NO_REQUEST, f"claim {pair.claim} is used whole; KubeVirt finds a device by its request only", warning=True)
+    if names.dns1123_label(pair.claim) or names.dns1123_label(pair.request):
+        return decided(NONE, BAD_NAME, f"{str(pair)[:140]!r} are no DNS labels, which Kubernetes wants for claim and request", warning=True)
+    if entry.resource_claim_name and names.dns1123_subdomain(entry.resource_claim_name):
+        return decided(NONE, BAD_NAME, f"{entry.resource_claim_name[:270]!r} is no name of a ResourceClaim", warning=True)
+    if in_device_claims:
+        return decided(DEVICE_PLUGIN, IN_DEVICE_CLAIMS, f"the claim takes the place of extended resources ({DEVICE_CLAIMS_ANNOTATION})")
+    if wish == DEVICE_PLUGIN:
+        message = f"path {DEVICE_PLUGIN} needs the annotation {DEVICE_CLAIMS_ANNOTATION}, and devices with deviceName instead of claimName"
+        return decided(NONE, NO_DEVICE_CLAIMS, message, warning=True)
+    if version < V1_8_0:
+        advice = f"use KubeVirt 1.8.0 or newer, or devices with deviceName and the annotation {DEVICE_CLAIMS_ANNOTATION}"
+        return decided(NONE, NO_METADATA_READ, f"KubeVirt {version} reads no metadata files; {advice}", warning=True)
+    known = tuple(sorted(set(drivers)))
+    listed = ", ".join(known)
+    if wish == METADATA_SHIM:
+        clashing = sorted(writers.intersection(known)) if version >= V1_8_3 else []
+        if clashing:
+            message = f"driver {', '.join(clashing)} writes a metadata file of its own, which can't be mounted into the shim's volume"
+            return decided(METADATA_SHIM, ASKED_FOR, message, warning=True)
+        return decided(METADATA_SHIM, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
+    if wish == NATIVE:
+        if version < V1_8_3:
+            message = (
+                f"KubeVirt {version} looks for metadata files where no driver writes them; use 1.8.3 or newer, or path {METADATA_SHIM}"
+            )
+            return decided(NATIVE, ASKED_FOR, message, warning=True)
+        return decided(NATIVE, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
+    if version < V1_8_3:
+        return decided(METADATA_SHIM, OLD_METADATA_PATH, f"KubeVirt {version} looks for metadata files where no driver writes them")
+    writing = sorted(writers.intersection(known))
+    if known and len(writing) == len(known):
+        return decided(NATIVE, DRIVER_WRITES_METADATA, f"driver {listed} writes metadata files")
+    if writing:
+        message = (
+            f"of the drivers that may serve the request ({listed}) only {', '.join(writing)} writes metadata files; "
+            "use a DeviceClass that selects one driver"
+        )
+        return decided(NATIVE, DRIVERS_DIFFER, message, warning=True)
+    if not known:
+        return decided(METADATA_SHIM, DRIVER_UNKNOWN, "no published device says which driver serves the request")
+    return decided(METADATA_SHIM, DRIVER_WRITES_NO_METADATA, f"driver {listed} is not known to write metadata files")

@@ -1,0 +1,117 @@
+"""What the pod webhook did to a launcher pod and what the operator has to fill in: the annotation ``virt-dra.io/integration``.
+
+Whoever may write pods may write this annotation, so it grants nothing: it names claims of the same pod only, the reader checks each
+against the pod, and keys of other annotations are made from names, never taken from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, Self
+
+from pydantic import ConfigDict
+
+from virt_dra.api import names
+from virt_dra.api.integration.device_claims import AssignedDevice, DeviceKind
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, METADATA_SHIM, NONE, Decision, IntegrationPath, Layout, Pair
+from virt_dra.api.reading.json_annotations import AnnotationError, parse
+from virt_dra.api.wire import List, Str, Wire, WireError
+
+FORMAT: Final = 1
+"""The format of the annotation; another one is refused."""
+_MAX = 256
+"""Pairs, and devices, of one pod. Kubernetes' own limits are below."""
+
+
+class _Strict(Wire):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RecordedPair(_Strict):
+    """The path of one pair. ``layout``: of the metadata file, on the metadata-shim path only."""
+
+    claim: Str
+    request: Str = ""
+    path: IntegrationPath
+    reason: Str = ""
+    layout: Layout | None = None
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.claim, self.request)
+
+
+class RecordedDevice(_Strict):
+    """A device of the device-plugin path: its address goes into the variables of ``resource``, in the order of the record."""
+
+    kind: DeviceKind
+    name: Str
+    resource: Str
+    claim: Str
+    request: Str
+
+
+class Integration(_Strict):
+    """The annotation's value. An immutable value; :meth:`of` makes it, :meth:`from_annotations` reads it."""
+
+    format: Literal[1] = FORMAT
+    pairs: List[RecordedPair] = ()
+    devices: List[RecordedDevice] = ()
+
+    @classmethod
+    def of(cls, decisions: Iterable[Decision], devices: Iterable[AssignedDevice], layout: Layout) -> Self:
+        """``devices``: those of the device-plugin path, in spec order, gpus first."""
+        pairs = tuple(
+            RecordedPair(claim=d.pair.claim, request=d.pair.request, path=d.path, reason=d.reason, layout=layout)
+            if d.path == METADATA_SHIM
+            else RecordedPair(claim=d.pair.claim, request=d.pair.request, path=d.path, reason=d.reason)
+            for d in decisions
+        )
+        recorded = tuple(
+            RecordedDevice(kind=d.kind, name=d.name, resource=d.resource, claim=d.entry.name, request=d.request) for d in devices
+        )
+        return cls(format=FORMAT, pairs=pairs, devices=recorded)
+
+    @classmethod
+    def from_annotations(cls, annotations: Mapping[str, str]) -> Self | None:
+        """None without the annotation. Raises :class:`AnnotationError` with every fault."""
+        text = annotations.get(INTEGRATION_ANNOTATION)
+        if text is None:
+            return None
+        field = f"metadata.annotations[{INTEGRATION_ANNOTATION}]"
+        try:
+            read = cls.from_wire(parse(text, field))
+        except WireError as error:
+            raise AnnotationError(field, error.problems) from None
+        problems = list(read._faults())
+        if problems:
+            raise AnnotationError(field, problems)
+        return read
+
+    def to_annotation(self) -> str:
+        """JSON without spaces, keys in a fixed order."""
+        return json.dumps(self.to_wire(), separators=(",", ":"), sort_keys=True)
+
+    def path_of(self, pair: Pair) -> IntegrationPath:
+        """The first that the record has for the pair; ``none`` if it has none."""
+        return next((recorded.path for recorded in self.pairs if recorded.pair == pair), NONE)
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        if len(self.pairs) > _MAX or len(self.devices) > _MAX:
+            yield "", f"has {len(self.pairs)} pairs and {len(self.devices)} devices; no pod has more than {_MAX} of either"
+            return
+        for index, pair in enumerate(self.pairs):
+            yield from _name(f"pairs[{index}].claim", pair.claim)
+            if pair.request:
+                yield from _name(f"pairs[{index}].request", pair.request)
+            if (pair.layout is not None) != (pair.path == METADATA_SHIM):
+                yield f"pairs[{index}].layout", f"belongs to path {METADATA_SHIM} and only to it"
+        for index, device in enumerate(self.devices):
+            yield from _name(f"devices[{index}].claim", device.claim)
+            yield from _name(f"devices[{index}].request", device.request)
+            yield from ((f"devices[{index}].resource", fault) for fault in names.label_key(device.resource))
+
+
+def _name(path: str, name: str) -> Iterable[tuple[str, str]]:
+    return ((path, fault) for fault in names.dns1123_label(name))

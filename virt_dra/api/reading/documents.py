@@ -1,0 +1,278 @@
+"""Manifests: bytes of YAML or JSON -> JSON objects with their place -> typed objects. No I/O; files are read in ``cluster.files``.
+
+YAML may hold many documents, JSON one value, concatenated values or JSON lines. ``List`` and ``XList`` objects are taken apart, empty
+documents are skipped. Every text that can't be read is a :class:`DocumentError` with its place; nothing else is raised, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from pydantic_core import to_json
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading import json_text, yaml_text
+from virt_dra.api.reading.document_error import DocumentError, Parsed
+from virt_dra.api.reading.scheme import read_object
+from virt_dra.api.wire import WireError
+
+try:
+    from virt_dra.api.reading import yaml_fast
+
+    _parse_yaml: Callable[[str, str], Iterator[Parsed]] = yaml_fast.parse
+except ModuleNotFoundError as error:  # no yaml-rs for this Python: everything is read exactly, large texts three times as slow (0015)
+    if error.name != "yaml_rs":
+        raise
+    _parse_yaml = yaml_text.parse
+
+__all__ = ["Document", "DocumentError", "Loaded", "Problem", "Source", "Sourced", "read_document", "read_documents", "read_objects"]
+
+MAX_OBJECT_BYTES = 3 * 1024 * 1024
+"""The largest object (as compact JSON) that kube-apiserver takes."""
+TOO_LARGE = f"Request entity too large: limit is {MAX_OBJECT_BYTES}"
+MAX_DOCUMENTS = 100_000
+"""Of one YAML text, empty ones included. What a cluster writes in bulk are Lists, whose objects don't count as documents."""
+_SMALL_TEXT = MAX_OBJECT_BYTES // 8
+"""A shorter text without aliases can't grow to the limit as JSON: no construct of YAML gets eight times as long."""
+
+O = TypeVar("O", bound=TypedObject, covariant=True)  # noqa: E741 - the object type, as in cluster.port
+
+
+@dataclass(frozen=True, order=True)
+class Source:
+    """Where an object stands. ``line`` and ``document`` count from 1; ``item`` (from 0) is set for objects in a List.
+
+    Line 0 is the file or folder as a whole.
+    """
+
+    name: str
+    line: int = 1
+    document: int = 1
+    item: int | None = None
+
+    def __str__(self) -> str:
+        within = f"document {self.document}" if self.document > 1 else ""
+        if self.item is not None:
+            within = f"{within}, items[{self.item}]" if within else f"items[{self.item}]"
+        place = f"{self.name}:{self.line}" if self.line else self.name
+        return f"{place} ({within})" if within else place
+
+
+@dataclass(frozen=True)
+class Document:
+    """One JSON value that should be a Kubernetes object."""
+
+    raw: object
+    source: Source
+
+
+@dataclass(frozen=True)
+class Sourced(Generic[O]):
+    """A typed object and where it was read."""
+
+    object: O
+    source: Source
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that could not be read. ``str()`` is the whole sentence with its place."""
+
+    source: Source
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The objects of a text, and one problem per object that does not have the shape of its kind."""
+
+    objects: tuple[Sourced[TypedObject], ...]
+    problems: tuple[Problem, ...]
+
+
+def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
+    """All JSON values in a YAML or JSON text (UTF-8, or UTF-16 with a byte order mark), Lists taken apart, in order.
+
+    ``name`` says where the text comes from. Raises :class:`DocumentError` for anything that can't be read, or is too large or too deep.
+    """
+    with _collector_paused():
+        return tuple(_documents(text, name))
+
+
+def read_objects(text: bytes, name: str) -> Loaded:
+    """The typed objects of a text. Raises :class:`DocumentError` if the text as a whole can't be read."""
+    objects: list[Sourced[TypedObject]] = []
+    problems: list[Problem] = []
+    with _collector_paused():
+        for document in _documents(text, name):
+            read = read_document(document)
+            if isinstance(read, Sourced):
+                objects.append(read)
+            else:
+                problems += read
+    return Loaded(tuple(objects), tuple(problems))
+
+
+def read_document(document: Document) -> Sourced[TypedObject] | tuple[Problem, ...]:
+    """The typed object, or everything that keeps it from being one."""
+    try:
+        return Sourced(read_object(document.raw), document.source)
+    except WireError as error:
+        title = _title(document.raw)
+        return tuple(Problem(document.source, f"{title}{path}: {text}" if path else f"{title}{text}") for path, text in error.problems)
+
+
+def _title(raw: object) -> str:
+    """``ResourceSlice "a": ``, as far as it can be told."""
+    if not isinstance(raw, dict) or not isinstance(raw.get("kind"), str):
+        return ""
+    metadata = raw.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f'{raw["kind"]} "{name}": ' if isinstance(name, str) else f"{raw['kind']}: "
+
+
+def _documents(text: bytes, name: str) -> Iterator[Document]:
+    decoded = _decoded(text, name)
+    for parsed in _rendered(decoded, name):
+        if parsed.value is None:
+            continue
+        source = Source(name, parsed.line, parsed.document)
+        documents = list(_flattened(parsed, source))
+        if parsed.expanded or parsed.length > _SMALL_TEXT:
+            for document in documents:
+                _limit_size(document)
+        yield from documents
+
+
+def _rendered(text: str, name: str) -> Iterator[Parsed]:
+    """The parsed values of a text. If it can't be parsed because it is an unrendered template, the error says that."""
+    try:
+        yield from _parsed(text, name)
+    except DocumentError as error:
+        action = _unrendered(text, error.line)
+        if action is None:
+            raise
+        line, found = action
+        message = f"`{found}` is an instruction of a template, not YAML. {RENDER_FIRST}"
+        raise DocumentError(name, line, 1, message, error.document, final=True) from None
+
+
+RENDER_FIRST = "Render the template first, e.g. helm template CHART | virt-dra lint -f -"
+"""What to do about text that a template engine was to replace."""
+_ACTION = re.compile(r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}")
+_ACTION_LENGTH = 60
+
+
+def template_action(text: str) -> str | None:
+    """The first ``{{ … }}`` or ``{% … %}`` on a line of a text, in short; None without one."""
+    found = _ACTION.search(text)
+    return None if found is None else found[0] if len(found[0]) <= _ACTION_LENGTH else f"{found[0][:_ACTION_LENGTH]}…"
+
+
+def _unrendered(text: str, last: int) -> tuple[int, str] | None:
+    """The template's action at a line (from 1), else the first before it."""
+    lines = text.splitlines()[:last]
+    for number, line in [*enumerate(lines[-1:], len(lines)), *enumerate(lines, 1)]:
+        if not line.lstrip().startswith("#") and (action := template_action(line)) is not None:
+            return number, action
+    return None
+
+
+def _parsed(text: str, name: str) -> Iterator[Parsed]:
+    begin = text.lstrip()[:1]
+    if not begin:
+        return iter(())
+    if begin not in ("{", "["):
+        return _limited(_parse_yaml(text, name), name)
+    try:
+        return iter(json_text.parse(text, name))
+    except DocumentError as json_error:
+        # What begins like JSON may be YAML in flow style, or JSON documents between "---". If it isn't YAML either, it was meant as JSON.
+        if json_error.final:
+            raise
+        try:
+            return iter(tuple(_limited(yaml_text.parse(text, name), name)))
+        except DocumentError as yaml_error:
+            raise (yaml_error if yaml_error.final else json_error) from None
+
+
+def _limited(documents: Iterator[Parsed], name: str) -> Iterator[Parsed]:
+    for parsed in documents:
+        if parsed.document > MAX_DOCUMENTS:
+            message = f"more than {MAX_DOCUMENTS:,} documents in one text; split it, or write the objects as a List"
+            raise DocumentError(name, parsed.line, 1, message, parsed.document, final=True)
+        yield parsed
+
+
+def _decoded(text: bytes, name: str) -> str:
+    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding, title = "utf-16", "UTF-16"
+    else:
+        encoding, title = "utf-8-sig", "UTF-8"
+    try:
+        return text.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        column = error.start - text.rfind(b"\n", 0, error.start)
+        byte = f"byte 0x{text[error.start]:02x}" if error.start < len(text) else "the end of the text"
+        raise DocumentError(name, line, column, f"not {title} text ({byte}); save it as UTF-8") from None
+
+
+def _flattened(parsed: Parsed, source: Source) -> Iterator[Document]:
+    items = _items(parsed.value)
+    if items is None:
+        yield Document(parsed.value, source)
+        return
+    for index, item in enumerate(items):
+        line = parsed.item_lines[index] if len(parsed.item_lines) == len(items) else source.line
+        place = replace(source, line=line, item=index)
+        if item is None:
+            continue
+        if _items(item) is None:
+            yield Document(item, place)
+        else:  # a List in a List; the depth is limited
+            yield from _flattened(replace(parsed, value=item, item_lines=()), place)
+
+
+def _items(raw: object) -> list[Any] | None:
+    """The objects of a List kind, each with kind and version (the API server leaves them out in typed lists), or None."""
+    if not isinstance(raw, dict) or "items" not in raw:
+        return None
+    kind, items = raw.get("kind"), raw["items"]
+    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list | None):
+        return None
+    if not items:
+        return []
+    head = {"apiVersion": raw.get("apiVersion"), "kind": kind.removesuffix("List")}
+    if not head["kind"]:
+        return items
+    return [{**head, **item} if isinstance(item, dict) else item for item in items]
+
+
+def _limit_size(document: Document) -> None:
+    size = len(to_json(document.raw))
+    if size > MAX_OBJECT_BYTES:
+        advice = f"the object has {size} bytes as JSON; split it (a ResourceSlice into several, other data into ConfigMaps)"
+        source = document.source
+        raise DocumentError(source.name, source.line, 1, f"{TOO_LARGE}; {advice}", source.document)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes millions of objects and no garbage cycles; collecting meanwhile costs four times the reading (measured)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,104 @@
+"""A cache of compiled expressions, limited in bytes: users choose the texts, and one of 10 KiB takes a megabyte once compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from virt_dra.cel.compiler import KEPT_NODES, Program
+from virt_dra.cel.environment import Environment
+from virt_dra.cel.errors import CompileError, Issue, Stopped
+from virt_dra.cel.functions.regex import Spend, free
+from virt_dra.cel.limits.budget import Work
+from virt_dra.cel.limits.sized_cache import SizedCache
+
+_BASE: Final = 3_000
+_PER_NODE: Final = 450
+_PER_LATER_NODE: Final = 320
+_PER_CHARACTER: Final = 5
+"""Bytes (measured, at most): of any expression, of a node of its tree (beyond KEPT_NODES the counted form is not kept with it), of its
+text."""
+
+_COMPILING: Final = 250.0
+_COMPILING_CHARACTER: Final = 8.0
+"""Microseconds (measured, at most): of compiling any expression, and of a character; patterns come on top."""
+
+
+class Compiled(Protocol):
+    """A compiled expression, as the cache holds it."""
+
+    @property
+    def program(self) -> Program: ...
+
+
+T = TypeVar("T", bound=Compiled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    message: str
+    issues: tuple[Issue, ...]
+
+
+class Compilations(Generic[T]):
+    """A cache that compiles what is missing, for one kind of expression; compile errors are cached as well."""
+
+    def __init__(self, make: Callable[[str, Environment, Spend], T], size: int, most: int) -> None:
+        """``size``: limit of all entries in estimated bytes; ``most``: of their number."""
+        self._make = make
+        self._kept: SizedCache[tuple[str, Environment], T | _Refused] = SizedCache(size, most)
+
+    @property
+    def size(self) -> int:
+        """Estimated bytes of all entries."""
+        return self._kept.size
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, expression: str, environment: Environment, work: Work | None = None) -> T:
+        """The compiled expression; ``work``: the budget for compiling it, if it isn't cached. Raises CompileError, Interrupted."""
+        key = (expression, environment)
+        found = self._kept.get(key)
+        if found is None:
+            found = self._made(expression, environment, _spending(work))
+            self._kept.put(key, found, kept_size(expression, found))
+        if isinstance(found, _Refused):
+            raise CompileError(found.message, found.issues)
+        return found
+
+    def _made(self, expression: str, environment: Environment, spend: Spend) -> T | _Refused:
+        spend(_COMPILING + _COMPILING_CHARACTER * min(len(expression), _LONGEST))
+        try:
+            return self._make(expression, environment, spend)
+        except CompileError as error:
+            return _Refused(error.message, error.issues)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+
+
+_LONGEST: Final = 10_240
+"""Characters above which a text is refused without being parsed."""
+
+
+def _spending(work: Work | None) -> Spend:
+    if work is None:
+        return free
+
+    def spend(microseconds: float) -> None:
+        if work.spent(microseconds) or (work.interrupt is not None and work.interrupt()):
+            raise Stopped
+
+    return spend
+
+
+def kept_size(expression: str, found: Compiled | _Refused) -> int:
+    """Bytes that a compiled expression or a refusal takes, by estimate."""
+    if isinstance(found, _Refused):
+        return _BASE + _PER_CHARACTER * (len(expression) + 2 * len(found.message))
+    nodes = found.program.weights.nodes
+    tree = _PER_NODE * nodes if nodes <= KEPT_NODES else _PER_LATER_NODE * nodes
+    return _BASE + _PER_CHARACTER * len(expression) + tree

@@ -1,0 +1,239 @@
+"""``virt-dra allocate``: which devices claims get on which node, and why not. From files, as JSON lines, or a whole workload timed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from virt_dra.allocator import Features
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.api.go_text import visible
+from virt_dra.api.meta import format_time
+from virt_dra.cli.allocate import lines as allocate_lines
+from virt_dra.cli.allocate.files import InputError, allocate_each, choose_claims, choose_nodes, gather
+from virt_dra.cli.allocate.lines import FEATURE_FIELDS
+from virt_dra.cli.allocate.report import Answer, answer_json, refusal_trees, table
+from virt_dra.cli.jsonl.lines import answer_stream, parse_request
+from virt_dra.cli.shared import collector
+from virt_dra.cli.shared.console import output_console, progress, say, status
+from virt_dra.cli.shared.deadline import DEFAULT_TIMEOUT, Deadline, parse_timeout
+from virt_dra.cli.shared.gate_options import gates_epilog, gates_option, with_features
+from virt_dra.cli.shared.options import parse_namespace, parse_node, switches
+from virt_dra.cli.shared.output import json_text, print_document, refuse
+from virt_dra.cluster.files import read_inputs
+
+HELP = """Allocate devices to ResourceClaims as the scheduler would, and say why where it can't be.
+
+FILE are YAML or JSON manifests, folders of them, or a live cluster's dump (- is standard input): ResourceSlices, DeviceClasses,
+ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are passed over. Claims that have an
+allocation count as in use. Without --claim every other claim is allocated, one after the other, each on the first node that fits; where
+there are only templates, one claim of each. Of an object that is given several times the last one counts, as with kubectl apply: a claim's
+manifest leaves its allocation alone.
+
+With --jsonl: one problem per line, one answer per line. The problem:
+
+\b
+  id               anything; it comes back in the answer
+  features         {"AdminAccess": true, ...}; a missing one is off, without the object all are on
+  node             the Node to allocate on
+  classes, slices  DeviceClasses and ResourceSlices
+  allocated        ResourceClaims with status: what is in use
+  allocated_state  {"devices", "shared", "capacity"}: lists of {"driver", "pool", "device", "shareID", "consumed"}, in use besides
+  claims           the ResourceClaims to allocate; nothing is defaulted
+  explain          true: the answer has "explanation", the tree of refusals
+  validate         true: what the API server would refuse is an error too
+
+The answer: id, results (an AllocationResult per claim, or null), error, node_error (other nodes may still work), elapsed_us.
+
+With --workload: pods are placed one after the other and timed; prints one line of figures and a digest of the choices.
+The format is in docs/guides/allocator.md.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra allocate -f examples/direct-claim --explain
+  kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | virt-dra allocate -f - --claim default/gpu
+  virt-dra allocate -f examples/direct-claim --claim cad/licensed-gpu --all-nodes -o json
+  virt-dra allocate -f examples/direct-claim --feature-gates DRAListTypeAttributes=true,DRADeviceTaintRules=false
+  virt-dra allocate -f examples/direct-claim --timeout 0.5       wait half a second for each node
+  virt-dra allocate --jsonl < examples/requests/problems.jsonl
+  virt-dra allocate --workload examples/requests/workload.json --candidates auto
+\b
+Exit codes: 0 every claim is allocated, 1 some claim is not (does not fit, or not found in time), 2 bad usage or input.
+  --jsonl and --workload: 0, or 2 for unreadable input.
+"""
+EPILOG += f"\n{gates_epilog()} What each means is in docs/guides/allocator.md.\n"
+
+Format = Literal["table", "json", "yaml"]
+
+
+def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
+    return {FEATURE_FIELDS[name]: enabled for name, enabled in switches(values, FEATURE_FIELDS, what="feature").items()}
+
+
+@click.command(name="allocate", help=HELP, epilog=EPILOG)
+@click.argument("paths", metavar="[FILE]...", nargs=-1)
+@click.option("-f", "--filename", "filenames", metavar="FILE", multiple=True, help="Manifests, a folder of them, or - for standard input.")
+@click.option("--claim", "claims", metavar="[NS/]NAME", multiple=True, help="Only this claim or template; several are placed together.")
+@click.option("--node", metavar="NODE", callback=parse_node, help="Only this node.")
+@click.option("--all-nodes", is_flag=True, help="Try every node, and take nothing.")
+@click.option("--explain", is_flag=True, help="Show per node and request what refused each device.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.option("-n", "--namespace", default="default", show_default=True, callback=parse_namespace, help="Of claims that name none.")
+@gates_option("--feature-gates", help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.")
+@click.option(
+    "--features",
+    metavar="FEATURE=BOOL,...",
+    multiple=True,
+    callback=_parse_features,
+    help="The same by the names of the allocator's features, as --jsonl has them; they count after --feature-gates.",
+)
+@click.option(
+    "--timeout",
+    "deadline",
+    metavar="SECONDS",
+    type=float,
+    default=DEFAULT_TIMEOUT,
+    show_default=f"{DEFAULT_TIMEOUT:g}",
+    callback=parse_timeout,
+    help="Give up on a node (--jsonl: a problem, --workload: a pod) after so long, as kube-scheduler does; 0: never.",
+)
+@click.option("--jsonl", is_flag=True, help="Read one JSON problem per line (from FILE or standard input), write one JSON answer per line.")
+@click.option("--workload", metavar="FILE", help="Place the pods of a workload and measure it.")
+@click.option(
+    "--candidates", type=click.Choice(["1", "auto"]), default="1", show_default=True, help="With --workload: feasible nodes to look for."
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    filenames: tuple[str, ...],
+    claims: tuple[str, ...],
+    node: str | None,
+    all_nodes: bool,
+    explain: bool,
+    output: Format,
+    namespace: str,
+    features: dict[str, bool],
+    feature_gates: FeatureGates | None,
+    deadline: Deadline,
+    jsonl: bool,
+    workload: str | None,
+    candidates: str,
+) -> None:
+    _check_usage(ctx, paths, filenames, jsonl=jsonl, workload=workload)
+    if jsonl:
+        _answer_lines(paths, deadline)
+    elif workload is not None:
+        _run_workload(workload, deadline, auto=candidates == "auto")
+    elif node is not None and all_nodes:
+        raise click.UsageError("--node and --all-nodes exclude each other")
+    else:
+        gates = with_features(feature_gates or PLAIN, features)
+        sources = (*filenames, *paths)
+        answers = _allocate(sources, claims, node, namespace, gates, deadline, output, all_nodes=all_nodes, explain=explain)
+        _show(answers, output, all_nodes=all_nodes, explain=explain)
+        sys.exit(0 if all(answer.allocated for answer in answers) else 1)
+
+
+FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "features", "feature_gates")
+"""Parameters that only mean something when files are allocated."""
+
+
+def _check_usage(ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], *, jsonl: bool, workload: str | None) -> None:
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
+    if jsonl or workload is not None:
+        mode = "--jsonl" if jsonl else "--workload"
+        excluded = [name for name in (*FROM_FILES, "jsonl" if not jsonl else "workload") if name in given]
+        if excluded:
+            option = next(param.opts[0] for param in ctx.command.params if param.name == excluded[0])
+            raise click.UsageError(f"{option} does not go with {mode}")
+        if workload is not None and paths:
+            raise click.UsageError(f"--workload takes one file; what is {paths[0]!r}?")
+        if len(paths) > 1:
+            raise click.UsageError("--jsonl reads one file, or standard input")
+    elif not paths and not filenames:
+        raise click.UsageError("name what to read with -f FILE (or use --jsonl or --workload)")
+    if "candidates" in given and workload is None:
+        raise click.UsageError("--candidates goes with --workload")
+
+
+def _answer_lines(paths: tuple[str, ...], deadline: Deadline) -> None:
+    source = paths[0] if paths else "-"
+    try:
+        requests = sys.stdin.buffer if source == "-" else Path(source).open("rb")  # noqa: SIM115 - closed by the with below
+    except (OSError, ValueError) as error:
+        refuse([f"{source}: {_reason(error)}"], "table")
+    with requests:
+        answer_stream(requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL, allocate_lines.MEMBERS)
+
+
+def _run_workload(path: str, deadline: Deadline, *, auto: bool) -> None:
+    from virt_dra.cli.allocate import workload as allocate_workload
+
+    try:
+        text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        with status(f"reading {path}"):
+            workload = allocate_workload.read_workload(parse_request(text))
+    except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
+        refuse([f"{path}: {_reason(error)}"], "table")
+    except RecursionError:
+        refuse([f"{path}: the JSON is nested too deeply"], "table")
+    with progress("placing pods") as told:
+        figures = allocate_workload.run(workload, auto=auto, told=told, deadline=deadline)
+    click.echo(json_text(figures.to_json()))
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)
+
+
+def _allocate(
+    paths: Sequence[str],
+    wanted: Sequence[str],
+    node: str | None,
+    namespace: str,
+    gates: FeatureGates,
+    deadline: Deadline,
+    output: Format,
+    *,
+    all_nodes: bool,
+    explain: bool,
+) -> tuple[Answer, ...]:
+    with status(f"reading {', '.join(paths)}"):
+        loaded = read_inputs(paths)
+    try:
+        cluster = gather(loaded, namespace, format_time(datetime.now(UTC)), gates)
+        subjects = choose_claims(cluster, wanted, namespace)
+        nodes = choose_nodes(cluster, node)
+    except InputError as error:
+        refuse(error.sentences, output)
+    for replaced in cluster.replaced:
+        say(str(replaced), err=True)
+    with progress("trying nodes") as told, collector.left_alone():
+        return tuple(
+            allocate_each(cluster, subjects, nodes, Features.of(gates), everywhere=all_nodes, explain=explain, told=told, deadline=deadline)
+        )
+
+
+def _show(answers: tuple[Answer, ...], output: Format, *, all_nodes: bool, explain: bool) -> None:
+    if output != "table":
+        print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
+        return
+    for line in table(answers, every_node=all_nodes):
+        say(visible(line))
+    if explain:
+        console = output_console()
+        for tree in (tree for answer in answers for tree in refusal_trees(answer)):
+            console.print()
+            console.print(tree, crop=False)
+    elif any(not answer.allocated and answer.error is None for answer in answers):
+        say("--explain shows what refused each device", err=True)

@@ -1,0 +1,218 @@
+"""One allocation problem as JSON -> its answer: what ``virt-dra allocate --jsonl`` says to each line, in the reference's terms."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import Final, TypeVar
+
+from virt_dra.allocator import Allocated, AllocationError, Allocator, Features, NodeError, Snapshot, Use
+from virt_dra.api.conversion import to_v1
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.feature_gates import PLAIN
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from virt_dra.api.validation import validate_create
+from virt_dra.api.wire import Json, WireError
+from virt_dra.cel.validation import compiled_rules
+from virt_dra.cli.allocate.report import explanation_json
+from virt_dra.cli.jsonl.lines import BadLine, member, under
+from virt_dra.cli.shared.deadline import Deadline, told
+from virt_dra.cli.shared.gate_options import with_features
+
+T = TypeVar("T", bound=TypedObject)
+
+REFUSAL: Final[Json] = {"results": None, "node_error": False, "elapsed_us": 0.0}
+MEMBERS: Final = ("features", "node", "classes", "slices", "allocated", "allocated_state", "claims", "explain", "validate")
+
+FEATURE_FIELDS: Final = {"".join(part.capitalize() for part in each.name.split("_")): each.name for each in fields(Features)}
+"""Field of the reference's ``Features`` -> attribute of ours."""
+
+
+def answer(request: Json, deadline: Deadline | None = None) -> Json:
+    """``{"features"?, "node", "classes"?, "slices"?, "allocated"?, "allocated_state"?, "claims"?, "explain"?, "validate"?}`` ->
+    ``{"results", "error", "node_error", "elapsed_us"}``, and ``"explanation"`` where it was asked for.
+
+    Nothing is defaulted or validated (as in the reference), unless ``validate`` asks for the API server's verdict on what the allocator
+    did not refuse itself. ``deadline``: of the allocation; absent: kube-scheduler's. Raises BadLine or WireError for a request that is
+    wrong.
+    """
+    features = features_of(request)
+    node = _node_of(request)
+    slices = objects_of(request, "slices", ResourceSlice)
+    classes = objects_of(request, "classes", DeviceClass)
+    allocated = objects_of(request, "allocated", ResourceClaim)
+    claims = objects_of(request, "claims", ResourceClaim)
+    uses = tuple(_uses_of(request))
+    explain: bool = member(request, "explain", bool, False)
+    checked: bool = member(request, "validate", bool, False)
+
+    begin = time.perf_counter()
+    try:
+        out = _decide(
+            Snapshot.build(slices, classes, allocated).with_uses(uses), claims, node, features, deadline or Deadline(), explain=explain
+        )
+    except Exception as fault:  # noqa: BLE001 - a fault of ours in one problem must be told, and must not end the answers to the others
+        out = {"results": None, "error": f"internal error, please report it: {_described(fault)}", "node_error": False}
+    out["elapsed_us"] = round((time.perf_counter() - begin) * 1e6, 1)
+    if checked and out["error"] is None and (faults := _faults(features, slices, classes, claims)):
+        out |= {"results": None, "error": "; ".join(faults)}
+    return out
+
+
+def _described(fault: Exception) -> str:
+    where = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"{type(fault).__name__} in {where.name}: {fault}"
+
+
+def _decide(
+    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, deadline: Deadline, *, explain: bool
+) -> Json:
+    """The answer without ``elapsed_us``."""
+    out: Json = {"results": None, "error": None, "node_error": False}
+    explanation: Json | None = None
+    allocator = Allocator(snapshot, claims, features, interrupt=deadline)
+    deadline.start()
+    try:
+        found = allocator.allocate(node, explain=False)
+    except AllocationError as error:
+        out["error"] = told(error)
+        out["node_error"] = isinstance(error, NodeError)
+        if explain and isinstance(error, NodeError):
+            explanation = _explained(allocator, node, deadline)
+    else:
+        if isinstance(found, Allocated):
+            out["results"] = with_share_names([result.to_wire() for result in found.results])
+        elif explain:
+            explanation = _explained(allocator, node, deadline)
+    return {**out, "explanation": explanation} if explain else out
+
+
+def _explained(allocator: Allocator, node: Node, deadline: Deadline) -> Json | None:
+    """None where the error is about the request itself, so that its text says all there is; and where explaining takes too long."""
+    deadline.start()
+    try:
+        return explanation_json(allocator.explain(node))
+    except AllocationError:
+        return None
+
+
+_EPOCH: Final = "1970-01-01T00:00:00Z"
+
+
+def _faults(features: Features, *groups: Sequence[TypedObject]) -> list[str]:
+    """Everything that an API server with these features would refuse, each with the place in the request."""
+    rules = compiled_rules(with_features(PLAIN, asdict(features)))
+    return [
+        f"{name}[{i}].{fault}"
+        for name, group in zip(("slices", "classes", "claims"), groups, strict=True)
+        for i, obj in enumerate(group)
+        for fault in (f"{error.field}: {error.message}" for error in validate_create(apply_defaults(obj, _EPOCH), rules))
+    ]
+
+
+def features_of(request: Json) -> Features:
+    """The member ``features``: a missing field is off; without the object all are on. Raises BadLine."""
+    raw: Json | None = member(request, "features", dict)
+    if raw is None:
+        return Features.all()
+    chosen: dict[str, bool] = dict.fromkeys(FEATURE_FIELDS.values(), False)
+    for name in raw:
+        if name not in FEATURE_FIELDS:
+            raise BadLine(f"features.{name}: no such feature; there are {', '.join(FEATURE_FIELDS)}")
+        try:
+            chosen[FEATURE_FIELDS[name]] = member(raw, name, bool, False)
+        except BadLine as error:
+            raise BadLine(f"features.{error}") from None
+    return Features(**chosen)
+
+
+def objects_of(request: Json, name: str, kind: type[T]) -> tuple[T, ...]:
+    """A list of objects of one kind in the request, () where absent. Raises BadLine, or WireError with the whole path."""
+    return objects_in(member(request, name, list, []), name, kind)
+
+
+def objects_in(items: Iterable[object], name: str, kind: type[T]) -> tuple[T, ...]:
+    return tuple(_object(raw, f"{name}[{i}]", kind) for i, raw in enumerate(items))
+
+
+def _node_of(request: Json) -> Node:
+    raw = member(request, "node", dict)
+    if raw is None:
+        raise BadLine("node: required, an object: the Node to allocate on")
+    return _object(raw, "node", Node)
+
+
+def _object(raw: object, place: str, kind: type[T]) -> T:
+    """An object of the kind; kind and apiVersion may be left out, and older versions are converted."""
+    if not isinstance(raw, dict):
+        raise BadLine(f"{place}: must be an object ({kind.KIND})")
+    if raw.get("kind") not in (None, "", kind.KIND):
+        raise BadLine(f"{place}.kind: must be {kind.KIND}, not {raw['kind']!r}")
+    try:
+        current = raw.get("apiVersion") in (None, "", kind.API_VERSION)
+        return kind.from_wire(raw if current else to_v1({**raw, "kind": kind.KIND}))
+    except WireError as error:
+        raise under(place, error) from None
+
+
+def _uses_of(request: Json) -> Iterator[Use]:
+    """The member ``allocated_state``: what is in use besides the allocated claims."""
+    state: Json = member(request, "allocated_state", dict, {})
+    for name in state:
+        if name not in ("devices", "shared", "capacity"):
+            raise BadLine(f"allocated_state.{name}: no such list; there are devices, shared and capacity")
+    for name in ("devices", "shared", "capacity"):
+        for i, entry in enumerate(_list(state, name)):
+            place = f"allocated_state.{name}[{i}]"
+            if not isinstance(entry, dict):
+                raise BadLine(f"{place}: must be an object")
+            driver, pool, device = (_text(entry, key, place) for key in ("driver", "pool", "device"))
+            share = _text(entry, "shareID", place) if name == "shared" else None
+            consumed = _amounts(entry, place) if name == "capacity" else None
+            yield Use(driver, pool, device, share, consumed)
+
+
+def _list(state: Json, name: str) -> list[object]:
+    value = state.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadLine(f"allocated_state.{name}: must be a list")
+    return value
+
+
+def _text(entry: Json, key: str, place: str) -> str:
+    value = entry.get(key, "")
+    if not isinstance(value, str):
+        raise BadLine(f"{place}.{key}: must be a string")
+    return value
+
+
+def _amounts(entry: Json, place: str) -> dict[str, Quantity]:
+    raw = entry.get("consumed")
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        raise BadLine(f"{place}.consumed: must be an object of quantities")
+    amounts: dict[str, Quantity] = {}
+    for name, value in raw.items():
+        try:
+            amounts[name] = Quantity.from_json(value)
+        except ValueError as error:
+            raise BadLine(f"{place}.consumed[{name}]: {error}") from None
+    return amounts
+
+
+def with_share_names(results: list[Json]) -> list[Json]:
+    """Shares are called share-1, share-2, … in the order in which they appear: their real IDs are random."""
+    names: dict[str, str] = {}
+    for result in results:
+        for device in result.get("devices", {}).get("results", ()):
+            if "shareID" in device:
+                device["shareID"] = names.setdefault(device["shareID"], f"share-{len(names) + 1}")
+    return results

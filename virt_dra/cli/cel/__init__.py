@@ -1,0 +1,4 @@
+"""``virt-dra cel``: the command and its report.
+
+Must not decide: that is :mod:`virt_dra.cel`.
+"""

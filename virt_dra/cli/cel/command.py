@@ -1,0 +1,210 @@
+"""``virt-dra cel``: what a CEL expression says of devices, for people (slices in files) and for programs (JSON lines)."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, Final, Literal, TypeAlias
+
+import click
+
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.api.go_text import visible
+from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
+from virt_dra.api.wire import Json, WireError
+from virt_dra.cel import (
+    COST_LIMIT,
+    STORED_EXPRESSIONS,
+    CompileError,
+    DerivedAttribute,
+    Environment,
+    EvaluationError,
+    Selector,
+    compile_derived_attribute,
+    compile_selector,
+    device_input,
+    new_expressions,
+)
+from virt_dra.cli.cel.report import evaluate
+from virt_dra.cli.jsonl.lines import BadLine, answer_stream, member, under
+from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
+from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cluster.files import read_inputs
+
+Format: TypeAlias = Literal["text", "json", "yaml"]
+
+MEMBERS: Final = ("expression", "device", "features", "new", "derived")
+NOTHING: Final[Json] = {"compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None}
+"""The answer's members besides ``id``. What has no value is null."""
+
+
+_FEATURES: Final = ("consumable", "list")
+"""What the expressions of a new object may use by the gates."""
+
+
+def answer(request: Json) -> Json:
+    """``{"expression", "device"?, "features"?, "new"?, "derived"?}`` -> ``{"compile_error", "cost_estimate", "result", "error", "cost"}``.
+
+    Raises BadLine for a request that is wrong.
+    """
+    text: str | None = member(request, "expression", str)
+    if text is None:
+        raise BadLine("expression: required, a string")
+    environment = _environment_of(request)
+    derived: bool = member(request, "derived", bool, False)
+    driver, device = _device_of(request)
+    try:
+        compiled = _compile(text, environment, derived=derived)
+    except CompileError as error:
+        return {**NOTHING, "compile_error": error.message}
+    return {**NOTHING, "cost_estimate": compiled.cost_estimate, **_evaluated(compiled, driver, device)}
+
+
+def _compile(expression: str, environment: Environment, *, derived: bool) -> Selector | DerivedAttribute:
+    return compile_derived_attribute(expression, environment) if derived else compile_selector(expression, environment)
+
+
+def _evaluated(compiled: Selector | DerivedAttribute, driver: str, device: Device) -> Json:
+    try:
+        given = device_input(driver, device)
+    except EvaluationError as error:
+        return {"error": error.message}
+    examined = compiled.examine(given)
+    if examined.error is not None:
+        return {"error": examined.error, "cost": examined.cost}
+    value = examined.value
+    return {"result": value.to_wire() if isinstance(value, DeviceAttribute) else value, "cost": examined.cost}
+
+
+def _environment_of(request: Json) -> Environment:
+    """``new``: that of new expressions by ``features`` (a missing one is off; without the object all are on), else of stored ones."""
+    features: Json | None = member(request, "features", dict)
+    gates = {}
+    for name in features or ():
+        if name not in _FEATURES:
+            raise BadLine(f"features.{name}: no such feature; there are {' and '.join(_FEATURES)}")
+    for name in _FEATURES:
+        try:
+            gates[name] = features is None or bool(member(features, name, bool, False))
+        except BadLine as error:
+            raise BadLine(f"features.{error}") from None
+    if not member(request, "new", bool, False):
+        return STORED_EXPRESSIONS
+    return new_expressions(consumable_capacity=gates["consumable"], list_attributes=gates["list"])
+
+
+def _device_of(request: Json) -> tuple[str, Device]:
+    """The driver and the device in the member ``device``; missing parts are empty. Raises BadLine, or WireError with the path."""
+    raw: Json = member(request, "device", dict, {})
+    try:
+        driver: str = member(raw, "driver", str, "")
+    except BadLine as error:
+        raise BadLine(f"device.{error}") from None
+    try:
+        return driver, Device.from_wire({key: value for key, value in raw.items() if key != "driver"})
+    except WireError as error:
+        raise under("device", error) from None
+
+
+# --- for people ---
+
+EPILOG = """\b
+Examples:
+  virt-dra cel 'device.driver == "gpu.example.com"' -f examples/gpu-pci
+  virt-dra cel 'device.attributes["gpu.example.com"].model.startsWith("RTX")' -f examples/gpu-pci -o json
+  kubectl get resourceslices -o yaml | virt-dra cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))' -f -
+  virt-dra cel --derived 'device.attributes["gpu.amd.com"].numaNode / 2' -f examples/driver-amd
+  virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'     would the API server take it?
+  echo '{"id": 1, "expression": "device.driver == \\"d\\"", "device": {"driver": "d"}}' | virt-dra cel --jsonl
+\b
+Exit codes: 0 a device matches and none failed (--derived: none failed; without -f: it compiles), 1 no device matches or evaluating
+  failed on one, 2 the expression is refused, bad usage or unreadable input.
+"""
+EPILOG += f"\n{gates_epilog()}\n"
+
+HELP = """Evaluate a CEL expression on devices: which match, and why one failed.
+
+EXPR is a device selector as DeviceClasses and claims have it; the devices are those of the ResourceSlices in -f. Without -f the
+expression is only compiled.
+
+With --jsonl, EXPR is a file of requests (- or nothing: standard input), one JSON object a line, each answered before the next is read:
+
+\b
+  id          anything; it comes back in the answer
+  expression  the text
+  device      driver, allowMultipleAllocations, attributes, capacity, as in a ResourceSlice
+  features    consumable, list: DRAConsumableCapacity, DRAListTypeAttributes, true or false; a missing one is off,
+              without features all are on. They matter for new expressions only.
+  new         true: compile as the API server does for new text; else as the scheduler does, which knows every feature
+  derived     true: a derived attribute instead of a selector
+
+The answer: id, compile_error, cost_estimate, result (true or false; of a derived attribute the attribute), error, cost. What has no
+value is null.
+"""
+
+
+@click.command(name="cel", help=HELP, epilog=EPILOG)
+@click.argument("expression", metavar="[EXPR]", required=False)
+@click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Manifests with ResourceSlices; - is standard input.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.option("--derived", is_flag=True, help="A derived attribute instead of a selector: show its value for each device.")
+@click.option(
+    "--new", is_flag=True, help="Compile as the API server does for new text, by its gates, and hold the estimated cost against the limit."
+)
+@gates_option(
+    "--feature-gates",
+    "--gates",
+    "feature_gates",
+    help_text="With --new: gates that differ from a plain Kubernetes 1.37's. DRAConsumableCapacity and DRAListTypeAttributes matter.",
+)
+@click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
+def command(
+    expression: str | None,
+    paths: tuple[str, ...],
+    output: Format,
+    derived: bool,
+    new: bool,
+    feature_gates: FeatureGates | None,
+    jsonl: bool,
+) -> None:
+    if jsonl:
+        if paths or derived or new or feature_gates:
+            raise click.UsageError("--jsonl goes with a file of requests only; what the options say stands in each request")
+        requests: IO[bytes] = click.File("rb").convert(expression or "-", None, click.get_current_context())
+        answer_stream(requests, answer, NOTHING, MEMBERS)
+        return
+    if expression is None:
+        raise click.UsageError("name an expression, e.g. virt-dra cel 'device.driver == \"gpu.example.com\"' -f slices.yaml")
+    if feature_gates and not new:
+        raise click.UsageError("--feature-gates goes with --new: what is stored already may use every feature")
+    if any("\ud800" <= character <= "\udfff" for character in expression):
+        raise click.UsageError("the expression is not UTF-8")
+    gates = feature_gates or PLAIN
+    environment = (
+        new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
+        if new
+        else STORED_EXPRESSIONS
+    )
+    try:
+        compiled = _compile(expression, environment, derived=derived)
+    except CompileError as error:
+        refuse([error.message], output)
+    if new and compiled.cost_estimate is not None and compiled.cost_estimate > COST_LIMIT:
+        refuse([f"too complex: the estimated cost {compiled.cost_estimate} exceeds the limit of {COST_LIMIT}"], output)
+    report = evaluate(compiled, _slices(paths, output))
+    if output == "text":
+        say("\n".join(map(visible, report.lines())))
+    else:
+        print_document(report.to_json(), output)
+    sys.exit(0 if report.good else 1)
+
+
+def _slices(paths: tuple[str, ...], output: Format) -> list[ResourceSlice]:
+    """The ResourceSlices of the files; other objects may stand among them. Ends the command if there are none, or a file can't be read."""
+    loaded = read_inputs(paths)
+    if loaded.problems:
+        refuse([str(problem) for problem in loaded.problems], output)
+    slices = [sourced.object for sourced in loaded.objects if isinstance(sourced.object, ResourceSlice)]
+    if paths and not slices:
+        refuse([f"{', '.join(paths)}: no ResourceSlice found; name the file that has one"], output)
+    return slices

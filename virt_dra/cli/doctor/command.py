@@ -1,0 +1,84 @@
+"""``virt-dra doctor``: is this cluster fit for VMs with devices, and does virt-dra work on it?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+import click
+
+from virt_dra.api.go_text import visible
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.console import visible_lines
+from virt_dra.cli.shared.options import kubevirt_option, parse_namespace
+from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.doctor.checks import examine, exit_code
+from virt_dra.doctor.facts import Facts, Finding, Level
+
+EPILOG = """\b
+Examples:
+  virt-dra doctor                          of the current kubeconfig's cluster
+  virt-dra doctor --quiet                  only what needs doing
+  virt-dra doctor -o json | jq -r '.findings[] | select(.level == "error") | .message'
+\b
+Nothing is written: the question to the webhook is a dry run.
+Exit codes: 0 nothing is wrong, 1 warnings, 2 errors, bad usage or no way to the cluster.
+"""
+
+_COLOURS: Final[dict[Level, str | None]] = {"ok": "green", "info": None, "warning": "yellow", "error": "red"}
+_LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "ok")
+
+
+@click.command(name="doctor", epilog=EPILOG)
+@cluster_options
+@click.option(
+    "--probe-namespace",
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    callback=parse_namespace,
+    help="Where the VMI of the dry run would be.",
+)
+@kubevirt_option
+@click.option("--quiet", is_flag=True, help="Leave out what is well.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: str) -> None:
+    """Examine a cluster: Kubernetes and KubeVirt (versions, gates), drivers and classes, and virt-dra itself.
+
+    Of virt-dra: objects, pods, whether the API server reaches the webhook, certificates, rights, leader. Each finding says what to do.
+    """
+    try:
+        facts = asyncio.run(_gathered(cluster, probe_namespace))
+    except click.ClickException as error:
+        refuse([error.message], output)
+    findings = examine(facts, version("virt-dra"), kubevirt)
+    shown = [finding for finding in findings if not quiet or finding.level in ("warning", "error")]
+    counts = Counter(finding.level for finding in findings)
+    if output != "text":
+        summary = {level: counts[level] for level in _LEVELS}
+        print_document({"findings": [finding.to_wire() for finding in shown], "summary": summary}, output)
+    else:
+        click.echo("\n".join((*report(shown), ", ".join(f"{counts[level]} {level}" for level in _LEVELS if counts[level]))))
+    sys.exit(exit_code(findings))
+
+
+async def _gathered(choice: ClusterChoice, probe_namespace: str) -> Facts:
+    async with choice.connected() as cluster:
+        from virt_dra.doctor.gather import gather
+
+        return await gather(cluster, probe_namespace)
+
+
+def report(findings: Sequence[Finding]) -> list[str]:
+    """Lines: level, where, what; below it what to do."""
+    lines = []
+    for finding in findings:
+        lines.append(f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {visible(f'{finding.where}: {finding.message}')}")
+        if finding.advice:
+            lines.append(f"{'':8} -> {visible_lines(finding.advice)}")
+    return lines

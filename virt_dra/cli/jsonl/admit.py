@@ -1,0 +1,106 @@
+"""``virt-dra admit``: KubeVirt's verdict on VMIs and VMs, one JSON object a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, get_args
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
+from virt_dra.api.kubevirt_versions import KNOWN_GATES
+from virt_dra.api.wire import Json, WireError
+from virt_dra.cli.jsonl.lines import BadLine, gates_of, jsonl_command, member, under
+from webhooks.admission import admit
+from webhooks.api_server import FieldValidation
+from webhooks.verdict import Verdict
+
+REFUSAL: Json = {"allowed": False, "causes": [], "warnings": []}
+MEMBERS: Final = ("vmi", "spec", "old", "gates", "kubevirt", "fieldValidation")
+
+
+def answer(request: Json) -> Json:
+    """``{"vmi" or "spec", "old"?, "gates"?, "kubevirt"?, "fieldValidation"?}`` -> ``{"allowed", "causes", "warnings"}``.
+
+    Raises BadLine or WireError for requests that are themselves wrong.
+    """
+    gates = gates_of(request)
+    raw = _object(request)
+    kubevirt = request.get("kubevirt") is not None
+    verdict = admit(raw, gates, _old(request, raw), kubevirt=kubevirt, field_validation=_field_validation(request))
+    return _wire(verdict, tuple(_unknown_gates(request)))
+
+
+def _object(request: Json) -> Json:
+    vmi, spec = member(request, "vmi", dict), member(request, "spec", dict)
+    if (vmi is None) is (spec is None):
+        raise BadLine("give either vmi (an object) or spec (a bare VMI spec)")
+    return vmi if vmi is not None else {"spec": spec}
+
+
+def _old(request: Json, raw: Json) -> Json | None:
+    """What the object was, an object of its kind; one that can't be read is the request's fault."""
+    old = member(request, "old", dict)
+    if old is None:
+        return None
+    kind = told_kind(raw)
+    is_object = any(key in old for key in ("kind", "apiVersion", "metadata", "spec"))
+    given: Json = {"kind": kind, **old} if is_object or not old else {"spec": old}
+    if is_object and given["kind"] != kind:
+        raise BadLine(f"old: must be a {kind} like the object itself")
+    try:
+        (VirtualMachine if kind == VirtualMachine.KIND else VirtualMachineInstance).from_wire(given)
+    except WireError as error:
+        if is_object:
+            raise under("old", error) from None
+        raise WireError(error.kind, tuple(("old" + path.removeprefix("spec"), message) for path, message in error.problems)) from None
+    return given
+
+
+def _field_validation(request: Json) -> FieldValidation:
+    text = member(request, "fieldValidation", str, "Warn")
+    known: tuple[FieldValidation, ...] = get_args(FieldValidation)
+    for each in known:
+        if text == each:
+            return each
+    raise BadLine(f"fieldValidation: must be one of {', '.join(known)}")
+
+
+def _unknown_gates(request: Json) -> Iterator[str]:
+    for gate in member(request, "gates", dict, {}):
+        if gate not in KNOWN_GATES:
+            yield f"gates.{gate}: no such feature gate is known here; it is ignored"
+
+
+def _wire(verdict: Verdict, warnings: tuple[str, ...]) -> Json:
+    causes = [{"type": cause.type, "message": cause.message, "field": cause.field, "by": cause.by} for cause in verdict.causes]
+    return {"allowed": verdict.allowed, "causes": causes, "warnings": [*verdict.warnings, *warnings]}
+
+
+HELP = """Check VMIs and VMs: the verdict of the API server and KubeVirt together.
+
+One JSON request per line, from a file or standard input:
+
+\b
+  id               anything; it comes back in the answer
+  vmi              a VirtualMachineInstance or (by its kind) a VirtualMachine
+  spec             a bare VMI spec, instead of vmi
+  old              for an update: what the object was before, in the same form
+  gates            feature gates, name -> true or false; absent: the version's default
+                   (DynamicResourceAllocation stands for GPUsWithDRA and HostDevicesWithDRA)
+  kubevirt         the KubeVirt release that judges, and whose API server drops the fields
+                   that it doesn't know. Absent: there is none, 1.9's rules apply, and the
+                   design's own form (claim: {name, request}) is read
+  fieldValidation  how unknown fields are treated: Warn (the default) drops and names them,
+                   Ignore drops them, Strict refuses the object, as kubectl does
+
+The answer: id, allowed, causes (type, message, field, and by: api-server or kubevirt, whoever refuses) and warnings. A line
+that can't be understood is answered with allowed false and error. Unknown members of a request are named in warnings.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra admit --jsonl examples/requests/admit.jsonl
+  echo '{"id": 1, "spec": {"domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}}' | virt-dra admit --jsonl
+  virt-dra admit --jsonl < examples/requests/admit.jsonl | jq -r 'select(.allowed | not) | .causes[].message'
+"""
+
+command = jsonl_command("admit", answer, REFUSAL, HELP, EPILOG, MEMBERS)

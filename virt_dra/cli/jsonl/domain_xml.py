@@ -1,0 +1,79 @@
+"""``virt-dra domain-xml --jsonl``: VMIs with their devices' addresses in, libvirt XML out."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from launcher import LauncherError, convert
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.wire import Json, WireError
+from virt_dra.cli.jsonl.lines import BadLine, gates_of, jsonl_command, member, under, vmi_of
+
+REFUSAL: Json = {"hostdevs": [], "domain": None}
+MEMBERS: Final = ("vmi", "env", "files", "rawFiles", "kubevirt", "gates", "pod")
+
+
+def answer(request: Json) -> Json:
+    """One request -> ``{"hostdevs": [{"device", "source", "xml"}], "domain", "error"}``; ``warnings`` only where there are any.
+
+    A conversion that fails is an answer, not a bad line: ``hostdevs`` is empty, ``domain`` null and ``error`` KubeVirt's text.
+    Raises :class:`BadLine` or :class:`WireError` for a request that can't be understood.
+    """
+    vmi = vmi_of(request)
+    if vmi is None:
+        raise BadLine("vmi: is required; give the VirtualMachineInstance as an object")
+    env = _texts(request, "env")
+    files = _files(request)
+    try:
+        result = convert(vmi, env, pod=_pod(request), kubevirt=gates_of(request).version, files=files)
+    except LauncherError as error:
+        return {**REFUSAL, "error": str(error)}
+    hostdevs = [{"device": device.device, "source": device.source, "xml": device.xml} for device in result.hostdevs]
+    warnings = {"warnings": list(result.warnings)} if result.warnings else {}
+    return {"hostdevs": hostdevs, "domain": result.domain_xml, "error": None, **warnings}
+
+
+def _files(request: Json) -> dict[str, str] | None:
+    """Metadata files by absolute path: ``files`` as JSON objects, ``rawFiles`` as they are. None where neither was given."""
+    if request.get("files") is None and request.get("rawFiles") is None:
+        return None
+    objects = member(request, "files", dict, {})
+    files = {path: json.dumps(value, ensure_ascii=False) for path, value in objects.items()} | _texts(request, "rawFiles")
+    for path in files:
+        if not path.startswith("/"):
+            raise BadLine(f"files: {json.dumps(path)} must be the absolute path of a file in the compute container")
+    return files
+
+
+def _texts(request: Json, name: str) -> dict[str, str]:
+    """A member of the request that maps texts to texts; a ``null`` value counts as absent."""
+    given = {key: member({f"{name}.{key}": value}, f"{name}.{key}", str) for key, value in member(request, name, dict, {}).items()}
+    return {key: text for key, text in given.items() if text is not None}
+
+
+def _pod(request: Json) -> Pod | None:
+    raw = member(request, "pod", dict)
+    try:
+        return None if raw is None else Pod.from_wire(raw)
+    except WireError as error:
+        raise under("pod", error) from None
+
+
+command = jsonl_command(
+    "domain-xml",
+    answer,
+    refusal=REFUSAL,
+    members=MEMBERS,
+    help_text="Turn VMIs and their devices' addresses into libvirt XML, one JSON object per line in and out.",
+    epilog="""\b
+In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "gates": {}, "pod": {}}   only vmi is required
+Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}], "domain", "error"}
+     and "warnings": [text] where something did not fail but should be known
+\b
+Examples:
+  virt-dra domain-xml --jsonl examples/requests/domain-xml.jsonl
+  echo '{"id": 1, "vmi": {"spec": {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "v.com/x"}]}}}},
+         "env": {"PCI_RESOURCE_V_COM_X": "0000:01:00.0"}}' | tr -d '\\n' | virt-dra domain-xml --jsonl
+""",
+)

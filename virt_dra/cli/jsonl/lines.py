@@ -1,0 +1,224 @@
+"""JSON lines in, JSON lines out: one answer per line, in order, and no line that ends the run."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import IO, Any, Final, NoReturn
+
+import click
+
+from virt_dra.api.go_text import quoted
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
+from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.nearest import listed, nearest
+from virt_dra.api.wire import Json, WireError
+from virt_dra.cli.shared.output import json_text, refuse
+
+Answer = Callable[[Json], Json]
+"""Takes the request object of one line, gives the answer without its ``id``. Raises :class:`BadLine` or WireError."""
+
+
+class BadLine(ValueError):
+    """A request that can't be understood. The message says which member is wrong and what is expected."""
+
+
+def answer_lines(lines: Iterable[bytes], out: IO[str], answer: Answer, refusal: Json, members: Collection[str] = ()) -> None:
+    """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is read.
+
+    ``members``: those that a request may have besides ``id``, () for any. Others are ignored; the answer's ``warnings`` name them.
+
+    Each answer is written and flushed before the next line is read, so that a program at the other end can wait for it.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        out.write(_answer_line(number, line, answer, refusal, members) + "\n")
+        out.flush()
+
+
+def _answer_line(number: int, line: bytes, answer: Answer, refusal: Json, members: Collection[str]) -> str:
+    identity: object = None
+    unknown: list[str] = []
+    try:
+        request = parse_request(line)
+        identity = request.get("id")
+        if members:
+            unknown = unknown_members(request, members)
+        given = answer(request)
+    except RecursionError:
+        reason, identity = "the JSON is nested too deeply", identity if isinstance(identity, str | int | float) else None
+        given = {**refusal, "error": f"line {number}: {reason}"}
+    except (BadLine, WireError) as error:
+        given = {**refusal, "error": f"line {number}: {error}"}
+    if unknown:
+        given = {**given, "warnings": [*given.get("warnings", ()), *unknown]}
+    return _dump({"id": identity, **given})
+
+
+MAX_NAMED: Final = 20
+"""Unknown members of one request that are named."""
+MAX_SHOWN: Final = 100
+"""Characters of a member's name that are shown."""
+
+
+def unknown_members(request: Json, members: Collection[str]) -> list[str]:
+    """A warning for each unknown member of a request, with the name that was probably meant."""
+    unknown = [name for name in request if name not in members and name != "id"]
+    if not unknown:
+        return []
+    warnings = [f"{_short(name)}: unknown member of the request; {_instead(name, members)}" for name in islice(unknown, MAX_NAMED)]
+    return warnings + ([f"{len(unknown) - MAX_NAMED} more unknown members of the request"] if len(unknown) > MAX_NAMED else [])
+
+
+def _instead(name: str, members: Collection[str]) -> str:
+    meant = nearest(name, members)
+    return f"it has {listed(members)}" if meant is None else f"did you mean {quoted(meant)}?"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 3]}..."
+
+
+def parse_request(line: bytes) -> Json:
+    """One line of UTF-8 (a byte order mark is fine) -> its JSON object. Raises :class:`BadLine`; RecursionError if too deep."""
+    try:
+        request: object = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant, parse_float=_finite)
+    except UnicodeDecodeError as error:
+        raise BadLine(f"not UTF-8: {error}") from None
+    except json.JSONDecodeError as error:
+        raise BadLine(f"not JSON: {error}") from None
+    except BadLine:
+        raise
+    except ValueError:  # Python limits the digits of an integer
+        raise BadLine(f"not JSON: a number has more than {sys.get_int_max_str_digits()} digits") from None
+    if not isinstance(request, dict):
+        raise BadLine(f"a request must be a JSON object, not {_found(request)}")
+    return request
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise BadLine(f"not JSON: {name} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise BadLine(f"not JSON: the number {text} is too large")
+    return value
+
+
+def _dump(answer: Json) -> str:
+    """One line of readable JSON; what is unprintable (line separators, lone surrogates) is escaped."""
+    return json_text(answer)
+
+
+def member(request: Json, name: str, kind: type, default: Any = None) -> Any:
+    """A member of the request with its JSON type checked; ``null`` counts as absent. Raises :class:`BadLine`."""
+    value: object = request.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise BadLine(f"{name}: must be {_name(kind)}, not {_found(value)}")
+    return value
+
+
+def _name(kind: type) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
+    return names.get(kind, kind.__name__)
+
+
+def _found(value: object) -> str:
+    return "null" if value is None else _name(type(value))
+
+
+def gates_of(request: Json) -> Gates:
+    """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent or null: the version's default)."""
+    text = member(request, "kubevirt", str)
+    try:
+        default = _default_gates(text)
+    except ValueError as error:
+        raise BadLine(f"kubevirt: {error}") from None
+    choices: dict[str, bool] = {}
+    for gate, value in member(request, "gates", dict, {}).items():
+        if isinstance(value, bool):
+            choices[gate] = value
+        elif value is not None:
+            raise BadLine(f"gates.{gate}: must be a boolean, not {_found(value)}")
+    return Gates.of(default.version, choices) if choices else default
+
+
+@lru_cache(maxsize=32)
+def _default_gates(text: str | None) -> Gates:
+    """Those of a version; of the newest for None. Raises ValueError for a text that names none."""
+    return Gates.of(NEWEST if text is None else KubeVirtVersion.parse(text))
+
+
+def vmi_of(request: Json, name: str = "vmi") -> VirtualMachineInstance | VirtualMachine | None:
+    """The VMI (or VM, told by its kind) in a member of the request; None when absent.
+
+    Raises :class:`BadLine`, or WireError with the member's name in the path.
+    """
+    raw = member(request, name, dict)
+    if raw is None:
+        return None
+    try:
+        return read_vmi(raw)
+    except WireError as error:
+        raise under(name, error) from None
+
+
+def spec_of(request: Json, name: str = "spec") -> VirtualMachineInstance | None:
+    """A bare VMI spec in a member of the request, as a VMI; None when absent. Raises as :func:`vmi_of`."""
+    raw = member(request, name, dict)
+    if raw is None:
+        return None
+    try:
+        return VirtualMachineInstance.from_wire({"spec": raw})
+    except WireError as error:
+        raise WireError(error.kind, tuple((name + path.removeprefix("spec"), message) for path, message in error.problems)) from None
+
+
+def read_vmi(raw: Json) -> VirtualMachineInstance | VirtualMachine:
+    """A VMI, or a VM if its kind says so. Without a kind, one whose spec has a template is a VM. Raises WireError."""
+    kind = told_kind(raw)
+    if kind == VirtualMachine.KIND:
+        return VirtualMachine.from_wire(raw)
+    if kind == VirtualMachineInstance.KIND:
+        return VirtualMachineInstance.from_wire(raw)
+    raise WireError("VirtualMachineInstance", (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),))
+
+
+def under(name: str, error: WireError) -> WireError:
+    """The same faults with the paths below a member of the request."""
+    return WireError(error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems))
+
+
+def answer_stream(requests: IO[bytes], answer: Answer, refusal: Json, members: Collection[str]) -> None:
+    """Answer a stream of requests on standard output. Ends the process if the requests can't be read. Raises OSError of the output."""
+    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+    answer_lines(_readable(requests), out, answer, refusal, members)
+    out.detach()  # so that standard output stays open
+
+
+def _readable(requests: IO[bytes]) -> Iterator[bytes]:
+    try:
+        yield from requests
+    except OSError as error:
+        refuse([f"cannot read the requests: {error.strerror}"], "text")
+
+
+def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epilog: str, members: Collection[str] = ()) -> click.Command:
+    """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members."""
+
+    def run(jsonl: bool, requests: IO[bytes]) -> None:
+        answer_stream(requests, answer, refusal, members)
+
+    flag = click.Option(["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line.")
+    source = click.Argument(["requests"], type=click.File("rb"), default="-")
+    return click.Command(name, callback=run, params=[flag, source], help=help_text, epilog=epilog)

@@ -1,0 +1,226 @@
+"""``virt-dra run``: the main job. Reads YAML, drives every VM on an embedded cluster, shows what happened, writes objects and XML."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.reading.documents import Document
+from virt_dra.api.wire import Json
+from virt_dra.cli.lint.options import severity_options, unreadable
+from virt_dra.cli.run.tree import outcome_tree
+from virt_dra.cli.shared.console import output_console, status
+from virt_dra.cli.shared.deadline import Deadline
+from virt_dra.cli.shared.endings import NO_ROOM, interruptible
+from virt_dra.cli.shared.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
+from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cluster.duplicates import latest
+from virt_dra.cluster.files import Written, read_written, save_folder, write_file
+from virt_dra.cluster.memory.embedded import embedded_cluster
+from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, Settings, run_on
+from virt_dra.simulator.fit import Fitting
+from virt_dra.simulator.preflight import inputs_of, with_findings
+from webhooks.lint import Judgement, judge
+from webhooks.lint import Settings as LintSettings
+
+EPILOG = """\b
+Examples:
+  virt-dra run examples/gpu-pci examples/nvme-host-device        one cluster made of both
+  virt-dra run examples/gpu-pci --out /tmp/out                   also write every object and the XML
+  kubectl get resourceslices,deviceclasses,resourceclaimtemplates,nodes -A -o yaml | virt-dra run - examples/cluster
+  kubectl get vm,vmi,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,nodes,kubevirt -A -o yaml > dump.yaml
+  virt-dra run dump.yaml examples/cluster/vm.yaml                would this one find a device beside all that runs?
+  virt-dra run examples/first-available --node node-1            could it run there?
+  virt-dra run examples/virtual-machine --kubevirt-version 1.8.3 --gates GPUsWithDRA=true,HostDevices=false -o json
+\b
+Exit codes: 0 all VMs are ready, 1 some VM is not, 2 bad usage or unreadable input.
+"""
+
+Format = Literal["text", "json", "yaml"]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One embedded cluster: the paths it is made of, its name in the output, and the folder for what it leaves."""
+
+    title: str
+    paths: tuple[str, ...]
+    out: Path | None
+
+
+def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+    if value == "":
+        raise click.BadParameter("no folder named; write . for the current one")
+    return Path(value) if value is not None else None
+
+
+@click.command(name="run", epilog=EPILOG)
+@click.argument("paths", metavar="FILE|DIR...", nargs=-1, required=True)
+@click.option("--node", metavar="NODE", callback=parse_node, help="Only this node may be chosen.")
+@click.option(
+    "--out", type=click.Path(file_okay=False), callback=_parse_out, help="Write every object and the domain XML below this folder."
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@kubevirt_option
+@kubevirt_gates_option
+@click.option(
+    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
+)
+@severity_options
+@click.option("--separate", is_flag=True, help="Make an embedded cluster of each FILE|DIR instead of one of all.")
+def command(
+    paths: tuple[str, ...],
+    node: str | None,
+    out: Path | None,
+    output: Format,
+    kubevirt: KubeVirtVersion | None,
+    gates: dict[str, bool],
+    namespace: str,
+    ignore: frozenset[str],
+    deny: frozenset[str],
+    warn: frozenset[str],
+    separate: bool,
+) -> None:
+    """Drive every VirtualMachine and VirtualMachineInstance of the input from YAML to a libvirt domain.
+
+    FILE|DIR are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and what the cluster offers (DeviceClasses,
+    ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Nodes are made up from the slices where none are given.
+
+    What a cluster's dump shows running (a VMI with its launcher pod) is taken over as it is, with its claims and devices. Other VMs compete
+    for what is left, those that are not to run (runStrategy Halted, Manual) last: of them you see what starting them would do. Of an object
+    that is given several times the last one counts, as with kubectl apply, and the output names the places of the others.
+
+    The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready, unless it runs already.
+    """
+    settings = Settings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
+    jobs = _jobs(paths, out, separate)
+    severities = LintSettings.for_command(ignore=ignore, deny=deny, warn=warn)
+    read = [(job, _read(job, output)) for job in jobs]
+    once = [(job, latest(written.documents, namespace)) for job, written in read]
+    judged = [(job, _lint(job, found.documents, settings, severities, output), found.replaced) for job, found in once]
+    reports: list[Json] = []
+    ready = True
+    for job, judgement, replaced in judged:
+        ran = replace(_run(judgement, settings), replaced=replaced)
+        written = _write(ran, job.out, output) if job.out else {}
+        ready = ready and ran.ready
+        if output == "text":
+            _show(job, ran, written)
+        else:
+            reports.append(_report(job, ran, written))
+    if output != "text":
+        print_document({"clusters": reports} if separate else reports[0], output)
+    sys.exit(0 if ready else 1)
+
+
+def _jobs(paths: tuple[str, ...], out: Path | None, separate: bool) -> list[_Job]:
+    if not separate:
+        return [_Job(", ".join(paths), paths, out)]
+    titles = ["stdin" if path == "-" else Path(path).resolve().name for path in paths]
+    folders = [title if titles.count(title) == 1 else f"{number}-{title}" for number, title in enumerate(titles, 1)]
+    return [_Job(path, (path,), out / folder if out else None) for path, folder in zip(paths, folders, strict=True)]
+
+
+def _read(job: _Job, output: Format) -> Written:
+    """The job's objects as they are written. Unreadable input ends the command before anything runs, with everything that is wrong."""
+    with status(f"reading {job.title}"):
+        written = read_written(job.paths)
+    if written.problems:
+        details = [{"source": str(problem.source), "message": problem.message} for problem in written.problems]
+        refuse([str(problem) for problem in written.problems], output, details)
+    return written
+
+
+def _lint(job: _Job, documents: tuple[Document, ...], settings: Settings, severities: LintSettings, output: Format) -> Judgement:
+    """The lint, as ``virt-dra lint`` has it. Ends the command where no object can be read, or none is a VM."""
+    judgement = judge(
+        documents,
+        severities,
+        version=settings.kubevirt,
+        gates=settings.gates,
+        namespace=settings.namespace,
+        trial=partial(Fitting, limit=Deadline()),
+    )
+    if not judgement.readable:
+        problems = unreadable(documents)
+        refuse([str(problem) for problem in problems], output, [{"source": str(p.source), "message": p.message} for p in problems])
+    if not judgement.subjects:
+        refuse([f"{job.title}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"], output)
+    return judgement
+
+
+def _run(judgement: Judgement, settings: Settings) -> Ran:
+    ran: list[Ran] = []
+    inputs, refused = inputs_of(judgement)
+
+    async def drive() -> None:
+        ran.append(await run_on(embedded_cluster(), inputs, settings, lambda: datetime.now(UTC), refused))
+
+    # The result is kept out of the task: asyncio.run writes the finished task's repr, which takes seconds for thousands of objects.
+    with interruptible():
+        asyncio.run(drive())
+    return with_findings(ran[0], judgement)
+
+
+def _write(ran: Ran, out: Path, output: Format) -> Mapping[str, str]:
+    """Write objects and domains; the XML path of each VM that has one, by ``namespace/name``.
+
+    Names in paths are safe: a VM has a domain only after the cluster took its name as a DNS subdomain.
+    """
+    paths: dict[str, str] = {}
+    try:
+        save_folder(ran.objects, out / "objects")
+        folder = out / "domains"
+        folder.mkdir(exist_ok=True)
+        for outcome in ran.outcomes:
+            path = folder / f"{outcome.namespace}_{outcome.name}.xml"
+            if outcome.domain is None:
+                path.unlink(missing_ok=True)  # of an earlier run
+                continue
+            write_file(path, outcome.domain)
+            paths[f"{outcome.namespace}/{outcome.name}"] = str(path)
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        advice = "make room: what is there now is not the whole result" if error.errno in NO_ROOM else "make this one writable"
+        refuse([f"cannot write below {out}: {what}; name another folder with --out, or {advice}"], output)
+    return paths
+
+
+def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
+    return {
+        "input": job.title,
+        "ready": ran.ready,
+        "kubevirt": str(ran.version),
+        "kubevirtAssumed": ran.observed is not None and ran.observed.unreadable,
+        "refused": [refused.to_json() for refused in ran.refused],
+        "replaced": [replaced.to_json() for replaced in ran.replaced],
+        "heldTwice": [device.to_json() for device in ran.held_twice],
+        "vms": [{**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")} for outcome in ran.outcomes],
+    }
+
+
+def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
+    console = output_console()
+    console.print(f"{job.title} (KubeVirt {ran.version})", style="bold")
+    if ran.observed is not None and ran.observed.unreadable:
+        console.print(f"{ran.observed}; {ran.observed.advice}", soft_wrap=True)
+    for refused in ran.refused:
+        console.print(f"refused by the API server: {refused.source}: {refused.message}", soft_wrap=True)
+    for replaced in ran.replaced:
+        console.print(str(replaced), soft_wrap=True)
+    for device in ran.held_twice:
+        console.print(f"warning: {device}", soft_wrap=True)
+    for outcome in ran.outcomes:
+        console.print(outcome_tree(outcome, written.get(f"{outcome.namespace}/{outcome.name}")), crop=False)
+    counted = f"{sum(outcome.ready for outcome in ran.outcomes)} of {len(ran.outcomes)} VMs ready"
+    console.print(f"{counted}; objects and XML are in {job.out}" if job.out else counted)
+    console.print()

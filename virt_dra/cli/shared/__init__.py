@@ -1,0 +1,4 @@
+"""What several commands share: the console, options, output, exits, deadlines.
+
+Must not import a command.
+"""

@@ -1,0 +1,94 @@
+"""Exits of a command that is interrupted, whose reader has gone, or whose output can't be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from virt_dra.cli.shared.console import say, visible_lines
+
+INTERRUPTED: Final = 130
+"""As shells report a program that SIGINT ended."""
+READER_GONE: Final = 141
+"""As shells report a program that SIGPIPE ended."""
+NOT_WRITTEN: Final = 2
+"""The result could not be written. 0 and 1 are verdicts, and there is none."""
+
+NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+"""How writing fails where a disk or what one may use of it is full."""
+_NO_OUTPUT: Final = NO_ROOM | frozenset((errno.EIO, errno.EBADF, errno.ENXIO))
+"""How writing to an open file fails, whatever is written."""
+
+
+@contextmanager
+def orderly() -> Iterator[None]:
+    """Runs a command. Ends the process with one line at most, or none where nobody is there to read it, and never with a traceback.
+
+    Output is flushed here, because what fails at the interpreter's end can't be caught.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        _end(INTERRUPTED, "interrupted")
+    except click.Abort as abort:  # of a question, which the user interrupts or answers with no
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            _end(INTERRUPTED, "interrupted")
+        raise
+    except click.ClickException as error:  # click shows it; what it quotes may be anybody's
+        vars(error).update(message=visible_lines(error.message))
+        raise
+    except BrokenPipeError:
+        _end(READER_GONE, "")
+    except OSError as error:
+        if error.filename is not None or error.errno not in _NO_OUTPUT:
+            raise
+        _end(NOT_WRITTEN, f"cannot write the output: {error.strerror}")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A context in which an interrupt ends the program at once, even while a task computes without yielding to the event loop.
+
+    asyncio only cancels the task, which takes effect at its next ``await``; a computation of seconds would go on.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)  # asyncio leaves a handler alone that isn't Python's own
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def open_closed_files() -> None:
+    """Gives a process that was started without standard input, output or error an empty one, which also keeps their numbers taken."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process lives
+
+
+def _end(code: int, line: str) -> None:
+    """Exits; standard output goes to the null device, so that the interpreter's own flush can't fail."""
+    with suppress(OSError, ValueError):  # no file, or a closed one
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if line:
+        with suppress(OSError):
+            say(f"error: {line}", err=True)
+    sys.exit(code)

@@ -1,0 +1,106 @@
+"""What several subcommands take on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from virt_dra.api import names
+from virt_dra.api.integration.attribute_keys import DriverKeys, InvalidKeys, read_keys
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
+from virt_dra.api.reading.documents import DocumentError, read_documents
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def parse_node(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and (wrong := names.dns1123_subdomain(value)):
+        raise click.BadParameter(f"{value!r} can't be the name of a node: {'; '.join(wrong)}")
+    return value
+
+
+def parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if wrong := names.dns1123_label(value):
+        raise click.BadParameter(f"{value!r} can't be the name of a namespace: {'; '.join(wrong)}")
+    return value
+
+
+def parse_service(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    """Name and namespace of a Service."""
+    if value is None:
+        return None
+    service, dot, namespace = value.partition(".")
+    if not (service and dot and namespace) or "." in namespace:
+        raise click.BadParameter(f"{value!r}: write SERVICE.NAMESPACE, e.g. virt-dra-webhook.virt-dra")
+    return service, namespace
+
+
+def switches(values: Iterable[str], known: Collection[str], *, what: str) -> dict[str, bool]:
+    """``A=true,B=false`` or ``A``, which is on. Raises BadParameter for what isn't ``known``; ``what``: a word for one of them."""
+    chosen: dict[str, bool] = {}
+    for item in (part.strip() for value in values for part in value.split(",")):
+        if not item:
+            continue
+        name, equals, word = item.partition("=")
+        enabled = {"true": True, "false": False}.get(word.lower()) if equals else True
+        if name not in known or enabled is None:
+            shout = what.upper()
+            raise click.BadParameter(f"{item!r}: write {shout}=true or {shout}=false with a {what} of {', '.join(known)}")
+        chosen[name] = enabled
+    return chosen
+
+
+def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None) -> KubeVirtVersion | None:
+    try:
+        return KubeVirtVersion.parse(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
+    return switches(values, KNOWN_GATES, what="gate")
+
+
+kubevirt_option = click.option(
+    "--kubevirt-version",
+    "--kubevirt",
+    "kubevirt",
+    metavar="VERSION",
+    callback=_parse_version,
+    help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
+)
+"""Which KubeVirt is meant; its value is a KubeVirtVersion, or None."""
+
+
+kubevirt_gates_option = click.option(
+    "--gates",
+    metavar="GATE=BOOL,...",
+    multiple=True,
+    callback=_parse_gates,
+    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
+)
+
+
+def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:
+    if value is None:
+        return ()
+    try:
+        documents = read_documents(Path(value).read_bytes(), value)
+        if len(documents) != 1:
+            raise click.BadParameter(f"{value}: must hold one list of objects {{driver, pci: [keys], mdev: [keys]}}")
+        return read_keys(documents[0].raw, value)
+    except OSError as error:
+        raise click.BadParameter(f"{value}: {error.strerror or error}") from None
+    except (DocumentError, InvalidKeys) as error:
+        raise click.BadParameter(str(error)) from None
+
+
+address_keys_option = click.option(
+    "--address-keys",
+    metavar="FILE",
+    callback=_parse_keys,
+    help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
+)

@@ -1,0 +1,44 @@
+"""What subcommands print besides their own reports: documents, and refusals."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+import click
+
+from virt_dra.api.reading.yaml_writing import write_yaml
+from virt_dra.api.wire import Json
+from virt_dra.cli.shared.console import say
+
+BAD_INPUT = 2
+"""The exit code for bad usage or input."""
+
+
+def json_text(document: Json, indent: int | None = None) -> str:
+    """JSON for programs and people: letters of all scripts as they are; all as JSON's escapes where something is unprintable."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return text if text.replace("\n", "").isprintable() else json.dumps(document, indent=indent)
+
+
+def print_document(document: Json, output: str) -> None:
+    """``output``: json or yaml."""
+    if output == "json":
+        click.echo(json_text(document, indent=2))
+    else:
+        click.echo(write_yaml(document), nl=False)
+
+
+def refuse(sentences: Sequence[str], output: str, problems: Iterable[Json | str] | None = None) -> NoReturn:
+    """End with an error: a document where one was asked for, else lines on standard error.
+
+    ``problems``: what the document lists; without, the sentences.
+    """
+    if output in ("json", "yaml"):
+        print_document({"error": "; ".join(sentences), "problems": list(sentences if problems is None else problems)}, output)
+    else:
+        for sentence in sentences:
+            say(f"error: {sentence}", err=True)
+    sys.exit(BAD_INPUT)

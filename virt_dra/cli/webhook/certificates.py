@@ -1,0 +1,150 @@
+"""``virt-dra webhook-certificates``: renews the webhook's serving certificate, and alone holds the key of the authority that signs it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.options import parse_namespace, parse_service
+from virt_dra.cli.shared.output import refuse
+from virt_dra.cluster.port import ApiError
+from webhooks.server.log import LOGGER, json_logging
+
+if TYPE_CHECKING:
+    from virt_dra.live.webhook_tls import StoredAuthority
+
+DEFAULT_NAMESPACE: Final = "virt-dra"
+DEFAULT_AUTHORITY: Final = "virt-dra-webhook-authority"
+DEFAULT_SECRET: Final = "virt-dra-webhook-tls"
+DEFAULT_SERVICE: Final = "virt-dra-webhook"
+DEFAULT_CONFIGURATION: Final = "virt-dra"
+"""Names of the manifests."""
+
+_FIRST_SECONDS: Final = 30.0
+"""How long the first attempt is retried: RBAC may be applied a little later than the pod."""
+_NEEDS: Final = "this command needs cryptography; install it with: pip install 'virt-dra[webhook]'"
+
+EPILOG = """\b
+Examples:
+  virt-dra webhook-certificates                     in a cluster, as the manifests run it
+  virt-dra webhook-certificates --once              with an administrator's kubeconfig: make or renew what is due, and end
+\b
+The authority's key is in the Secret --authority-secret, which only this process should be able to read. The Secret --secret has what
+virt-dra webhook --live --tls-dir serves by, and is mounted there. It listens nowhere, and logs one JSON object a line on standard error.
+Exit codes: 0 stopped by SIGTERM or SIGINT, or with --once all is well; 2 bad usage, no cluster, no right, a Secret that can't be read.
+"""
+
+
+@click.command(name="webhook-certificates", epilog=EPILOG)
+@cluster_options
+@click.option(
+    "-n", "--namespace", envvar="POD_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace,
+    help="Of the Secrets and the Service; also $POD_NAMESPACE.",
+)  # fmt: skip
+@click.option("--authority-secret", metavar="NAME", default=DEFAULT_AUTHORITY, show_default=True, help="With the authority and its key.")
+@click.option("--secret", metavar="NAME", default=DEFAULT_SECRET, show_default=True, help="With the webhook's certificate and its key.")
+@click.option(
+    "--webhook-configuration", metavar="NAME", default=DEFAULT_CONFIGURATION, show_default=True,
+    help="The Validating- and MutatingWebhookConfiguration that get the authority as caBundle; empty for none.",
+)  # fmt: skip
+@click.option("--dns-name", "dns_names", multiple=True, help="A name (or IP address) of the certificate; may be repeated.")
+@click.option(
+    "--service", metavar="SERVICE.NAMESPACE", callback=parse_service,
+    help="The names of this Service.  [default, without --dns-name: virt-dra-webhook in --namespace]",
+)  # fmt: skip
+@click.option("--every", metavar="SECONDS", type=click.FloatRange(0.1, 86400), default=10.0, show_default=True, help="Between two looks.")
+@click.option("--once", is_flag=True, help="One look.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+def command(
+    cluster: ClusterChoice,
+    namespace: str,
+    authority_secret: str,
+    secret: str,
+    webhook_configuration: str,
+    dns_names: tuple[str, ...],
+    service: tuple[str, str] | None,
+    every: float,
+    once: bool,
+    log_level: str,
+) -> None:
+    """Keep the certificate of virt-dra's webhook, where no cert-manager does: an authority of our own, its certificate, and who trusts it.
+
+    Certificates are renewed when two thirds of their life are over. A new authority is trusted weeks before it signs. Any number of these
+    processes may run.
+    """
+    try:
+        from webhooks.tls.authority import service_names
+    except ModuleNotFoundError as error:
+        if error.name != "cryptography":
+            raise
+        raise click.ClickException(_NEEDS) from None
+    if authority_secret == secret:
+        raise click.UsageError("--authority-secret and --secret must be two: whoever serves would have the authority's key")
+    wanted = service or (None if dns_names else (DEFAULT_SERVICE, namespace))
+    names = (*dns_names, *(service_names(*wanted) if wanted else ()))
+    json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
+    try:
+        asyncio.run(_run(cluster, authority_secret, secret, namespace, names, webhook_configuration, None if once else every))
+    except _Refused as error:
+        refuse([str(error)], "text")
+
+
+class _Refused(Exception):
+    """Why there is no certificate."""
+
+
+async def _run(
+    choice: ClusterChoice,
+    authority_secret: str,
+    secret: str,
+    namespace: str,
+    names: Sequence[str],
+    configuration: str,
+    every: float | None,
+) -> None:
+    """Settle until a signal; with ``every`` None once. Raises :class:`_Refused` if the first attempt fails, ClickException."""
+    from virt_dra.live.webhook_tls import StoredAuthority
+
+    log = logging.getLogger(LOGGER)
+    async with choice.connected() as cluster:
+        authority = StoredAuthority(cluster, authority_secret, secret, namespace, names, configuration, cluster.transport.clock, log=log)
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT) if every is not None else ():
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await _first(authority, 0.0 if every is None else _FIRST_SECONDS, stop)
+        if every is None:
+            return
+        keeping = asyncio.create_task(authority.keep(every))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({keeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (keeping, stopping):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _first(authority: StoredAuthority, seconds: float, stop: asyncio.Event) -> None:
+    """Settle for the first time, with retries. Raises :class:`_Refused` where that doesn't succeed in time."""
+    from virt_dra.live.webhook_tls import NotSettled
+
+    until = time.monotonic() + seconds
+    while not stop.is_set():
+        try:
+            await authority.settle()
+        except ApiError as error:
+            if time.monotonic() >= until:
+                raise _Refused(f"the webhook's certificate in {authority.namespace}: {error}") from None
+            await asyncio.sleep(1.0)
+        except (NotSettled, ValueError) as error:
+            raise _Refused(str(error)) from None
+        else:
+            return

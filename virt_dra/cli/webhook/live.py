@@ -1,0 +1,74 @@
+"""``virt-dra webhook --live``: the server with knowledge that follows a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from virt_dra.cli.shared.cluster_options import ClusterChoice
+from virt_dra.live.world import LiveSettings, LiveWorld
+from webhooks.server.app import Limits, WebhookServer
+from webhooks.server.callers import Callers
+from webhooks.server.log import LOGGER
+from webhooks.server.metrics import Metrics
+from webhooks.tls.exchange import CertificateSource, ReloadingTls
+
+_LOGGED_EVERY: Final = 10.0
+"""Seconds between two lines about what the server waits for."""
+
+
+@asynccontextmanager
+async def live_server(
+    cluster: ClusterChoice,
+    settings: LiveSettings,
+    certificate: CertificateSource,
+    limits: Limits,
+    client_ca: Path | None,
+    callers: Callers,
+) -> AsyncIterator[WebhookServer]:
+    """A server that isn't started yet, and isn't ready until every kind has been read and selectors can be evaluated.
+
+    Raises ClickException where there is no cluster, CertificateError where there is no certificate.
+    """
+    async with AsyncExitStack() as stack:
+        connected = await stack.enter_async_context(cluster.connected())
+        tls = ReloadingTls(certificate, client_ca)
+        metrics = Metrics()
+        live = LiveWorld(connected, settings, clock=connected.transport.clock)
+        await stack.enter_async_context(live.following())
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        server = WebhookServer(live.knowledge, tls, metrics, limits, callers)
+        watching = group.create_task(_watched(live, server))
+        try:
+            yield server
+        finally:
+            watching.cancel()
+
+
+async def _watched(live: LiveWorld, server: WebhookServer) -> None:
+    """Logs what the server waits for until it is ready, and keeps the metrics of how old its knowledge is, for ever."""
+    log = logging.getLogger(LOGGER)
+    logged = time.monotonic()
+    while not server.ready:
+        await asyncio.sleep(0.05)
+        if time.monotonic() - logged > _LOGGED_EVERY:
+            logged = time.monotonic()
+            if live.waiting_for:
+                log.warning("waiting for the cluster's objects", extra={"fields": {"kinds": list(live.waiting_for)}})
+            else:
+                log.warning("not ready", extra={"fields": {"reason": server.unready}})
+    # What is known now mostly stays; going through all of it again and again would make single reviews slow.
+    gc.collect()
+    gc.freeze()
+    log.info("ready", extra={"fields": {informer.kind.KIND: len(informer.store) for informer in live.informers}})
+    while True:
+        for informer in live.informers:
+            server.metrics.cached.labels(informer.kind.KIND).set(len(informer.store))
+            server.metrics.cache_age.labels(informer.kind.KIND).set(informer.age)
+        await asyncio.sleep(5.0)

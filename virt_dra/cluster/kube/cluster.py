@@ -1,0 +1,315 @@
+"""A real cluster behind the port: the API server asked through the ``kubernetes`` package's async client.
+
+:func:`connect` finds the way to a cluster. What is repeated, limited and timed is told in :mod:`~virt_dra.cluster.kube.transport`, what
+becomes of unreadable objects in :mod:`~virt_dra.cluster.kube.decoding`; objects of any kind as JSON: :mod:`~virt_dra.cluster.kube.raw`.
+Importing this module costs a third of a second: import it where a cluster is really asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, Literal, TypeVar, cast
+
+import aiohttp
+
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.cluster import refusals
+from virt_dra.cluster.kinds import Resource, resource_of
+from virt_dra.cluster.kube import paths as kube_paths
+from virt_dra.cluster.kube.config import Access, Credentials, credentials_of, found_access
+from virt_dra.cluster.kube.decoding import Decoder, parsed, parsed_list, parsed_object
+from virt_dra.cluster.kube.errors import ConnectionProblem, of_status
+from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.raw import RawObjects
+from virt_dra.cluster.kube.transport import KubeObserver, Request, TooMuch, Transport, Unobserved, UntrustedServer, lost
+from virt_dra.cluster.kube.watch import lines, parsed_event
+from virt_dra.cluster.port import ApiError, BadRequest, Forbidden, Gone, Listed, Unauthorized, Unavailable, WatchEvent
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
+__all__ = ["ConnectionProblem", "KubeCluster", "connect"]
+
+_BREATH = 0.005
+"""Seconds that objects are read before others on the event loop get their turn."""
+_CLOCK_WORDS = ("certificate is not yet valid", "certificate has expired")
+_SHORTEST_WATCH = 1.0
+"""Seconds; a watch that ends sooner, having told nothing, was not ended because its time was over."""
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+class KubeCluster(RawObjects):
+    """Implements :class:`virt_dra.cluster.port.Cluster`. Not for several event loops.
+
+    Besides the port's exceptions every method raises :class:`~virt_dra.cluster.port.Unavailable`,
+    :class:`~virt_dra.cluster.port.Unauthorized`, :class:`~virt_dra.cluster.port.Forbidden` and
+    :class:`~virt_dra.cluster.port.TooManyRequests`, after the repetitions that make sense.
+    """
+
+    def __init__(self, transport: Transport, *, managed_fields: bool = False) -> None:
+        """``managed_fields``: whether typed objects keep ``metadata.managedFields``."""
+        super().__init__(transport)
+        self._decoder = Decoder(transport.observer, managed_fields=managed_fields)
+
+    @property
+    def transport(self) -> Transport:
+        return self._transport
+
+    async def credentials(self) -> Credentials:
+        """As they are now, for another client of the same server (kopf's). Raises :class:`~virt_dra.cluster.port.Unauthorized`."""
+        return await credentials_of(self._transport.client)
+
+    # --- Reader ---------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+        """Raises :class:`~virt_dra.cluster.port.NotFound`, :class:`~virt_dra.cluster.port.Unreadable`."""
+        resource = resource_of(kind)
+        request = Request("GET", kube_paths.item(resource, namespace, name), verb="get", subject=resource.plural)
+        answer = parsed_object(await self._transport.request(request), resource.kind, name, _namespace(resource, namespace))
+        return self._decoder.read(kind, resource, answer)
+
+    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+        """By namespace and name, read in pages of one state; all at once if that state is gone before the last page."""
+        try:
+            pages = [page async for page in self.pages(kind, namespace, labels=labels, fields=fields)]
+        except Gone:
+            pages = [page async for page in self._pages_of(kind, namespace, _selection(labels, fields), 0)]
+        return Listed(tuple(chain.from_iterable(page.items for page in pages)), pages[-1].resource_version)
+
+    def pages(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> AsyncIterator[Listed[O]]:
+        """See :class:`virt_dra.cluster.port.PagedReader`. There is always one page, be it empty."""
+        return self._pages_of(kind, namespace, _selection(labels, fields), self._transport.limits.page)
+
+    async def _pages_of(self, kind: type[O], namespace: str, selection: tuple[tuple[str, str], ...], page: int) -> AsyncIterator[Listed[O]]:
+        """``page`` 0: all at once."""
+        resource = resource_of(kind)
+        path = kube_paths.collection(resource, namespace)
+        wanted = self._transport.limits.page_bytes
+        token, number = "", page
+        while True:
+            limit = (("limit", str(number)),) if page else ()
+            following = (("continue", token),) if token else ()
+            most = 4 * wanted if number > 1 else 0
+            request = Request("GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural, most=most)
+            try:
+                body = await self._transport.request(request)
+            except TooMuch:
+                number = max(number // 8, 1)  # the state that the token names has pages of any size
+                continue
+            if page:
+                number = max(min(page, number * 4, number * wanted // max(len(body), 1)), 1)
+            items, meta = parsed_list(body, resource.kind)
+            del body
+            found = [obj async for obj in self._read(kind, resource, items)]
+            yield Listed(tuple(found), meta["resourceVersion"])
+            found.clear()
+            token = str(meta.get("continue") or "")
+            if not token:
+                return
+
+    async def _read(self, kind: type[O], resource: Resource, items: builtins.list[Any]) -> AsyncIterator[O]:
+        """Takes the items from their list, so that none is there twice for long; others on the event loop get their turns."""
+        items.reverse()
+        until = 0.0
+        while items:
+            if time.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = time.monotonic() + _BREATH
+            obj = self._decoder.listed(kind, resource, items.pop())
+            if obj is not None:
+                yield obj
+
+    # --- Writer ---------------------------------------------------------------------------------------------------
+
+    async def create(self, obj: O) -> O:
+        """Not repeated when the answer is lost: :class:`~virt_dra.cluster.port.Unavailable` then leaves open whether it was created."""
+        resource = resource_of(obj)
+        path = kube_paths.collection(resource, obj.metadata.namespace or kube_paths.DEFAULT_NAMESPACE)
+        request = Request("POST", path, body=_body(resource, obj), verb="create", repeatable=False)
+        return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
+
+    async def update(self, obj: O) -> O:
+        return await self._replaced(obj, "")
+
+    async def update_status(self, obj: O) -> O:
+        return await self._replaced(obj, "status")
+
+    async def _replaced(self, obj: O, subresource: str) -> O:
+        resource = resource_of(obj)
+        path = kube_paths.item(resource, obj.metadata.namespace, obj.metadata.name, subresource)
+        request = Request("PUT", path, body=_body(resource, obj), verb="update")
+        return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
+
+    async def patch(
+        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
+    ) -> O:  # fmt: skip
+        """Operations are not repeated when the answer is lost: they may add twice."""
+        if (merge is None) == (operations is None):
+            raise BadRequest("a patch needs either merge or operations")
+        resource = resource_of(kind)
+        path = kube_paths.item(resource, namespace, name, subresource)
+        if operations is None:
+            request = Request("PATCH", path, body=merge, content_type=MERGE_PATCH, verb="patch")
+        else:
+            request = Request("PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False)
+        return await self._written(kind, resource, request, name, namespace)
+
+    async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
+        """In the background: what the object owned goes after it. When a first answer was lost a second may be
+        :class:`~virt_dra.cluster.port.NotFound`."""
+        resource = resource_of(kind)
+        given = {"uid": uid, "resourceVersion": resource_version}
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if preconditions := {key: value for key, value in given.items() if value}:
+            options["preconditions"] = preconditions
+        path = kube_paths.item(resource, namespace, name)
+        await self._transport.request(Request("DELETE", path, body=options, verb="delete", subject=resource.plural))
+
+    async def _written(self, kind: type[O], resource: Resource, request: Request, name: str, namespace: str) -> O:
+        body = await self._transport.request(_about(request, resource))
+        return self._decoder.read(kind, resource, parsed_object(body, resource.kind, name, _namespace(resource, namespace)))
+
+    # --- Watcher --------------------------------------------------------------------------------------------------
+
+    async def watch(
+        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[O]]:
+        """Every change after ``resource_version``, in order, and bookmarks: goes on when the server ends a watch whose time is over.
+
+        Raises :class:`~virt_dra.cluster.port.Unavailable` when it was cut otherwise (go on from the last version seen, bookmarks
+        included; see :mod:`virt_dra.cluster.watching.informer`), :class:`~virt_dra.cluster.port.Gone` when the version is too old.
+        Events are read from the connection as they are asked for; who asks too slowly is cut off by the server.
+        """
+        resource = resource_of(kind)
+        version = resource_version
+        if version in ("", "0"):
+            there = await self.list(kind, namespace, labels=labels, fields=fields)
+            for obj in there.items:
+                yield WatchEvent("ADDED", obj)
+            version = there.resource_version
+        else:
+            refusals.parsed_version(version)
+        loop = asyncio.get_running_loop()
+        while True:
+            began, number = loop.time(), 0
+            async with aclosing(self._watched(kind, resource, namespace, version, _selection(labels, fields))) as events:
+                async for reached, event in events:
+                    version, number = reached, number + 1
+                    if event is not None:
+                        yield event
+            if not number and loop.time() - began < _SHORTEST_WATCH:
+                raise Unavailable(f"a watch of {resource} ended as soon as it began")
+
+    async def _watched(
+        self, kind: type[O], resource: Resource, namespace: str, version: str, selection: tuple[tuple[str, str], ...]
+    ) -> AsyncGenerator[tuple[str, WatchEvent[O] | None]]:
+        """One watch until the server ends it: events with the version each leads to. None for what nobody needs to know."""
+        seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
+        asked = (("watch", "1"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds), ("resourceVersion", version))
+        request = Request("GET", kube_paths.collection(resource, namespace), (*selection, *asked), verb="watch", subject=resource.plural)
+        async with self._transport.stream(request) as stream, aclosing(lines(stream)) as found:
+            while True:
+                try:
+                    line = await anext(found)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    return  # nothing was said for long: begun anew, which shows whether anybody is there
+                except (aiohttp.ClientError, OSError) as error:
+                    raise lost(self._transport.server, error) from error
+                if line.strip():
+                    type_, raw = parsed_event(line, resource.kind)
+                    yield _version_of(raw, version), self._event(kind, resource, type_, raw)
+
+    def _event(self, kind: type[O], resource: Resource, type_: str, raw: Any) -> WatchEvent[O] | None:
+        if type_ == "ERROR":
+            raise of_status(raw)
+        if type_ == "BOOKMARK":
+            mark = kind.from_wire({"apiVersion": resource.api_version, "kind": resource.kind})
+            return WatchEvent("BOOKMARK", mark.with_(metadata=ObjectMeta(resource_version=_version_of(raw, ""))))
+        if type_ not in ("ADDED", "MODIFIED", "DELETED"):
+            return None  # of a newer API; the version counts all the same
+        obj = self._decoder.listed(kind, resource, raw)
+        if obj is not None:
+            return WatchEvent(cast("Literal['ADDED', 'MODIFIED', 'DELETED']", type_), obj)
+        outline = self._decoder.outline(kind, resource, raw)
+        return None if outline is None else WatchEvent("DELETED", outline)
+
+
+@asynccontextmanager
+async def connect(
+    kubeconfig: str | None = None, context: str | None = None, *,
+    limits: Limits | None = None, observer: KubeObserver | None = None, managed_fields: bool = False,
+) -> AsyncIterator[KubeCluster]:  # fmt: skip
+    """A cluster that has answered once.
+
+    Looked for in this order: ``kubeconfig``, ``$KUBECONFIG``, ``~/.kube/config``, the service account of the pod we run in. Credentials
+    are read anew when they are refused, and a service account's token every minute. Raises :class:`ConnectionProblem`.
+    """
+    access = await found_access(kubeconfig, context)
+    transport = Transport(access.client, limits or Limits(), observer or Unobserved(), access.renewed)
+    try:
+        await _check(transport, access)
+        yield KubeCluster(transport, managed_fields=managed_fields)
+    finally:
+        await transport.close()
+
+
+async def _check(transport: Transport, access: Access) -> None:
+    """Raises :class:`ConnectionProblem` unless the server answers us."""
+    tried = f"tried {transport.server} ({access.source})"
+    limits = Limits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3)
+    first = Transport(transport.client, limits, renew=access.renewed, clock=transport.clock)
+    try:
+        parsed(await first.request(Request("GET", "/version", verb="get", subject="version")))
+    except UntrustedServer as error:
+        advice = "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
+        if any(words in str(error) for words in _CLOCK_WORDS):
+            advice = f"this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: set it if it is wrong, else renew the certificate"
+        raise ConnectionProblem("TLS", f"{error}; {tried}: {advice}") from error
+    except Unauthorized as error:
+        advice = "the credentials are missing, unknown or expired: log in again, or check the user of the context"
+        raise ConnectionProblem("Unauthorized", f"the server refused our credentials: {error}; {tried}: {advice}") from error
+    except Forbidden as error:
+        advice = "grant it, or use another user"
+        raise ConnectionProblem("Forbidden", f"the server knows us but refuses us: {error}; {tried}: {advice}") from error
+    except Unavailable as error:
+        advice = "check that the server runs and that its address and port are right, and the network and proxy on the way"
+        raise ConnectionProblem("Unreachable", f"{error}; {tried}: {advice}") from error
+    except ApiError as error:
+        advice = "is that a Kubernetes API server?"
+        raise ConnectionProblem("Unreachable", f"{error}; {tried}: {advice}") from error
+
+
+def _selection(labels: str, fields: str) -> tuple[tuple[str, str], ...]:
+    given = (("labelSelector", labels), ("fieldSelector", fields))
+    return tuple((name, value) for name, value in given if value)
+
+
+def _body(resource: Resource, obj: TypedObject) -> dict[str, Any]:
+    return {**obj.to_wire(), "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def _namespace(resource: Resource, given: str) -> str:
+    """Where the server puts the object."""
+    return (given or kube_paths.DEFAULT_NAMESPACE) if resource.namespaced else ""
+
+
+def _about(request: Request, resource: Resource) -> Request:
+    return replace(request, subject=resource.plural)
+
+
+def _version_of(raw: Any, otherwise: str) -> str:
+    meta = raw.get("metadata")
+    version = meta.get("resourceVersion") if isinstance(meta, dict) else None
+    return version if isinstance(version, str) and version else otherwise

@@ -1,0 +1,237 @@
+"""One of several processes leads: it holds a Lease and renews it.
+
+Not taken: ``kubernetes.aio.leaderelection`` 37. It can't create a Lease at all (it sends ``pretty=True``, which its own client refuses),
+and could leave two leaders: a request that hangs blocks its loop for minutes, one that fails without an HTTP answer ends it, and the work
+goes on either way; the work is cancelled but not waited for; leases of others are timed by the wall clock, which can be set. It gives no
+lease back, counts no transitions, and writes local time as UTC.
+
+Why there are never two: others may take a Lease ``duration`` seconds after they saw its last renewal, by a clock that can't be set; we
+stop ``renew_deadline`` seconds after the *beginning* of the last renewal that succeeded, which is before anybody can have seen it. A
+process that stood still (suspended, starved) and wakes up later than that sends no write: the transport asks before each. What it had
+sent before is bounded by resourceVersions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from virt_dra.api.wire import Json
+from virt_dra.cluster.kube.cluster import KubeCluster
+from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.raw import RawObjects
+from virt_dra.cluster.kube.transport import Transport
+from virt_dra.cluster.port import AlreadyExists, ApiError, Conflict, NotFound
+
+log = logging.getLogger(__name__)
+
+LEASE = "coordination.k8s.io/v1"
+_SILENT = "no answer in time"
+
+
+class LeadershipLost(Exception):
+    """The lease could not be renewed, or somebody took it. The work was cancelled; the process had better start anew."""
+
+
+@dataclass(frozen=True)
+class LeaseTiming:
+    """In seconds, as kube-scheduler's; ``duration - renew_deadline`` is what the work has to stop. Raises ValueError for what is unsafe."""
+
+    duration: int = 15
+    """After so long without a renewal others may take the lease. Whole seconds, as a Lease has them."""
+    renew_deadline: float = 10
+    """After so long without a renewal the leader stops."""
+    retry: float = 2
+    """Between two attempts (up to a fifth more, by chance)."""
+
+    def __post_init__(self) -> None:
+        if not self.duration > self.renew_deadline > 1.2 * self.retry > 0:
+            raise ValueError(
+                f"a lease's duration ({self.duration} s) must be longer than its renew deadline ({self.renew_deadline} s), "
+                f"and that longer than 1.2 times the pause between attempts ({self.retry} s)"
+            )
+
+
+async def lead(
+    cluster: KubeCluster, name: str, namespace: str, identity: str, run: Callable[[], Awaitable[None]], *,
+    timing: LeaseTiming = LeaseTiming(), leading: Callable[[bool], None] | None = None,
+) -> None:  # fmt: skip
+    """Waits for the lease, then does ``run`` while it is ours. Returns when ``run`` does, and raises what it raises; the lease is then free
+    for the next at once, as it is after a cancellation (which cancels ``run`` and waits for its end).
+
+    Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is told when we begin and end to lead.
+    The lease has its own pace: requests of the work that wait for their turn don't hold up a renewal. From now on ``cluster`` writes only
+    while the lease is ours (:class:`~virt_dra.cluster.kube.transport.NotWriting`).
+    """
+    candidate = _Candidate(cluster, name, namespace, identity, timing)
+    cluster.transport.may_write = candidate.holds
+    try:
+        renewed = await candidate.acquired()
+    except asyncio.CancelledError:
+        await candidate.disown()
+        raise
+    log.info("%s leads: it holds the lease %s/%s", identity, namespace, name)
+    if leading is not None:
+        leading(True)
+    work = asyncio.ensure_future(run())
+    try:
+        await candidate.hold(work, renewed)
+    finally:
+        work.cancel()
+        # What doesn't end now would go on beside the next leader.
+        await asyncio.wait({work}, timeout=timing.duration - timing.renew_deadline)
+        if leading is not None:
+            leading(False)
+        if work.done():
+            await candidate.release()
+        else:
+            log.critical("%s no longer leads, but its work goes on: end this process", identity)
+    if not work.cancelled():
+        work.result()
+
+
+def may_take(spec: Mapping[str, Any], identity: str, unchanged: float, duration: float) -> bool:
+    """Whether a Lease may be taken or renewed, seen unchanged for so many seconds: it is free, ours, or ran out by what its holder
+    promised (``duration`` where it promised nothing)."""
+    holder = spec.get("holderIdentity") or ""
+    promised = spec.get("leaseDurationSeconds")
+    return holder in ("", identity) or unchanged >= (promised if isinstance(promised, int) and promised > 0 else duration)
+
+
+def taken(spec: Mapping[str, Any], identity: str, duration: int, now: datetime) -> Json:
+    """The Lease's spec when we take or renew it at a time. Fields we don't know stay."""
+    ours = spec.get("holderIdentity") == identity
+    return {
+        **spec,
+        "holderIdentity": identity,
+        "leaseDurationSeconds": duration,
+        "renewTime": _micro_time(now),
+        "acquireTime": spec.get("acquireTime") if ours and spec.get("acquireTime") else _micro_time(now),
+        "leaseTransitions": (spec.get("leaseTransitions") or 0) + (0 if ours else 1),
+    }
+
+
+class _Candidate:
+    def __init__(self, cluster: KubeCluster, name: str, namespace: str, identity: str, timing: LeaseTiming) -> None:
+        used = cluster.transport
+        # Two attempts fit into a deadline, so that one request that hangs doesn't cost the lease.
+        limits = Limits(qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1)
+        self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew, clock=used.clock))
+        self._name, self._namespace, self._identity, self._timing = name, namespace, identity, timing
+        self._lease: Json | None = None
+        """As last read or written."""
+        self._seen_version = ""
+        self._seen_at = 0.0
+        self._ours_until = 0.0
+        """By the loop's clock."""
+
+    def holds(self) -> bool:
+        """Whether the lease is ours for certain at this moment."""
+        return asyncio.get_running_loop().time() < self._ours_until
+
+    async def acquired(self) -> float:
+        """When (by the loop's clock) the attempt began that took the lease."""
+        while True:
+            began = asyncio.get_running_loop().time()
+            deadline = began + self._timing.renew_deadline
+            if await self._attempt(deadline):
+                self._ours_until = deadline
+                return began
+            await asyncio.sleep(self._pause())
+
+    async def hold(self, work: asyncio.Future[None], renewed: float) -> None:
+        """Until the work is done. Raises :class:`LeadershipLost`."""
+        loop = asyncio.get_running_loop()
+        while True:
+            deadline = renewed + self._timing.renew_deadline
+            await asyncio.wait({work}, timeout=min(self._pause(), max(deadline - loop.time(), 0)))
+            if work.done():
+                return
+            began = loop.time()
+            if began < deadline and await self._attempt(deadline):
+                renewed = began
+                self._ours_until = began + self._timing.renew_deadline
+            elif self._holder() not in ("", self._identity):
+                raise LeadershipLost(f"{self._holder()} has taken the lease {self._namespace}/{self._name}")
+            elif loop.time() >= deadline:
+                why = f"could not be renewed for {self._timing.renew_deadline:g} s"
+                raise LeadershipLost(f"the lease {self._namespace}/{self._name} {why}")
+
+    async def release(self) -> None:
+        """If it is still ours. Failures are only told: the lease runs out by itself."""
+        self._ours_until = 0.0
+        if self._lease is None or self._holder() != self._identity:
+            return
+        free = {**self._lease["spec"], "holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _micro_time(datetime.now(UTC))}
+        try:
+            async with asyncio.timeout(self._timing.retry):
+                await self._objects.update_raw({**self._lease, "spec": free})
+        except (ApiError, TimeoutError) as error:
+            log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, str(error) or _SILENT)
+
+    async def disown(self) -> None:
+        """Give the lease back that an attempt may have taken whose answer nobody waited for."""
+        try:
+            async with asyncio.timeout(self._timing.retry):
+                self._lease = await self._objects.get_raw(LEASE, "Lease", self._name, self._namespace)
+        except NotFound:
+            return
+        except (ApiError, TimeoutError) as error:
+            log.warning("whether the lease %s/%s is ours could not be read: %s", self._namespace, self._name, str(error) or _SILENT)
+            return
+        await self.release()
+
+    async def _attempt(self, deadline: float) -> bool:
+        """One attempt to take or renew, which ends at the deadline; a failure of any kind is False."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                try:
+                    return await self._taken()
+                except (Conflict, NotFound):  # somebody wrote or removed it since we last saw it
+                    self._lease = None
+                    return await self._taken()
+        except (ApiError, TimeoutError) as error:
+            log.warning("the lease %s/%s could not be taken or renewed: %s", self._namespace, self._name, str(error) or _SILENT)
+            return False
+
+    async def _taken(self) -> bool:
+        if self._lease is None or self._holder() != self._identity:
+            try:
+                self._lease = await self._objects.get_raw(LEASE, "Lease", self._name, self._namespace)
+            except NotFound:
+                return await self._created()
+        now = asyncio.get_running_loop().time()
+        version = self._lease["metadata"]["resourceVersion"]
+        if version != self._seen_version:
+            self._seen_version, self._seen_at = version, now
+        spec = self._lease.get("spec") or {}
+        if not may_take(spec, self._identity, now - self._seen_at, self._timing.duration):
+            return False
+        new = taken(spec, self._identity, self._timing.duration, datetime.now(UTC))
+        self._lease = await self._objects.update_raw({**self._lease, "spec": new})
+        return True
+
+    async def _created(self) -> bool:
+        spec = {**taken({}, self._identity, self._timing.duration, datetime.now(UTC)), "leaseTransitions": 0}
+        meta = {"name": self._name, "namespace": self._namespace}
+        try:
+            self._lease = await self._objects.create_raw({"apiVersion": LEASE, "kind": "Lease", "metadata": meta, "spec": spec})
+        except AlreadyExists:
+            return False
+        return True
+
+    def _holder(self) -> str:
+        return str(((self._lease or {}).get("spec") or {}).get("holderIdentity") or "")
+
+    def _pause(self) -> float:
+        return self._timing.retry * (1 + 0.2 * random.random())
+
+
+def _micro_time(moment: datetime) -> str:
+    """As metav1.MicroTime is read: always six digits."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

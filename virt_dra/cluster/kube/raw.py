@@ -1,0 +1,255 @@
+"""Objects of any kind as JSON, told apart by what the API server itself says it serves: for installing, checking and applying manifests.
+
+Kinds are named by apiVersion and kind; their resource names and scopes come from discovery and are remembered, until a kind is asked for
+that wasn't there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from virt_dra.api.wire import Json
+from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kube.decoding import parsed, parsed_list, parsed_object
+from virt_dra.cluster.kube.paths import DEFAULT_NAMESPACE, collection, group_version, item
+from virt_dra.cluster.kube.transport import Request, Transport
+from virt_dra.cluster.port import BadRequest, Gone, NotFound, Unavailable
+
+APPLY_PATCH = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+
+@dataclass(frozen=True)
+class ServedKind:
+    """A kind as discovery tells it."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    subresources: tuple[str, ...]
+
+    @property
+    def resource(self) -> Resource:
+        """For paths and messages; how objects are stored is not said."""
+        return Resource(
+            api_version=self.api_version, kind=self.kind, plural=self.plural, namespaced=self.namespaced,
+            has_status="status" in self.subresources, generation="none", keeps_status_on_create=False, unconditional_update=False,
+            native=False,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AccessReview:
+    """Whether we may do something, and the authorizer's words."""
+
+    allowed: bool
+    reason: str
+
+
+class RawObjects:
+    """What :class:`~virt_dra.cluster.kube.cluster.KubeCluster` can do with JSON objects. Raises the port's exceptions.
+
+    ``dry_run``: the server does everything but store. ``namespace`` is ignored for cluster-scoped kinds and means ``default`` if empty.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._served: dict[str, tuple[ServedKind, ...]] = {}
+
+    # --- objects --------------------------------------------------------------------------------------------------
+
+    async def apply(self, raw: Mapping[str, Any], *, field_manager: str, force: bool = False, dry_run: bool = False) -> Json:
+        """Server-side apply: the object as it then is. Raises :class:`~virt_dra.cluster.port.Conflict` for fields of other managers, whose
+        message names them, unless ``force``; the server refuses fields that it doesn't know."""
+        served, namespace, name = await self._identified(raw)
+        query = (("fieldManager", field_manager), ("force", "true" if force else "false"), *_dry(dry_run))
+        path = item(served.resource, namespace, name)
+        request = Request("PATCH", path, query, dict(raw), APPLY_PATCH, verb="apply", subject=served.plural)
+        return await self._object(request, served, name, namespace)
+
+    async def get_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> Json:
+        served = await self.served_kind(api_version, kind)
+        request = Request("GET", item(served.resource, namespace, name), verb="get", subject=served.plural)
+        return await self._object(request, served, name, namespace)
+
+    async def list_raw(self, api_version: str, kind: str, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[Json, ...]:
+        """All of them, with apiVersion and kind filled in; of all namespaces if none is given."""
+        served = await self.served_kind(api_version, kind)
+        given = (("labelSelector", labels), ("fieldSelector", fields))
+        selection = tuple((key, value) for key, value in given if value)
+        try:
+            return await self._pages(served, namespace, selection, self._transport.limits.page)
+        except Gone:  # between two pages
+            return await self._pages(served, namespace, selection, 0)
+
+    async def create_raw(self, raw: Mapping[str, Any], *, dry_run: bool = False, field_manager: str = "") -> Json:
+        served, namespace, name = await self._identified(raw, named=False)
+        path = collection(served.resource, namespace or DEFAULT_NAMESPACE)
+        query = (*((("fieldManager", field_manager),) if field_manager else ()), *_dry(dry_run))
+        request = Request("POST", path, query, dict(raw), verb="create", subject=served.plural, repeatable=False)
+        return await self._object(request, served, name, namespace)
+
+    async def update_raw(self, raw: Mapping[str, Any], *, dry_run: bool = False, subresource: str = "") -> Json:
+        served, namespace, name = await self._identified(raw)
+        path = item(served.resource, namespace, name, subresource)
+        request = Request("PUT", path, _dry(dry_run), dict(raw), verb="update", subject=served.plural)
+        return await self._object(request, served, name, namespace)
+
+    async def patch_raw(
+        self, api_version: str, kind: str, name: str, namespace: str = "", *, merge: Mapping[str, Any] | None = None,
+        operations: Sequence[Mapping[str, Any]] | None = None, strategic: Mapping[str, Any] | None = None,
+        subresource: str = "", dry_run: bool = False,
+    ) -> Json:  # fmt: skip
+        """Exactly one of the three kinds of patch, else :class:`~virt_dra.cluster.port.BadRequest`."""
+        if sum(patch is not None for patch in (merge, operations, strategic)) != 1:
+            raise BadRequest("a patch needs exactly one of merge, operations and strategic")
+        served = await self.served_kind(api_version, kind)
+        if operations is not None:
+            body, content_type = [dict(operation) for operation in operations], JSON_PATCH
+            return await self._patched(served, name, namespace, subresource, dry_run, body, content_type, repeatable=False)
+        body_, content_type = (merge, MERGE_PATCH) if merge is not None else (strategic, STRATEGIC_PATCH)
+        return await self._patched(served, name, namespace, subresource, dry_run, dict(body_ or {}), content_type, repeatable=True)
+
+    async def delete_raw(
+        self, api_version: str, kind: str, name: str, namespace: str = "", *,
+        uid: str = "", propagation: Propagation = "Background", dry_run: bool = False,
+    ) -> None:  # fmt: skip
+        served = await self.served_kind(api_version, kind)
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        await self._transport.request(
+            Request("DELETE", item(served.resource, namespace, name), body=options, verb="delete", subject=served.plural)
+        )
+
+    # --- the server -----------------------------------------------------------------------------------------------
+
+    async def server_version(self) -> Json:
+        """``/version``: ``major``, ``minor``, ``gitVersion``, …"""
+        return await self._answer(Request("GET", "/version", verb="get", subject="version"))
+
+    async def metrics_text(self) -> str:
+        """The API server's own metrics, in Prometheus' text format (the gates among them)."""
+        request = Request("GET", "/metrics", accept="text/plain", verb="get", subject="metrics")
+        return (await self._transport.request(request)).decode()
+
+    async def api_versions(self) -> tuple[str, ...]:
+        """All apiVersions that are served: ``v1``, ``apps/v1``, …"""
+        core, groups = await asyncio.gather(
+            self._answer(Request("GET", "/api", verb="get", subject="discovery")),
+            self._answer(Request("GET", "/apis", verb="get", subject="discovery")),
+        )
+        named = (entry["groupVersion"] for group in groups.get("groups") or () for entry in group.get("versions") or ())
+        return (*(core.get("versions") or ()), *named)
+
+    async def kinds_of(self, api_version: str) -> tuple[ServedKind, ...]:
+        """All kinds of one apiVersion, asked anew. None if it isn't served."""
+        try:
+            answer = await self._answer(Request("GET", group_version(api_version), verb="get", subject="discovery"))
+        except NotFound:
+            return ()
+        resources = answer.get("resources") or []
+        if (
+            answer.get("kind") != "APIResourceList"
+            or not isinstance(resources, list)
+            or not all(isinstance(each, dict) for each in resources)
+        ):
+            raise Unavailable(f"the server answered what is no list of the kinds of {api_version}")
+        self._served[api_version] = found = _kinds(api_version, resources)
+        return found
+
+    async def served_kind(self, api_version: str, kind: str) -> ServedKind:
+        """Raises :class:`~virt_dra.cluster.port.NotFound` if the server doesn't serve it."""
+        remembered = _named(kind, self._served.get(api_version, ()))
+        found = remembered or _named(kind, await self.kinds_of(api_version))
+        if found is None:
+            raise NotFound(f"the server doesn't serve {kind} of {api_version}: is its CustomResourceDefinition (or feature gate) missing?")
+        return found
+
+    async def may(
+        self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
+    ) -> AccessReview:
+        """Whether we ourselves may do that (SelfSubjectAccessReview). ``resource`` is a plural."""
+        given = {"verb": verb, "resource": resource, "group": group, "namespace": namespace, "name": name, "subresource": subresource}
+        attributes = {key: value for key, value in given.items() if value}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+        path = f"{group_version('authorization.k8s.io/v1')}/selfsubjectaccessreviews"
+        answer = await self._answer(Request("POST", path, body=review, verb="create", subject="selfsubjectaccessreviews"))
+        status = answer.get("status") or {}
+        return AccessReview(bool(status.get("allowed")), str(status.get("reason") or ""))
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    async def _object(self, request: Request, served: ServedKind, name: str, namespace: str) -> Json:
+        """The object that the request is about."""
+        where = (namespace or DEFAULT_NAMESPACE) if served.namespaced else ""
+        return parsed_object(await self._transport.request(request), served.kind, name, where)
+
+    async def _answer(self, request: Request) -> Json:
+        return parsed(await self._transport.request(request))
+
+    async def _patched(
+        self, served: ServedKind, name: str, namespace: str, subresource: str, dry_run: bool, body: object, content_type: str, *,
+        repeatable: bool,
+    ) -> Json:  # fmt: skip
+        path = item(served.resource, namespace, name, subresource)
+        request = Request("PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable)
+        return await self._object(request, served, name, namespace)
+
+    async def _pages(self, served: ServedKind, namespace: str, selection: tuple[tuple[str, str], ...], page: int) -> tuple[Json, ...]:
+        found: list[Json] = []
+        token = ""
+        while True:
+            query = (*selection, *((("limit", str(page)),) if page else ()), *((("continue", token),) if token else ()))
+            request = Request("GET", collection(served.resource, namespace), query, verb="list", subject=served.plural)
+            items, meta = parsed_list(await self._transport.request(request), served.kind)
+            found += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in items]
+            token = str(meta.get("continue") or "")
+            if not token:
+                return tuple(found)
+
+    async def _identified(self, raw: Mapping[str, Any], *, named: bool = True) -> tuple[ServedKind, str, str]:
+        """Kind, namespace and name. Raises :class:`~virt_dra.cluster.port.BadRequest` for what doesn't say them."""
+        api_version, kind, meta = raw.get("apiVersion"), raw.get("kind"), raw.get("metadata")
+        meta = meta if isinstance(meta, Mapping) else {}
+        name, namespace = meta.get("name") or "", meta.get("namespace") or ""
+        if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
+            raise BadRequest("an object must say its apiVersion and kind")
+        if not isinstance(name, str) or not isinstance(namespace, str) or (named and not name):
+            raise BadRequest(f"{kind}: metadata.name is required and must be a string")
+        return await self.served_kind(api_version, kind), namespace, name
+
+
+def _dry(dry_run: bool) -> tuple[tuple[str, str], ...]:
+    return (("dryRun", "All"),) if dry_run else ()
+
+
+def _named(kind: str, among: Sequence[ServedKind]) -> ServedKind | None:
+    return next((served for served in among if served.kind == kind), None)
+
+
+def _kinds(api_version: str, resources: Sequence[Mapping[str, Any]]) -> tuple[ServedKind, ...]:
+    names = [str(entry.get("name")) for entry in resources]
+    return tuple(
+        ServedKind(
+            api_version,
+            str(entry.get("kind")),
+            name,
+            bool(entry.get("namespaced")),
+            tuple(entry.get("verbs") or ()),
+            tuple(other.partition("/")[2] for other in names if other.startswith(f"{name}/")),
+        )
+        for name, entry in zip(names, resources, strict=True)
+        if "/" not in name
+    )

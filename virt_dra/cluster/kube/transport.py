@@ -1,0 +1,290 @@
+"""Requests to an API server through the ``kubernetes`` package's async client: paced, timed, repeated where that is safe, and refused
+with the port's exceptions. Knows nothing of objects.
+
+What is repeated, within :class:`~virt_dra.cluster.kube.limits.Limits`: whatever was certainly not carried out (no connection; 429; an
+answer that carries Retry-After, by which a server says so), and what may be carried out twice when the answer was lost. The client's own
+retries stay off: they know neither Retry-After for writes nor a limit in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import random
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.config import ConfigException
+from yarl import URL
+
+from virt_dra.cluster.cluster_clock import ClusterClock
+from virt_dra.cluster.kube.errors import refusal
+from virt_dra.cluster.kube.limits import Limits, TokenBucket
+from virt_dra.cluster.port import ApiError, TooManyRequests, Unauthorized, Unavailable
+from virt_dra.cluster.watching.backoff import backoff
+
+T = TypeVar("T")
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+JSON = "application/json"
+
+_WARNINGS_REMEMBERED = 1000
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. ``body`` is any JSON value; ``subject`` and ``verb`` are for metrics (``pods``, ``list``)."""
+
+    method: Method
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: Any = None
+    content_type: str = JSON
+    accept: str = JSON
+    verb: str = ""
+    subject: str = ""
+    repeatable: bool = True
+    """Whether it may be carried out twice when the first answer was lost."""
+    most: int = 0
+    """Bytes of an answer that are read at most, or :class:`TooMuch` is raised; 0: of any length."""
+
+
+class KubeObserver(Protocol):
+    """Who watches what we ask of an API server (metrics). Must not raise."""
+
+    def answered(self, verb: str, subject: str, status: int, seconds: float) -> None:
+        """One attempt; ``status`` is 0 when there was no answer."""
+
+    def throttled(self, seconds: float) -> None:
+        """We held a request back to keep to our own rate."""
+
+    def unreadable(self, kind: str, key: str, problem: str) -> None:
+        """An object was left out of a list or watch because it doesn't have the shape we know."""
+
+
+class Unobserved:
+    """Nobody watches."""
+
+    def answered(self, verb: str, subject: str, status: int, seconds: float) -> None: ...
+    def throttled(self, seconds: float) -> None: ...
+    def unreadable(self, kind: str, key: str, problem: str) -> None: ...
+
+
+class NotSent(Unavailable):
+    """There is no connection, so the request was certainly not carried out."""
+
+
+class TooMuch(Unavailable):
+    """The answer is longer than the request allows. Asking again for the same doesn't help."""
+
+
+class NotWriting(Unavailable):
+    """What must not be written (any more) wasn't sent: this process doesn't lead."""
+
+
+class UntrustedServer(Unavailable):
+    """TLS failed: the server's certificate isn't trusted, or it doesn't trust ours. Trying again doesn't help."""
+
+
+@dataclass
+class Transport:
+    """Not for several event loops. ``renew`` reads credentials anew when they were refused; it says whether they changed.
+
+    ``may_write`` is asked before every attempt that isn't a GET: what waited for its turn, or is repeated, may have become another's to do.
+    """
+
+    client: ApiClient
+    limits: Limits = field(default_factory=Limits)
+    observer: KubeObserver = field(default_factory=Unobserved)
+    renew: Callable[[], Awaitable[bool]] | None = None
+    may_write: Callable[[], bool] = lambda: True
+    clock: ClusterClock = field(default_factory=ClusterClock)
+    """Hears of the server's time with every answer."""
+
+    def __post_init__(self) -> None:
+        self._bucket = TokenBucket(self.limits.qps, self.limits.burst)
+        self._warned: set[str] = set()
+
+    @property
+    def server(self) -> str:
+        return str(self.client.configuration.host)
+
+    async def request(self, request: Request) -> bytes:
+        """The body of a successful answer. Raises the port's exceptions."""
+        timeout = aiohttp.ClientTimeout(total=self.limits.timeout, sock_connect=self.limits.connect_timeout)
+
+        async def once() -> bytes:
+            response = await self._sent(request, timeout)
+            try:
+                data = await _body(response, request.most)
+            except BaseException:
+                _abort(response)
+                raise
+            self._heed_warnings(response)
+            if response.status >= 300:
+                raise refusal(response.status, data, response.headers.get("Retry-After", ""))
+            return data
+
+        return await self._repeated(request, once)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[aiohttp.StreamReader]:
+        """The body of a successful answer as it comes. Reading it raises aiohttp's errors; see :func:`lost`."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_timeout, sock_read=self.limits.silence)
+
+        async def once() -> aiohttp.ClientResponse:
+            response = await self._sent(request, timeout)
+            if response.status >= 300:
+                async with response:
+                    data = await response.read()
+                raise refusal(response.status, data, response.headers.get("Retry-After", ""))
+            return response
+
+        response = await self._repeated(request, once)
+        try:
+            yield response.content
+        finally:
+            _abort(response)  # not released: what is left of a stream has no end
+
+    async def close(self) -> None:
+        await self.client.close()  # type: ignore[no-untyped-call]  # the package has no types here
+        await asyncio.sleep(0.01)  # aborted TLS connections are closed when the loop comes to them
+
+    async def _repeated(self, request: Request, once: Callable[[], Awaitable[T]]) -> T:
+        loop = asyncio.get_running_loop()
+        end, renewed = loop.time() + self.limits.patience, False
+        attempt = 0
+        while True:
+            attempt += 1
+            await self._turn()
+            if request.method != "GET" and not self.may_write():
+                raise NotWriting(f"this process doesn't lead: {request.verb or request.method} of {request.path} isn't its to do")
+            began = loop.time()
+            try:
+                result = await self._told(once)
+            except ApiError as error:
+                answered = 0 if isinstance(error, NotSent | UntrustedServer | _Lost) else error.status
+                self.observer.answered(request.verb or request.method, request.subject, answered, loop.time() - began)
+                if isinstance(error, Unauthorized) and self.renew is not None and not renewed:
+                    renewed = True
+                    if await self.renew():
+                        continue
+                if attempt >= self.limits.attempts or not _may_repeat(request, error):
+                    raise
+                pause = max(error.retry_after or 0.0, backoff(attempt, random.random(), first=0.1, longest=10.0))
+                if loop.time() + pause > end:
+                    raise
+                await asyncio.sleep(pause)
+                continue
+            self.observer.answered(request.verb or request.method, request.subject, 200, loop.time() - began)
+            return result
+
+    async def _told(self, once: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await once()
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise lost(self.server, error) from error
+
+    def _heed_warnings(self, response: aiohttp.ClientResponse) -> None:
+        """What the server warns of (``299 - "v1beta1 is deprecated"``) is logged, each text once."""
+        for header in response.headers.getall("Warning", ()):
+            if header not in self._warned and len(self._warned) < _WARNINGS_REMEMBERED:
+                self._warned.add(header)
+                log.warning("%s warns: %s", self.server, header.removeprefix("299 - ").strip('"'))
+
+    async def _turn(self) -> None:
+        wait = self._bucket.take(asyncio.get_running_loop().time())
+        if wait > 0:
+            self.observer.throttled(wait)
+            await asyncio.sleep(wait)
+
+    async def _sent(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = {"Accept": request.accept, "Content-Type": request.content_type, **self.client.default_headers}
+        try:
+            await self.client.update_params_for_auth(headers, [], ["BearerToken"], request.path, request.method, None)
+        except (ConfigException, OSError) as error:
+            raise Unauthorized(f"the credentials can't be read: {error}") from error
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        # Marked as encoded, since it is: what a name escapes must stay escaped.
+        url = URL(f"{self.server.rstrip('/')}{request.path}{query}", encoded=True)
+        # A stream, since aiohttp warns of bytes by the megabyte.
+        body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        response = await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
+        self.clock.heard(response.headers.get("Date"), loop.time() - began)
+        return response
+
+    def _session(self) -> aiohttp.ClientSession:
+        """The package's connections, with its TLS. Not through its ``request``, which can only send text."""
+        rest = self.client.rest_client
+        if rest.pool_manager is None:
+            rest.pool_manager = rest._create_pool_manager()
+        return rest.pool_manager
+
+    @property
+    def _way(self) -> dict[str, Any]:
+        """Proxy and TLS server name, as the package's own requests have them."""
+        configuration = self.client.configuration
+        given = {
+            "server_hostname": configuration.tls_server_name,
+            "proxy": configuration.proxy,
+            "proxy_headers": configuration.proxy_headers,
+        }
+        return {name: value for name, value in given.items() if value}
+
+
+class _Lost(Unavailable):
+    """The connection ended before the answer did."""
+
+
+async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Raises :class:`TooMuch`."""
+    if not most:
+        return await response.read()
+    parts: list[bytes] = []
+    size = 0
+    while part := await response.content.readany():
+        size += len(part)
+        if size > most:
+            raise TooMuch(f"the answer has more than {most} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Cuts the connection. Closing it would wait for the server's farewell, which may never come, long after the loop has ended."""
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None:
+        transport.abort()
+    response.close()
+
+
+def lost(server: str, error: aiohttp.ClientError | OSError) -> Unavailable:
+    """The exception for what a broken connection raises."""
+    why = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError | ssl.SSLError):
+        return UntrustedServer(f"{server}: TLS failed: {why}")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return NotSent(f"{server} can't be reached: {why}")
+    if isinstance(error, TimeoutError):
+        return _Lost(f"{server} didn't answer in time")
+    return _Lost(f"{server}: the connection was lost: {why}")
+
+
+def _may_repeat(request: Request, error: ApiError) -> bool:
+    if isinstance(error, UntrustedServer | TooMuch):
+        return False
+    if isinstance(error, NotSent | TooManyRequests):
+        return True
+    return isinstance(error, Unavailable) and (request.repeatable or error.retry_after is not None)

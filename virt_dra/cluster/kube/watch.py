@@ -1,0 +1,64 @@
+"""A watch's stream: bytes to lines of any length to events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
+
+from pydantic_core import from_json
+
+from virt_dra.cluster.kube.errors import unavailable
+
+LINE_LIMIT = 64 * 1024 * 1024
+"""Bytes of one event. etcd's objects have 1.5 MiB unless somebody changed its limit; more than this is no event."""
+
+
+class Bytes(Protocol):
+    """What is read: gives nothing at the end."""
+
+    async def readany(self) -> bytes: ...
+
+
+async def lines(stream: Bytes) -> AsyncGenerator[bytes]:
+    """Complete lines without their end. What follows the last line's end was cut off and is left out.
+
+    Holds one unfinished line and what was read at once; asks for more only when it is asked for more.
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for a line beyond :data:`LINE_LIMIT`.
+    """
+    pending: list[bytes] = []
+    size = 0
+    while chunk := await stream.readany():
+        *complete, rest = chunk.split(b"\n")
+        for line in complete:
+            pending.append(line)
+            yield b"".join(pending)
+            pending.clear()
+            size = 0
+        if rest:
+            pending.append(rest)
+            size += len(rest)
+            if size > LINE_LIMIT:
+                raise unavailable(f"an event of a watch has more than {LINE_LIMIT} bytes")
+
+
+_OF_OBJECTS = ("ADDED", "MODIFIED", "DELETED")
+
+
+def parsed_event(line: bytes, kind: str) -> tuple[str, Mapping[str, Any]]:
+    """Type and object of an event of a watch of one kind.
+
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for what is no event (a proxy's error page, say), and for an event about an
+    object of another kind or of none: going on after it would be going on without knowing what changed.
+    """
+    try:
+        event: object = from_json(line, cache_strings="all")
+    except ValueError as error:
+        raise unavailable(f"a watch told what is no JSON: {error}") from error
+    if not isinstance(event, dict) or not isinstance(event.get("type"), str) or not isinstance(event.get("object"), dict):
+        raise unavailable("a watch told what is no event")
+    type_, about = event["type"], event["object"]
+    if type_ in _OF_OBJECTS:
+        meta = about.get("metadata")
+        if about.get("kind") != kind or not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+            raise unavailable(f"a watch of {kind} told of what is no {kind}")
+    return type_, about

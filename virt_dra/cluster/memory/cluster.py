@@ -1,0 +1,402 @@
+"""A cluster in memory that keeps an API server's promises: the embedded default, and the ground controllers are tested on.
+
+What it promises and where it differs from a real API server is told in docs/decisions/0007-embedded-cluster.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Literal, Self, TypeVar, cast
+
+from virt_dra.api.core_v1 import Namespace
+from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, format_time
+from virt_dra.api.schemas.applying import as_in
+from virt_dra.api.wire import WireError
+from virt_dra.cluster import refusals
+from virt_dra.cluster.kinds import NAMESPACE, Resource, is_namespaced, resource_of
+from virt_dra.cluster.memory import garbage, patches, strategies
+from virt_dra.cluster.memory import names as generated_names
+from virt_dra.cluster.memory.admission import Admission, admin_access_on_create, admin_access_on_status
+from virt_dra.cluster.memory.rules import KindRules
+from virt_dra.cluster.memory.selectors import parse_selector
+from virt_dra.cluster.memory.store import Key, Place, Store
+from virt_dra.cluster.port import ApiError, BadRequest, Cause, Listed, WatchEvent
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
+DEFAULT_NAMESPACE = "default"
+PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
+HISTORY = 10_000
+
+
+class MemoryCluster:
+    """Implements :class:`virt_dra.cluster.port.Cluster`.
+
+    ``clock`` gives the time, ``names`` a suffix for ``generateName`` (see :mod:`virt_dra.cluster.memory.names`), ``uids`` a new uid. With
+    sources that repeat themselves a run is reproducible. For production see :func:`virt_dra.cluster.memory.embedded.embedded_cluster`.
+    ``history`` is the least number of changes of one kind that can be watched from.
+
+    Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for several threads.
+    """
+
+    def __init__(
+        self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *,
+        admission: Admission | None = None, namespaces_must_exist: bool = False, history: int = HISTORY,
+    ) -> None:  # fmt: skip
+        self._clock = clock
+        self._suffixes = names
+        self._uids = uids
+        self._admission: Admission = KindRules() if admission is None else admission
+        self._namespaces_must_exist = namespaces_must_exist
+        self._store = Store(history)
+        self._foreign_owners: set[str] = set()
+        """Owners outside of a loaded extract of a cluster: taken to be alive."""
+        self._unsettled: deque[Place] = deque()
+
+    @classmethod
+    def deterministic(
+        cls, now: datetime = datetime(2026, 1, 1, tzinfo=UTC), *,
+        admission: Admission | None = None, namespaces_must_exist: bool = False, history: int = HISTORY,
+    ) -> Self:  # fmt: skip
+        """For tests: the clock stands still, suffixes and uids are counted."""
+        numbers = count(1)
+        return cls(
+            lambda: now, generated_names.counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
+            admission=admission, namespaces_must_exist=namespaces_must_exist, history=history,
+        )  # fmt: skip
+
+    # --- Reader ---------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+        """Raises :class:`NotFound`."""
+        return cast("O", self._found(resource_of(kind), name, namespace))
+
+    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+        """By namespace and name. Raises :class:`BadRequest` for a selector that can't be read or is not supported."""
+        resource = resource_of(kind)
+        selected = self._store.selected(resource, parse_selector(resource, namespace, labels, fields))
+        return Listed(tuple(cast("list[O]", selected)), self.resource_version)
+
+    # --- Writer ---------------------------------------------------------------------------------------------------
+
+    async def create(self, obj: O) -> O:
+        """Store a new object. Status is dropped where it is a subresource; uid, times, version and generation are the server's.
+
+        Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`, :class:`NotFound` or :class:`Forbidden` (namespace).
+        """
+        resource = resource_of(obj)
+        refusals.check_size(obj)
+        namespace = (obj.metadata.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
+        generated = not obj.metadata.name and bool(obj.metadata.generate_name)
+        self._check_namespace(resource, namespace, obj.metadata.name)
+        prepared = self._admission.permitted(strategies.for_create(resource, self._defaulted(resource, obj)), None)
+        place = self._new_place(resource, namespace, obj.metadata)
+        new = prepared.with_(metadata=self._new_metadata(place, prepared.metadata))
+        causes = (*admin_access_on_create(new, self._namespace(namespace)), *self._admission.on_create(new))
+        if causes:
+            raise refusals.invalid(resource.group_kind, place.key.name, causes)
+        if obj.metadata.resource_version:
+            raise ApiError("resourceVersion should not be set on objects to be created")
+        if (taken := self._store.at(place)) is not None:
+            if taken.metadata.deletion_timestamp is not None:
+                raise refusals.still_being_deleted(resource, place.key.name)
+            raise (refusals.no_unique_name if generated else refusals.already_exists)(resource, place.key.name)
+        stored = self._put(place, new)
+        self._settle()
+        return stored
+
+    async def update(self, obj: O) -> O:
+        """Replace all but status. Removing the last finalizer of an object marked for deletion deletes it.
+
+        Raises :class:`NotFound`, :class:`Conflict`, :class:`Invalid`, :class:`TooLarge`.
+        """
+        return self._update(obj)
+
+    async def update_status(self, obj: O) -> O:
+        """Replace only status. Raises as :meth:`update`, and :class:`NotFound` for kinds without the subresource."""
+        if not resource_of(obj).has_status:
+            raise refusals.no_such_subresource()
+        return self._update_status(obj)
+
+    async def patch(
+        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
+    ) -> O:  # fmt: skip
+        """Apply a merge patch or JSON patch operations to the object as it is now, then as :meth:`update` or :meth:`update_status`.
+
+        Raises :class:`BadRequest` unless exactly one of both is given, :class:`Invalid` for operations that can't be applied.
+        """
+        resource = resource_of(kind)
+        if (merge is None) == (operations is None):
+            raise BadRequest("a patch needs either merge or operations")
+        if subresource == "status" and not resource.has_status:
+            raise refusals.no_such_subresource()
+        stored = self._found(resource, name, namespace)
+        document = strategies.as_served(resource, stored)
+        try:
+            result = patches.merged(document, merge) if operations is None else patches.patched(document, operations)
+            refusals.check_identity(resource, name, result)
+            obj = cast("O", type(stored).from_wire({"apiVersion": resource.api_version, "kind": resource.kind, **result}))
+        except patches.PatchError as error:
+            raise refusals.bad_patch(str(error)) from None
+        except WireError as error:
+            raise refusals.patched_shape(resource, name, error) from None
+        if obj.metadata.name != name:
+            raise refusals.renamed(name, obj.metadata.name)
+        if resource.namespaced and obj.metadata.namespace not in ("", stored.metadata.namespace):
+            raise refusals.other_namespace()
+        obj = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "namespace"))
+        if not obj.metadata.resource_version:  # a patch that removes it is no longer bound to a version
+            obj = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "resource_version"))
+        if obj.metadata.uid not in ("", stored.metadata.uid):
+            # In a patch it is a change, not a precondition: told after a stale version, and by a custom resource's status not looked at.
+            kept = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "uid"))
+            self._based_on(kept)
+            if resource.native or subresource != "status":
+                raise refusals.immutable(resource, name, "metadata.uid", obj.metadata.uid)
+            obj = kept
+        return self._update_status(obj) if subresource == "status" else self._update(obj)
+
+    async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
+        """Delete, or mark for deletion while finalizers remain; then whatever it alone owned.
+
+        A namespace goes with everything in it. Raises :class:`NotFound`, :class:`Conflict` (preconditions), :class:`Forbidden`.
+        """
+        resource = resource_of(kind)
+        meta = self._found(resource, name, namespace).metadata
+        if uid and uid != meta.uid:
+            raise refusals.deletion_precondition(resource, name, "UID", uid, meta.uid, "deleted and then recreated")
+        if resource_version and resource_version != meta.resource_version:
+            raise refusals.deletion_precondition(resource, name, "ResourceVersion", resource_version, meta.resource_version, "modified")
+        if resource == NAMESPACE and name in PROTECTED_NAMESPACES:
+            raise refusals.forbidden(resource, name, "this namespace may not be deleted")
+        self._delete(Place(resource, Key(meta.namespace, name)))
+        self._settle()
+
+    # --- Watcher --------------------------------------------------------------------------------------------------
+
+    async def watch(
+        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[O]]:
+        """Every change after ``resource_version``, in order, without end. ``""`` and ``"0"`` start with an ADDED for what is there.
+
+        Raises, when first asked for an event, :class:`BadRequest` and :class:`Gone`; :class:`Gone` also when the reader is so slow
+        that the history it still has to read is dropped.
+        """
+        resource = resource_of(kind)
+        selector = parse_selector(resource, namespace, labels, fields)
+        journal = self._store.table(resource).journal
+        if resource_version in ("", "0"):
+            position = journal.end
+            for obj in self._store.selected(resource, selector):
+                yield WatchEvent("ADDED", cast("O", obj))
+        else:
+            position = journal.position_after(refusals.parsed_version(resource_version))
+        while True:
+            change = await journal.next(position)
+            position += 1
+            event = change.seen_by(selector)
+            if event is not None:
+                yield cast("WatchEvent[O]", event)
+
+    # --- whole contents -------------------------------------------------------------------------------------------
+
+    def load(self, objects: Iterable[TypedObject]) -> None:
+        """Take objects as they are, status and server-set metadata included, and fill in what is missing. All or none.
+
+        Defaults are applied; rules and size are not checked: what a cluster gave away was valid, new objects are judged by :meth:`create`.
+        Owners that are not among the objects are taken to be alive elsewhere. Watches must list again (:class:`Gone`).
+        Raises :class:`AlreadyExists` for a name that is taken, by an earlier object of ``objects`` too, and :class:`Invalid` for an object
+        without a name.
+        """
+        now = self._now()
+        loaded: dict[Place, TypedObject] = {}
+        for obj in objects:
+            resource = resource_of(obj)
+            namespace = (obj.metadata.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
+            place = self._new_place(resource, namespace, obj.metadata)
+            if not place.key.name:
+                raise refusals.nameless(resource)
+            if place in loaded:
+                raise refusals.already_exists(resource, place.key.name)
+            loaded[place] = self._defaulted(resource, obj).with_(metadata=self._filled_metadata(place, obj.metadata, now))
+        self._store.load(loaded)
+        self._foreign_owners |= self._store.absent_owners()
+
+    def snapshot(self) -> tuple[TypedObject, ...]:
+        """All objects, ordered by apiVersion, kind, namespace and name; what :meth:`load` takes."""
+        return self._store.everything()
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the newest change."""
+        return str(self._store.version)
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def _update(self, obj: O) -> O:
+        resource, stored = self._based_on(obj)
+        new = strategies.for_update(resource, self._defaulted(resource, obj), stored, self._now(), self._admission.permitted)
+        return self._replace(resource, stored, new, self._admission.on_update(new, stored))
+
+    def _update_status(self, obj: O) -> O:
+        resource, stored = self._based_on(obj)
+        new = strategies.for_status_update(self._defaulted(resource, obj), stored, self._admission.permitted_status)
+        namespace = self._namespace(stored.metadata.namespace)
+        causes = (*admin_access_on_status(new, stored, namespace), *self._admission.on_status_update(new, stored))
+        return self._replace(resource, stored, new, causes)
+
+    def _based_on(self, obj: O) -> tuple[Resource, O]:
+        """The stored object that ``obj`` replaces, if ``obj`` is based on it as it is now."""
+        resource, meta = resource_of(obj), obj.metadata
+        refusals.check_size(obj)
+        stored = self._found(resource, meta.name, meta.namespace)
+        if meta.uid and meta.uid != stored.metadata.uid:
+            raise refusals.uid_differs(resource, stored.metadata.namespace, meta.name, meta.uid, stored.metadata.uid)
+        version = "" if meta.resource_version == "0" else meta.resource_version
+        if not version and not resource.unconditional_update:
+            raise refusals.version_required(resource, meta.name)
+        if version and not refusals.is_version(version):
+            raise refusals.unreadable_version(version)
+        if version and version != stored.metadata.resource_version:
+            raise refusals.conflict(resource, meta.name)
+        return resource, cast("O", stored)
+
+    def _replace(self, resource: Resource, stored: O, new: O, causes: Sequence[Cause]) -> O:
+        if causes:
+            raise refusals.invalid(resource.group_kind, stored.metadata.name, causes)
+        if strategies.unchanged(resource, new, stored):
+            return stored
+        place = Place(resource, Key(stored.metadata.namespace, stored.metadata.name))
+        if strategies.finalized(new.metadata, stored.metadata) and not self._has_content(place):
+            self._remove(place)
+        else:
+            new = self._put(place, new)
+        self._settle()
+        return new
+
+    def _put(self, place: Place, obj: O) -> O:
+        stored = cast("O", self._store.put(place, obj))
+        if stored.metadata.owner_references:
+            self._unsettled.append(place)
+        return stored
+
+    def _delete(self, place: Place) -> None:
+        """Remove, or mark while finalizers (of a namespace: its content) remain."""
+        obj = self._store.at(place)
+        if obj is None:
+            return
+        if not obj.metadata.finalizers and not self._has_content(place):
+            self._remove(place)
+            return
+        if obj.metadata.deletion_timestamp is None:
+            self._put(place, strategies.marked_for_deletion(obj, self._now()))
+        if place.resource == NAMESPACE:
+            for content in self._store.content_of(place.key.name):
+                self._delete(content)
+
+    def _remove(self, place: Place) -> None:
+        obj = self._store.at(place)
+        self._store.remove(place)
+        if obj is not None:
+            self._unsettled.extend(self._store.dependents_of(obj.metadata.uid))
+        if place.key.namespace:
+            self._unsettled.append(Place(NAMESPACE, Key("", place.key.namespace)))
+
+    def _settle(self) -> None:
+        """Do what the controllers of a control plane would do: collect garbage, finish the deletion of emptied namespaces."""
+        while self._unsettled:
+            place = self._unsettled.popleft()
+            obj = self._store.at(place)
+            if obj is None:
+                continue
+            if place.resource == NAMESPACE and obj.metadata.deletion_timestamp is not None:
+                self._delete(place)
+                continue
+            match garbage.fate(obj.metadata, self._is_there):
+                case garbage.Collect() if obj.metadata.deletion_timestamp is None:
+                    self._delete(place)
+                case garbage.Prune(owners):
+                    self._put(place, obj.with_(metadata=obj.metadata.with_(owner_references=owners)))
+
+    def _is_there(self, owner: OwnerReference, dependent: ObjectMeta) -> bool:
+        if not dependent.namespace and is_namespaced(owner.api_version, owner.kind):
+            return True  # can't be resolved, so never collected
+        place = self._store.place_of(owner.uid)
+        if place is None:
+            return owner.uid in self._foreign_owners
+        return place.key.namespace in ("", dependent.namespace)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def _found(self, resource: Resource, name: str, namespace: str) -> TypedObject:
+        obj = self._store.at(Place(resource, Key((namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", name)))
+        if obj is None:
+            raise refusals.not_found(resource, name)
+        return obj
+
+    def _namespace(self, name: str) -> Namespace | None:
+        found = self._store.at(Place(NAMESPACE, Key("", name))) if name else None
+        return found if isinstance(found, Namespace) else None
+
+    def _has_content(self, place: Place) -> bool:
+        return place.resource == NAMESPACE and not self._store.is_empty(place.key.name)
+
+    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        """Whether something may be created there."""
+        found = self._namespace(namespace)
+        if found is None:
+            if namespace and self._namespaces_must_exist and namespace != DEFAULT_NAMESPACE:
+                raise refusals.not_found(NAMESPACE, namespace)
+        elif found.metadata.deletion_timestamp is not None:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise refusals.forbidden(resource, name, why)
+
+    # --- filling in -----------------------------------------------------------------------------------------------
+
+    def _now(self) -> str:
+        return format_time(self._clock())
+
+    def _defaulted(self, resource: Resource, obj: O) -> O:
+        """With defaults and in the one apiVersion that is stored."""
+        if (obj.api_version, obj.kind) != (resource.api_version, resource.kind):
+            obj = obj.with_(api_version=resource.api_version, kind=resource.kind)
+        return cast("O", self._admission.defaulted(obj, self._now()))
+
+    def _new_place(self, resource: Resource, namespace: str, meta: ObjectMeta) -> Place:
+        """By the object's name, or by a generated one: free, unless all attempts collide."""
+        if meta.name or not meta.generate_name:
+            return Place(resource, Key(namespace, meta.name))
+        for _ in range(generated_names.ATTEMPTS):
+            place = Place(resource, Key(namespace, generated_names.generated(meta.generate_name, self._suffixes())))
+            if self._store.at(place) is None:
+                break
+        return place
+
+    def _new_metadata(self, place: Place, meta: ObjectMeta) -> ObjectMeta:
+        for field in ("self_link", "deletion_timestamp", "deletion_grace_period_seconds", "generation", "resource_version", "namespace"):
+            meta = meta.without(field)
+        scope = {"namespace": place.key.namespace} if place.key.namespace else {}
+        counted = {"generation": 1} if place.resource.generation == "content" else {}
+        return meta.with_(name=place.key.name, uid=self._uids(), creation_timestamp=self._now(), **scope, **counted)
+
+    def _filled_metadata(self, place: Place, meta: ObjectMeta, now: str) -> ObjectMeta:
+        """Keeps what is given; a resourceVersion that isn't ours to order is replaced."""
+        missing: dict[str, object] = {}
+        if not meta.uid:
+            missing["uid"] = self._uids()
+        if not meta.creation_timestamp:
+            missing["creation_timestamp"] = now
+        if meta.generation is None and place.resource.generation == "content":
+            missing["generation"] = 1
+        if meta.name != place.key.name:
+            missing["name"] = place.key.name
+        if place.key.namespace and meta.namespace != place.key.namespace:
+            missing["namespace"] = place.key.namespace
+        if meta.resource_version and not refusals.is_version(meta.resource_version):
+            missing["resource_version"] = ""
+        filled = meta.with_(**missing) if missing else meta
+        return filled if place.key.namespace else filled.without("namespace")

@@ -1,0 +1,49 @@
+"""The default admission: the defaults and the validation of :mod:`virt_dra.api`, with expressions compiled by :mod:`virt_dra.cel`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.schemas.field_dropping import without_disabled_fields, without_disabled_status
+from virt_dra.api.validation import FieldError, Rules, validate_create, validate_status_update, validate_update
+from virt_dra.cel.validation import COMPILED
+from virt_dra.cluster.port import Cause
+
+__all__ = ["KindRules"]
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
+
+class KindRules:
+    """Implements :class:`virt_dra.cluster.memory.admission.Admission` (C-2.5, C-13.4, C-14).
+
+    ``rules`` tell what lies above validation: compilers of expressions, feature gates.
+    """
+
+    def __init__(self, rules: Rules = COMPILED) -> None:
+        self._rules = rules
+
+    def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
+        return apply_defaults(obj, now)
+
+    def permitted(self, new: O, old: O | None) -> O:
+        return without_disabled_fields(new, old, self._rules.gates)
+
+    def permitted_status(self, new: O, old: O) -> O:
+        return without_disabled_status(new, old, self._rules.gates)
+
+    def on_create(self, obj: TypedObject) -> Sequence[Cause]:
+        return _causes(validate_create(obj, self._rules))
+
+    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
+        return _causes(validate_update(new, old, self._rules))
+
+    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
+        return _causes(validate_status_update(new, old, self._rules))
+
+
+def _causes(errors: Iterable[FieldError]) -> tuple[Cause, ...]:
+    return tuple(Cause(error.field, error.type.value, error.message) for error in errors)

@@ -1,0 +1,366 @@
+"""A copy of all objects of one kind that follows the cluster: list, watch from there, and put right whatever was missed.
+
+**Level-triggered.** The store says what is, as far as we know; what is told is only that something may have changed. Between two tellings
+of an object it may have changed several times, and after a gap (a cut watch, a version that is too old) only the difference between
+before and after is told. So whoever listens must decide by the state, never by counting or by the kind of change. What is promised:
+
+* every telling is ``(old, new)`` with ``None`` for "not there", and ``old`` is the ``new`` of the telling before it for that object; an
+  object that was deleted and made anew under its name (another uid) is told as gone first, then as new;
+* the store has the new state when it is told; the order of tellings of one object is the cluster's order;
+* when nothing changes any more, the store ends up equal to a list, and everything that made it so was told, deletions in gaps included;
+* a state with the resourceVersion that is already known is not told.
+
+Works over any cluster behind the port. Not for several threads or event loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Generic, Protocol, TypeVar
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.cluster.port import ApiError, Gone, Listed, NotFound, PagedReader, Reader, Watcher, WatchEvent
+from virt_dra.cluster.watching.backoff import backoff
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
+Key = tuple[str, str]
+"""Namespace (empty for cluster-scoped kinds) and name."""
+IndexFunction = Callable[[O], Iterable[Hashable]]
+"""The values under which an object is found; must take every object of its kind."""
+Tell = Callable[[O | None, O | None], None]
+
+log = logging.getLogger(__name__)
+
+_TURN = 0.005
+"""Seconds that a list is taken over before others on the event loop get their turn."""
+_TRIES_FROM_A_VERSION = 5
+"""After so many failures in a row the list is made anew, whatever the reason: a restored server may not know our version."""
+
+
+class Source(Reader, Watcher, Protocol):
+    """What an informer asks."""
+
+
+class InformerObserver(Protocol):
+    """Who watches the informers (metrics). ``kind`` is the object's kind. Must not raise."""
+
+    def listed(self, kind: str, objects: int, seconds: float) -> None:
+        """A list was read; the first one, or after a gap."""
+
+    def received(self, kind: str, event: str) -> None:
+        """An event of a watch, bookmarks included."""
+
+    def restarted(self, kind: str, reason: str) -> None:
+        """A list or watch failed or ended; ``reason`` is the error's reason, or ``Ended``."""
+
+
+class Unobserved:
+    """Nobody watches."""
+
+    def listed(self, kind: str, objects: int, seconds: float) -> None: ...
+    def received(self, kind: str, event: str) -> None: ...
+    def restarted(self, kind: str, reason: str) -> None: ...
+
+
+class Store(Generic[O]):
+    """Objects by namespace and name, and by named indexes. Only its informer changes it."""
+
+    def __init__(self, indexes: Mapping[str, IndexFunction[O]] | None = None) -> None:
+        self._functions = dict(indexes or {})
+        self._objects: dict[Key, O] = {}
+        self._indexes: dict[str, dict[Hashable, dict[Key, None]]] = {name: {} for name in self._functions}
+
+    def get(self, name: str, namespace: str = "") -> O | None:
+        return self._objects.get((namespace, name))
+
+    def values(self) -> tuple[O, ...]:
+        """In no particular order."""
+        return tuple(self._objects.values())
+
+    def keys(self) -> tuple[Key, ...]:
+        return tuple(self._objects)
+
+    def by_index(self, index: str, value: Hashable) -> tuple[O, ...]:
+        """The objects that the index's function found this value for, by namespace and name. Raises KeyError for an unknown index."""
+        return tuple(self._objects[key] for key in sorted(self._indexes[index].get(value, ())))
+
+    def index_values(self, index: str) -> tuple[Hashable, ...]:
+        """All values of an index that have objects. Raises KeyError for an unknown index."""
+        return tuple(self._indexes[index])
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def put(self, obj: O) -> None:
+        key = key_of(obj)
+        self.remove(key)
+        self._objects[key] = obj
+        for name, function in self._functions.items():
+            for value in function(obj):
+                self._indexes[name].setdefault(value, {})[key] = None
+
+    def remove(self, key: Key) -> None:
+        """Nothing happens if it isn't there."""
+        old = self._objects.pop(key, None)
+        if old is None:
+            return
+        for name, function in self._functions.items():
+            entries = self._indexes[name]
+            for value in function(old):
+                bucket = entries.get(value, {})
+                bucket.pop(key, None)
+                if not bucket:
+                    entries.pop(value, None)
+
+
+class Informer(Generic[O]):
+    """Follows one kind. ``run`` it once, in a task; ``store`` is what it knows."""
+
+    def __init__(
+        self,
+        cluster: Source,
+        kind: type[O],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, IndexFunction[O]] | None = None,
+        transform: Callable[[O], O] | None = None,
+        optional: bool = False,
+        observer: InformerObserver | None = None,
+        first_pause: float = 0.2,
+        longest_pause: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """``transform`` makes what is stored of what is read, to save memory; it must keep name, namespace, uid and resourceVersion.
+
+        ``optional``: a kind that the cluster doesn't serve (yet) counts as one without objects; it is looked for again every
+        ``longest_pause`` seconds. Otherwise the informer isn't synced before it is served. Pauses after failures are in seconds.
+        """
+        self.kind = kind
+        self.store: Store[O] = Store(indexes)
+        self._cluster = cluster
+        self._namespace, self._labels, self._fields = namespace, labels, fields
+        self._transform = transform
+        self._optional = optional
+        self._observer: InformerObserver = observer or Unobserved()
+        self._first_pause, self._longest_pause = first_pause, longest_pause
+        self._clock, self._chance = clock, chance
+        self._listeners: list[Tell[O]] = []
+        self._synced = asyncio.Event()
+        self._version = ""
+        self.not_served = False
+        """Whether the cluster doesn't know the kind, as it said last."""
+        self._last_contact: float | None = None
+        self._failures = 0
+        self._at_once = False
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether a whole list has been read."""
+        return self._synced.is_set()
+
+    @property
+    def last_contact(self) -> float | None:
+        """When (by the clock) the cluster last said something: a list or an event. None before the first. A real API server says
+        something about once a minute, bookmarks included."""
+        return self._last_contact
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last contact; infinite before the first."""
+        return float("inf") if self._last_contact is None else self._clock() - self._last_contact
+
+    async def synced(self) -> None:
+        """Returns when a whole list has been read, and told."""
+        await self._synced.wait()
+
+    def on_change(self, tell: Tell[O]) -> None:
+        """``tell(old, new)`` for every change from now on, and at once for everything that is there already.
+
+        It must be quick (put a key into a queue) and must not raise: that would be a fault of the program, and ends the informer.
+        """
+        self._listeners.append(tell)
+        for obj in self.store.values():
+            tell(None, obj)
+
+    async def run(self) -> None:
+        """Lists and watches, for ever; ends only by cancellation. Failures are logged, observed and tried again."""
+        while True:
+            began = self._clock()
+            try:
+                if not self._version:
+                    await self._list()
+                await self._follow()
+                reason = "Ended"
+            except Gone as error:
+                self._version, reason = "", error.reason
+            except ApiError as error:
+                reason = error.reason or str(error.status)
+                expected = self._optional and isinstance(error, NotFound)
+                log.log(logging.DEBUG if expected else logging.WARNING, "%s: %s", self._what, error)
+                if isinstance(error, NotFound):
+                    self._not_served()
+                elif self._failures >= _TRIES_FROM_A_VERSION:
+                    self._version = ""
+            self._observer.restarted(self.kind.KIND, reason)
+            lasted = self._clock() - began > self._longest_pause  # of a quiet kind, without an event that would show it
+            self._failures = 1 if lasted else self._failures + 1
+            if self._failures > 1 or reason != "Ended":
+                await asyncio.sleep(backoff(self._failures, self._chance(), first=self._first_pause, longest=self._longest_pause))
+
+    async def _list(self) -> None:
+        began = self._clock()
+        items: list[O] = []
+        version = ""
+        async for page in self._pages():
+            items += map(self._kept, page.items)
+            version = page.resource_version
+        self._observer.listed(self.kind.KIND, len(items), self._clock() - began)
+        self._contact()
+        self.not_served = False
+        await self._replace_in_turns(items)
+        self._version = version
+        self._synced.set()
+
+    async def _pages(self) -> AsyncIterator[Listed[O]]:
+        """The list in parts where the cluster gives parts, so that what ``transform`` leaves out is never there for all objects at once.
+        At once if the state was gone before the last part the time before."""
+        if isinstance(self._cluster, PagedReader) and not self._at_once:
+            try:
+                async for page in self._cluster.pages(self.kind, self._namespace, labels=self._labels, fields=self._fields):
+                    yield page
+            except Gone:
+                self._at_once = True
+                raise
+        else:
+            self._at_once = False
+            yield await self._cluster.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)
+
+    def _kept(self, obj: O) -> O:
+        """What is stored of an object; of a state that is known already, the object that is stored."""
+        known = self.store.get(obj.metadata.name, obj.metadata.namespace)
+        if known is not None and _same_state(known, obj):
+            return known
+        return obj if self._transform is None else self._transform(obj)
+
+    async def _follow(self) -> None:
+        """Until the watch ends or fails."""
+        events = self._cluster.watch(self.kind, self._namespace, resource_version=self._version, labels=self._labels, fields=self._fields)
+        try:
+            async for event in events:
+                self._failures = 0
+                self._contact()
+                self._observer.received(self.kind.KIND, event.type)
+                self._receive(event)
+        finally:
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+
+    def _receive(self, event: WatchEvent[O]) -> None:
+        if event.type == "DELETED":
+            self._gone(key_of(event.object))
+        elif event.type != "BOOKMARK":
+            self._there(self._kept(event.object))
+        self._version = event.object.metadata.resource_version or self._version
+
+    def _replace(self, items: Sequence[O]) -> None:
+        there = {key_of(obj) for obj in items}
+        for key in self.store.keys():  # noqa: SIM118 - no mapping: its keys are copied, since the loop removes some
+            if key not in there:
+                self._gone(key)
+        for obj in items:
+            self._there(obj)
+
+    async def _replace_in_turns(self, items: Sequence[O]) -> None:
+        """As :meth:`_replace`, with turns for others on the event loop: between them some objects are as they were before."""
+        there = {key_of(obj) for obj in items}
+        until = time.monotonic() + _TURN
+        for key in self.store.keys():  # noqa: SIM118 - as above
+            if key not in there:
+                self._gone(key)
+                until = await _after(until)
+        for obj in items:
+            self._there(obj)
+            until = await _after(until)
+
+    def _there(self, obj: O) -> None:
+        old = self.store.get(obj.metadata.name, obj.metadata.namespace)
+        if old is not None and old.metadata.uid != obj.metadata.uid:
+            self._gone(key_of(obj))
+            old = None
+        if old is not None and _same_state(old, obj):
+            return
+        self.store.put(obj)
+        self._tell(old, obj)
+
+    def _gone(self, key: Key) -> None:
+        namespace, name = key
+        old = self.store.get(name, namespace)
+        if old is not None:
+            self.store.remove(key)
+            self._tell(old, None)
+
+    def _tell(self, old: O | None, new: O | None) -> None:
+        for tell in self._listeners:
+            tell(old, new)
+
+    def _not_served(self) -> None:
+        """The cluster doesn't know the kind: it never did, or its definition was removed, and all objects with it."""
+        self._version = ""
+        self.not_served = True
+        if self._optional or self.has_synced:
+            self._replace(())
+            self._synced.set()
+
+    def _contact(self) -> None:
+        self._last_contact = self._clock()
+
+    @property
+    def _what(self) -> str:
+        return f"{self.kind.KIND} in {self._namespace}" if self._namespace else self.kind.KIND
+
+
+@asynccontextmanager
+async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
+    """Runs informers while the body does; the body begins when all have synced. A listener's fault ends the body, and is raised.
+
+    An exception comes out as it was raised; only several at once come out as a group.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(informer.run(), name=f"informer {informer.kind.KIND}") for informer in informers]
+            for informer in informers:
+                await informer.synced()
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except BaseExceptionGroup as errors:
+        if len(errors.exceptions) == 1:
+            raise errors.exceptions[0] from None
+        raise
+
+
+async def _after(until: float) -> float:
+    """Lets others have their turn if ours is over; gives the end of ours."""
+    if time.monotonic() < until:
+        return until
+    await asyncio.sleep(0)
+    return time.monotonic() + _TURN
+
+
+def _same_state(one: TypedObject, other: TypedObject) -> bool:
+    return one.metadata.uid == other.metadata.uid and one.metadata.resource_version == other.metadata.resource_version
+
+
+def key_of(obj: TypedObject) -> Key:
+    return obj.metadata.namespace, obj.metadata.name

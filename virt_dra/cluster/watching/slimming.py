@@ -1,0 +1,76 @@
+"""Less of an object, for stores of thousands: transforms for :class:`~virt_dra.cluster.watching.informer.Informer`.
+
+What was made smaller must never be written back whole (``update``), since that would remove from the cluster what was left out here: write
+by patch, or read the object first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.wire import Wire
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+W = TypeVar("W", bound=Wire)
+
+
+def known_fields_only(obj: W) -> W:
+    """Without the fields that our types don't know, at any depth. The given object stays as it is."""
+    changes = {}
+    for name in obj.model_fields_set:
+        value = obj.__dict__.get(name)
+        smaller = _smaller(value)
+        if smaller is not value:
+            changes[name] = smaller
+    if not changes and not obj.model_extra:
+        return obj
+    copy = obj.model_copy(update=changes)
+    if copy.model_extra:
+        object.__setattr__(copy, "__pydantic_extra__", {})
+        object.__setattr__(copy, "__pydantic_fields_set__", copy.model_fields_set & type(copy).model_fields.keys())
+    return copy
+
+
+def leaving_out(*paths: str) -> Callable[[O], O]:
+    """A transform that leaves out fields by their Python names (``spec.containers.env``; a list or map on the way means each of its
+    entries) and every field that our types don't know."""
+    split = tuple(tuple(path.split(".")) for path in paths)
+
+    def transform(obj: O) -> O:
+        for path in split:
+            obj = cast("O", _left_out(obj, path))
+        return known_fields_only(obj)
+
+    return transform
+
+
+def _left_out(value: Any, path: tuple[str, ...]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_left_out(entry, path) for entry in value)
+    if isinstance(value, Wire):
+        if len(path) == 1:
+            return value.without(path[0])
+        inner = getattr(value, path[0], None)
+        smaller = _left_out(inner, path[1:])
+        return value if smaller is inner else value.with_(**{path[0]: smaller})
+    if isinstance(value, dict):
+        return {key: _left_out(entry, path) for key, entry in value.items()}
+    return value
+
+
+def _smaller(value: Any) -> Any:
+    if isinstance(value, Wire):
+        return known_fields_only(value)
+    if isinstance(value, tuple):
+        entries = tuple(_smaller(entry) for entry in value)
+        return value if all(map(_same, entries, value)) else entries
+    if isinstance(value, dict):
+        changed = {key: _smaller(entry) for key, entry in value.items() if isinstance(entry, Wire)}
+        return value if all(map(_same, changed.values(), (value[key] for key in changed))) else {**value, **changed}
+    return value
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other

@@ -1,0 +1,211 @@
+"""What has still to be worked on, by key: each key at most once, never by two workers at a time, and again later when it failed.
+
+After ``k8s.io/client-go/util/workqueue``, whose rules controllers rely on. No library for asyncio has them: ``asyncio.Queue`` keeps
+duplicates, job runners know no keys, kopf's queues are its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from itertools import count
+from typing import Generic, Literal, Protocol, TypeVar
+
+from virt_dra.cluster.port import ApiError
+from virt_dra.cluster.watching.backoff import backoff
+
+K = TypeVar("K", bound=Hashable)
+
+Outcome = Literal["done", "later", "failed"]
+
+log = logging.getLogger(__name__)
+
+
+class QueueObserver(Protocol):
+    """Who watches a queue (metrics). Must not raise."""
+
+    def depth(self, ready: int, delayed: int, in_work: int) -> None:
+        """After every change."""
+
+    def started(self, waited: float) -> None:
+        """A worker took a key that had been ready for so many seconds."""
+
+    def finished(self, seconds: float, outcome: Outcome) -> None:
+        """A worker gave a key back."""
+
+
+class Unobserved:
+    """Nobody watches."""
+
+    def depth(self, ready: int, delayed: int, in_work: int) -> None: ...
+    def started(self, waited: float) -> None: ...
+    def finished(self, seconds: float, outcome: Outcome) -> None: ...
+
+
+class WorkQueue(Generic[K]):
+    """Keys in the order of their first addition. For one event loop; every method is called on it.
+
+    * A key that is ready is not added twice. A key that is added while it is worked on is worked on again, afterwards.
+    * A key that is to be worked on later (``add_after``, a failure) can be added at once meanwhile. Being worked on ends the waiting:
+      the work itself says when it wants to be done again. Of two delays the shorter counts.
+    * Work that raises is done again, after 5 ms, 10 ms, … up to ``longest_delay`` seconds; work that succeeds begins anew with 5 ms.
+    """
+
+    def __init__(
+        self,
+        *,
+        first_delay: float = 0.005,
+        longest_delay: float = 300.0,
+        observer: QueueObserver | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._first_delay, self._longest_delay = first_delay, longest_delay
+        self._observer: QueueObserver = observer or Unobserved()
+        self._chance = chance
+        self._ready: deque[K] = deque()
+        self._since: dict[K, float] = {}
+        """Keys to be worked on -> since when: those that are ready, and those that were added while they are worked on."""
+        self._in_work: set[K] = set()
+        self._due: dict[K, float] = {}
+        self._timers: list[tuple[float, int, K]] = []
+        """A heap of what was ever delayed; ``_due`` says what of it still counts."""
+        self._order = count()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._failures: dict[K, int] = {}
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Keys that are ready."""
+        return len(self._ready)
+
+    @property
+    def delayed(self) -> int:
+        """Keys that are to be worked on later."""
+        return len(self._due)
+
+    @property
+    def in_work(self) -> int:
+        return len(self._in_work)
+
+    def failures(self, key: K) -> int:
+        """How often in a row its work failed."""
+        return self._failures.get(key, 0)
+
+    def add(self, key: K) -> None:
+        """Nothing happens after :meth:`close`."""
+        if self._closed or key in self._since:
+            return
+        self._since[key] = self._now()
+        if key not in self._in_work:
+            self._ready.append(key)
+        self._tell()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        if self._closed:
+            return
+        if seconds <= 0:
+            self.add(key)
+            return
+        at = self._now() + seconds
+        if at < self._due.get(key, float("inf")):
+            self._due[key] = at
+            heapq.heappush(self._timers, (at, next(self._order), key))
+            self._set_alarm()
+            self._tell()
+
+    def close(self) -> None:
+        """No further keys; :meth:`run` ends when what is being worked on is done. What is ready or delayed is dropped: who starts next
+        begins with the whole state anyway."""
+        self._closed = True
+        self._ready.clear()
+        self._since.clear()
+        self._due.clear()
+        self._timers.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._tell()
+
+    async def idle(self) -> None:
+        """Returns when nothing is ready or in work; delayed keys may be left."""
+        while self._ready or self._in_work:
+            await self._change()
+
+    async def run(self, work: Callable[[K], Awaitable[float | None]], *, workers: int = 1) -> None:
+        """Works on keys until :meth:`close`, or cancellation. ``work`` returns after how many seconds it wants the key again, or None."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(workers):
+                group.create_task(self._work(work), name=f"worker {number}")
+
+    async def _work(self, work: Callable[[K], Awaitable[float | None]]) -> None:
+        while not self._closed:
+            if not self._ready:
+                await self._change()
+                continue
+            key = self._ready.popleft()
+            began = self._now()
+            self._observer.started(began - self._since.pop(key))
+            self._due.pop(key, None)
+            self._in_work.add(key)
+            self._tell()
+            outcome: Outcome = "failed"
+            try:
+                again = await work(key)
+                outcome = "done" if again is None else "later"
+                self._failures.pop(key, None)
+                if again is not None:
+                    self.add_after(key, again)
+            except Exception as error:  # noqa: BLE001 - one key's fault, even of the program, must not end the work on all others; it is logged
+                self._failed(key, error)
+            finally:
+                self._in_work.discard(key)
+                if key in self._since:
+                    self._ready.append(key)
+                self._observer.finished(self._now() - began, outcome)
+                self._tell()
+
+    def _failed(self, key: K, error: Exception) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = backoff(failures, self._chance(), first=self._first_delay, longest=self._longest_delay)
+        told = {"key": str(key), "failures": failures, "againInSeconds": round(delay, 3)}
+        if isinstance(error, ApiError):  # an outage, which says where it is; a trace of our own says nothing more
+            log.warning("work on %s failed for the %d. time: %s; again in %.3f s", key, failures, error, delay, extra={"fields": told})
+        else:
+            log.exception("work on %s failed for the %d. time; again in %.3f s", key, failures, delay, extra={"fields": told})
+        self.add_after(key, delay)
+
+    def _set_alarm(self) -> None:
+        """For the next delayed key that still counts."""
+        while self._timers and self._due.get(self._timers[0][2]) != self._timers[0][0]:
+            heapq.heappop(self._timers)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._timers:
+            self._alarm = asyncio.get_running_loop().call_at(self._timers[0][0], self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        now = self._now()
+        while self._timers and self._timers[0][0] <= now:
+            at, _, key = heapq.heappop(self._timers)
+            if self._due.get(key) == at:
+                del self._due[key]
+                self.add(key)
+        self._set_alarm()
+
+    def _tell(self) -> None:
+        self._observer.depth(len(self._ready), len(self._due), len(self._in_work))
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,279 @@
+"""The VirtualMachineInstanceDevices of a VMI: what stands in it, and what changed since it was written (0012, K-12.4). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.paths import NATIVE, PART_OF, PART_OF_LABEL, Pair
+from virt_dra.api.integration.record import Integration
+from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT_API
+from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
+from virt_dra.api.meta import Condition, ObjectMeta, OwnerReference
+from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.api.virt_dra_v1alpha1 import (
+    ALLOCATABLE,
+    DEVICES_HEALTHY,
+    DEVICES_RESOLVED,
+    DeviceHealth,
+    MigrationTarget,
+    VirtualMachineInstanceDevices,
+    VirtualMachineInstanceDevicesStatus,
+    VmiDevice,
+)
+from virt_dra.api.wire import Json
+from virt_dra.controllers.conditions import put, without
+from virt_dra.controllers.devices.resolution import Resolved, Subject, status_of
+from virt_dra.controllers.devices.settling import Entries, Settled, SettledDevice, one_each
+from virt_dra.controllers.events import Event, normal, shortened, warning
+from virt_dra.controllers.loops.device_status import ALL_HEALTHY, ALL_RESOLVED, sentences
+
+RESOLVED: Final = "Resolved"
+PENDING: Final = "Pending"
+ERROR: Final = "Error"
+RELEASED: Final = "Released"
+"""States of a device: its address reaches the VM; it will have one; waiting won't help; the VMI has finished and gave it back."""
+FINISHED_VMI: Final = "VMIFinished"
+"""Reason of a released device, and of DevicesResolved=False and DevicesHealthy=Unknown: what is shown is what was."""
+NOT_RESOLVED: Final = "DevicesNotResolved"
+"""Reason of DevicesHealthy=Unknown."""
+NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
+"""Event: the pod waits because its claims can't be allocated."""
+
+_HEALTH = ("Healthy", "Unhealthy", "Unknown")
+_MESSAGE = 4096
+"""Characters of a message in the object."""
+
+
+def owned_by(obj: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance) -> bool:
+    """Whether the object is this VMI's, and not one of an earlier VMI of that name or somebody's own."""
+    owner = obj.metadata.controller_owner
+    return owner is not None and bool(owner.uid) and owner.uid == vmi.metadata.uid
+
+
+def metadata_of(vmi: VirtualMachineInstance) -> ObjectMeta:
+    """Named like the VMI and owned by it, so that garbage collection removes it."""
+    owner = OwnerReference(
+        api_version=KUBEVIRT_API, kind=vmi.KIND, name=vmi.name, uid=vmi.metadata.uid, controller=True, block_owner_deletion=False
+    )
+    return ObjectMeta(name=vmi.name, namespace=vmi.namespace, labels={PART_OF_LABEL: PART_OF}, owner_references=(owner,))
+
+
+def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> Entries:
+    """What the object says about the devices that a pod was started with."""
+    return one_each((device.kind, _entry(device)) for device in told_of(stored, pod) if _has_address(device) or _needs_none(device))
+
+
+def told_of(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> tuple[VmiDevice, ...]:
+    """The devices of a pod, or of the last one. Those of another pod mean nothing for this one; a migration's target brings its own
+    (K-10.5)."""
+    if stored is None:
+        return ()
+    status, target = stored.status, stored.status.migration_target
+    if pod is None or status.pod_uid == pod.metadata.uid:
+        return status.devices
+    return target.devices if target is not None and target.pod_uid == pod.metadata.uid else ()
+
+
+def _has_address(device: VmiDevice) -> bool:
+    return bool(device.pci_address or device.mdev_uuid)
+
+
+def _needs_none(device: VmiDevice) -> bool:
+    return device.kind == "networks" and device.state == RESOLVED
+
+
+def _entry(device: VmiDevice) -> DeviceStatusInfo:
+    found = (("pciAddress", device.pci_address), ("mDevUUID", device.mdev_uuid))
+    known: Json = {"attributes": {key: value for key, value in found if value is not None}}
+    named = (("name", device.device), ("resourceClaimName", device.resource_claim_name))
+    known |= {key: value for key, value in named if value is not None}
+    return DeviceStatusInfo.from_wire({"name": device.name, "deviceResourceClaimStatus": known})
+
+
+def status_for(
+    settled: Settled,
+    pod: Pod | None,
+    record: Integration | None,
+    stored: VirtualMachineInstanceDevices | None,
+    claimed: Sequence[Subject],
+    pending: Condition | None,
+    now: datetime,
+    target: MigrationTarget | None = None,
+) -> VirtualMachineInstanceDevicesStatus:
+    """``claimed``: the DRA devices, which deviceStatus is about (K-5.12); others take the device-plugin path, or are networks.
+    ``pending``: the condition Allocatable, if it was found out now. ``target``: of a migration that goes on."""
+    devices = _devices(settled, pod, record, told_of(stored, pod))
+    told: Json = {"ready": _ready(devices)}
+    if pod is not None:
+        told |= {"podName": pod.name, "podUID": pod.metadata.uid}
+        if pod.spec.node_name:
+            told["nodeName"] = pod.spec.node_name
+    elif stored is not None:  # the pod is gone; where it was is still of use
+        kept = (("podName", stored.status.pod_name), ("podUID", stored.status.pod_uid), ("nodeName", stored.status.node_name))
+        told |= {key: value for key, value in kept if value is not None}
+    paths = tuple(dict.fromkeys(device.integration_path for device in devices if device.integration_path))
+    if paths:
+        told["integrationPaths"] = ",".join(paths)
+    status = VirtualMachineInstanceDevicesStatus.from_wire(told)
+    ours = set(claimed)
+    published = status_of((subject, entry) for subject, entry in settled.entries if subject in ours)
+    if published is not None:
+        status = status.with_(device_status=published)
+    conditions = _conditions(settled, stored.status.conditions if stored is not None else (), pod, pending, now)
+    status = status.with_(devices=devices, conditions=conditions)
+    return status.with_(migration_target=target) if target is not None else status
+
+
+def finished(status: VirtualMachineInstanceDevicesStatus, phase: str, now: datetime) -> VirtualMachineInstanceDevicesStatus:
+    """The last status of a VMI that has finished: what was, and that nothing of it is held any more. Applied again, it changes nothing."""
+    message = f"the VMI has finished ({phase}) and gave its devices back; what is shown is what it had"
+    devices = tuple(
+        device.with_(state=RELEASED, reason=FINISHED_VMI, message=message) if device.state == RESOLVED else device
+        for device in status.devices
+    )
+    conditions: tuple[Json, ...] = without([condition.to_wire() for condition in status.conditions], ALLOCATABLE)
+    was = {condition.type: condition.status for condition in status.conditions}
+    # What went wrong stays: it may be why the VMI failed.
+    if was.get(DEVICES_RESOLVED) == "True":
+        conditions = put(conditions, DEVICES_RESOLVED, "False", FINISHED_VMI, message, now)
+    if was.get(DEVICES_HEALTHY) == "True":
+        conditions = put(conditions, DEVICES_HEALTHY, "Unknown", FINISHED_VMI, "", now)
+    listed = tuple(Condition.from_wire(condition) for condition in conditions)
+    return status.with_(ready=_ready(devices), devices=devices, conditions=listed, migration_target=None)
+
+
+def target_for(settled: Settled, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None) -> MigrationTarget:
+    """What is said of a migration's target and its devices."""
+    devices = _devices(settled, pod, record, told_of(stored, pod))
+    told: Json = {"ready": _ready(devices), "podName": pod.name, "podUID": pod.metadata.uid}
+    if pod.spec.node_name:
+        told["nodeName"] = pod.spec.node_name
+    return MigrationTarget.from_wire(told).with_(devices=devices)
+
+
+def _ready(devices: Sequence[VmiDevice]) -> str:
+    return f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"
+
+
+def _devices(settled: Settled, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
+    known = {(device.kind, device.name): device for device in before}
+    return tuple(_device(device, pod, record, known) for device in settled.devices)
+
+
+def _path(subject: Subject, pod: Pod | None, record: Integration | None, before: VmiDevice | None) -> str | None:
+    """The path that was decided when the pod was made; without a pod that of the last one, if there was one."""
+    if pod is None:
+        return before.integration_path if before is not None else None
+    return record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
+
+
+def _device(device: SettledDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
+    subject, outcome = device.subject, device.outcome
+    told: Json = {"name": subject.name, "kind": subject.kind, "claimName": subject.claim_name, "requestName": subject.request_name}
+    old = before.get((subject.kind, subject.name))
+    path = _path(subject, pod, record, old)
+    if path is not None:
+        told["integrationPath"] = path
+    known = device.entry.device_resource_claim_status
+    if known is not None:
+        attributes = known.attributes
+        facts = (
+            ("resourceClaimName", known.resource_claim_name),
+            ("device", known.name),
+            ("pciAddress", attributes.pci_address if attributes is not None else None),
+            ("mdevUUID", attributes.mdev_uuid if attributes is not None else None),
+        )
+        told |= {key: value for key, value in facts if value is not None}
+    if isinstance(outcome, Resolved) and outcome.result.device == told.get("device"):
+        told |= {"driver": outcome.result.driver, "pool": outcome.result.pool}
+    elif device.frozen and old is not None:
+        told |= {key: value for key, value in (("driver", old.driver), ("pool", old.pool)) if value is not None}
+    problem = device.problem
+    withheld = device.withheld
+    told["state"] = RESOLVED if withheld is None else ERROR if withheld.state == "error" else PENDING
+    if problem is not None:
+        told |= {"reason": problem.reason, "message": shortened(problem.message, _MESSAGE)}
+    made = VmiDevice.from_wire(told)
+    if device.taints:
+        made = made.with_(taints=tuple(_taint(taint) for taint in device.taints))
+    if device.health is not None:
+        health: Json = {"status": device.health.health if device.health.health in _HEALTH else "Unknown"}
+        message = {"message": shortened(device.health.message, _MESSAGE)} if device.health.message else {}
+        made = made.with_(health=DeviceHealth.from_wire(health | message))
+    return made
+
+
+def _taint(taint: DeviceTaint) -> DeviceTaint:
+    """Without what we don't know of it: the API server would drop that, and the object would never be as it should."""
+    kept = {"key": taint.key, "effect": taint.effect}
+    kept |= {"value": taint.value} if taint.value else {}
+    return DeviceTaint.from_wire(kept | ({"timeAdded": taint.time_added} if taint.time_added else {}))
+
+
+def _conditions(
+    settled: Settled, old: Iterable[Condition], pod: Pod | None, pending: Condition | None, now: datetime
+) -> tuple[Condition, ...]:
+    conditions: tuple[Json, ...] = tuple(condition.to_wire() for condition in old)
+    told = settled.unresolved
+    first = next((u for u in told if u.state == "error"), told[0] if told else None)
+    reason, message = first.reason if first else ALL_RESOLVED, shortened(sentences(told), _MESSAGE)
+    conditions = put(conditions, DEVICES_RESOLVED, "False" if first else "True", reason, message, now)
+    befell = settled.unhealthy
+    if befell:
+        conditions = put(conditions, DEVICES_HEALTHY, "False", befell[0].reason, shortened(sentences(befell), _MESSAGE), now)
+    elif told:
+        conditions = put(conditions, DEVICES_HEALTHY, "Unknown", NOT_RESOLVED, "", now)
+    else:
+        conditions = put(conditions, DEVICES_HEALTHY, "True", ALL_HEALTHY, "", now)
+    if pod is None or pod.spec.node_name or not told:
+        conditions = without(conditions, ALLOCATABLE)
+    elif pending is not None:
+        conditions = (*without(conditions, ALLOCATABLE), pending.to_wire())
+    return tuple(Condition.from_wire(condition) for condition in conditions)
+
+
+def transitions(
+    vmi: VirtualMachineInstance, old: VirtualMachineInstanceDevicesStatus | None, new: VirtualMachineInstanceDevicesStatus
+) -> tuple[Event, ...]:
+    """What to tell because of a change of the object, and only then, so that a restart tells nothing again."""
+    was_target, target = old.migration_target if old is not None else None, new.migration_target
+    events = _troubles(vmi, "", old.devices if old is not None else (), new.devices)
+    if target is not None:
+        same = was_target is not None and was_target.pod_uid == target.pod_uid
+        where = f"migration target {target.pod_name}: "
+        events += _troubles(vmi, where, was_target.devices if was_target is not None and same else (), target.devices)
+    was, now = _by_type(old), _by_type(new)
+    if _turned_true(was, now, DEVICES_RESOLVED) and new.devices:
+        found = ", ".join(
+            f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address or device.device}" for device in new.devices
+        )
+        # kube-scheduler allocates claims a moment before it binds the pod.
+        place = f"on node {new.node_name}: " if new.node_name else ""
+        events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"{place}{found}")))
+    if _turned_true(was, now, DEVICES_HEALTHY) and DEVICES_HEALTHY in was and was[DEVICES_HEALTHY].status == "False":
+        events.append(normal(vmi, DEVICES_HEALTHY, "nothing is wrong with the devices any more"))
+    allocatable, earlier = now.get(ALLOCATABLE), was.get(ALLOCATABLE)
+    if allocatable is not None and allocatable.status == "False" and allocatable != earlier:
+        events.append(warning(vmi, NOT_ALLOCATABLE, shortened(allocatable.message)))
+    return tuple(events)
+
+
+def _troubles(vmi: VirtualMachineInstance, where: str, old: Iterable[VmiDevice], new: Iterable[VmiDevice]) -> list[Event]:
+    """A warning for each device whose error or warning is new."""
+    before = {(device.kind, device.name): (device.state, device.reason) for device in old}
+    return [
+        warning(vmi, device.reason, shortened(f"{where}{device.kind}/{device.name}: {device.message}"))
+        for device in new
+        if device.reason and device.state != PENDING and before.get((device.kind, device.name)) != (device.state, device.reason)
+    ]
+
+
+def _by_type(status: VirtualMachineInstanceDevicesStatus | None) -> Mapping[str, Condition]:
+    return {condition.type: condition for condition in status.conditions} if status is not None else {}
+
+
+def _turned_true(was: Mapping[str, Condition], now: Mapping[str, Condition], kind: str) -> bool:
+    return kind in now and now[kind].status == "True" and (kind not in was or was[kind].status != "True")

@@ -1,0 +1,307 @@
+"""Fills in what the pod webhook left open: metadata files and addresses, as annotations of launcher pods (K-11.1, K-11.2, 0012). Pure.
+
+What is written holds data of drivers and tenants only as JSON strings, or as addresses of a checked syntax. It is written from when a
+pair's claim is allocated and reserved for the pod (K-5.4), and never chooses among several devices (K-5.8).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.integration.attribute_keys import Addresses
+from virt_dra.api.integration.device_metadata import MDEV_UUID, METADATA_KIND, METADATA_VERSION, PCI_BUS_ID
+from virt_dra.api.integration.paths import (
+    ADDRESSES_READY,
+    ADDRESSES_READY_ANNOTATION,
+    ANNOTATIONS_LIMIT,
+    DEVICE_PLUGIN,
+    MDEV_PREFIX,
+    METADATA_SHIM,
+    PCI_PREFIX,
+    Layout,
+    Pair,
+    address_annotation,
+    metadata_annotation,
+    resource_variable,
+)
+from virt_dra.api.integration.record import Integration, RecordedDevice
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.names import byte_length
+from virt_dra.api.reading.json_annotations import AnnotationError
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.wire import Json
+from virt_dra.controllers.beside_kubevirt.devices_object import owned_by
+from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD, Inputs
+from virt_dra.controllers.devices.networks import network_devices, used_pairs
+from virt_dra.controllers.devices.resolution import Resolved, Subject, Unresolved, dra_devices, resolve
+from virt_dra.controllers.events import shortened
+from virt_dra.controllers.operator.trimming import REST, rest_of
+from virt_dra.controllers.writes import PatchAnnotations
+
+NOT_THE_PODS: Final = "NotThePodsClaim"
+"""The record names a claim and request that the pod's container ``compute`` doesn't have."""
+NOT_THE_VMIS: Final = "NotTheVmisDevice"
+"""The record names a device that the VMI doesn't have, or for another resource."""
+MIXED_ADDRESSES: Final = "MixedAddresses"
+"""Devices of one resource have PCI addresses and mdev UUIDs: KubeVirt would give one device to two entries (K-7.3)."""
+SHARED_VARIABLE: Final = "SharedVariable"
+"""Gpus and hostDevices share a variable: KubeVirt would give the same device to both (K-7.3)."""
+TOO_LARGE: Final = "AnnotationsTooLarge"
+"""The pod's annotations would be larger than Kubernetes takes."""
+
+_ATTRIBUTES = 32
+"""As many attributes a device has in a metadata file at most."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why something isn't filled in. ``subject``: the pair or device. Waiting is none."""
+
+    reason: str
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The annotations to set; None removes one that must not be there. What is absent stays as it is."""
+
+    annotations: Mapping[str, str | None]
+    problems: tuple[Problem, ...] = ()
+    waiting: tuple[Unresolved, ...] = ()
+
+
+NOTHING: Final = Filled({})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``problems``: of all pods; ``current``: of the current one."""
+
+    actions: tuple[PatchAnnotations, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    current: tuple[Problem, ...] = ()
+
+
+def plan(inputs: Inputs) -> Plan:
+    """One patch for each launcher pod that lacks something: the current one, and a migration's target before it arrives (K-10.5)."""
+    actions: list[PatchAnnotations] = []
+    problems: list[Problem] = []
+    current: tuple[Problem, ...] = ()
+    for pod in inputs.pods:
+        before = len(problems)
+        if pod.metadata.deletion_timestamp is not None:
+            continue
+        filled = fill_in(inputs, pod)
+        if not _fits(pod, filled.annotations):
+            filled = fill_in(inputs, pod, addresses_only=True)
+        problems += filled.problems
+        changes = {key: value for key, value in filled.annotations.items() if pod.metadata.annotations.get(key) != value}
+        if changes and _fits(pod, changes):
+            actions.append(PatchAnnotations.of(pod, changes, unchanged=True))
+        elif changes:
+            problems.append(Problem(TOO_LARGE, pod.key, f"the annotations would have more than {ANNOTATIONS_LIMIT // 1024} KiB"))
+        if inputs.pod is not None and pod.metadata.uid == inputs.pod.metadata.uid:
+            current = tuple(problems[before:])
+    return Plan(tuple(actions), tuple(problems), current)
+
+
+def fill_in(inputs: Inputs, pod: Pod, *, addresses_only: bool = False) -> Filled:
+    """What the record of a pod asks for, as far as it is known now. ``addresses_only``: without attributes that KubeVirt doesn't read."""
+    try:
+        record = Integration.from_annotations(pod.metadata.annotations)
+    except AnnotationError as error:
+        return Filled({}, (Problem(BAD_RECORD, pod.key, shortened(str(error))),))
+    if record is None:
+        return NOTHING
+    parts = (_metadata(inputs, pod, record, addresses_only), _addresses(inputs, pod, record))
+    return Filled(
+        {key: value for part in parts for key, value in part.annotations.items()},
+        tuple(problem for part in parts for problem in part.problems),
+        tuple(outcome for part in parts for outcome in part.waiting),
+    )
+
+
+def _fits(pod: Pod, changes: Mapping[str, str | None]) -> bool:
+    """Whether the API server takes the pod with these changes (K-12.2); of annotations that nobody reads only the size is known."""
+    after = {key: value for key, value in {**pod.metadata.annotations, **changes}.items() if value is not None}
+    size = sum(byte_length(key) + byte_length(value) for key, value in after.items() if key != REST)
+    return size + rest_of(after) <= ANNOTATIONS_LIMIT
+
+
+def _located(inputs: Inputs, pod: Pod, subjects: tuple[Subject, ...]) -> Sequence[Resolved | Unresolved]:
+    options = replace(inputs.options, now=inputs.now, migration_target=True, spread=False)
+    return resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, subjects).outcomes
+
+
+# --- metadata files ---
+
+
+def _metadata(inputs: Inputs, pod: Pod, record: Integration, addresses_only: bool) -> Filled:
+    used = used_pairs(pod)
+    entries = {entry.name for entry in pod.spec.resource_claims}
+    wanted: dict[Pair, Layout] = {}
+    problems: list[Problem] = []
+    for recorded in record.pairs:
+        if recorded.path != METADATA_SHIM or recorded.layout is None:
+            continue
+        if recorded.pair in used and recorded.claim in entries and recorded.request:
+            wanted.setdefault(recorded.pair, recorded.layout)
+        else:
+            problems.append(_not_the_pods(recorded.pair))
+    return replace(metadata_files(inputs, pod, wanted, addresses_only=addresses_only), problems=tuple(problems))
+
+
+def metadata_files(inputs: Inputs, pod: Pod, wanted: Mapping[Pair, Layout], *, addresses_only: bool) -> Filled:
+    """The files of pairs that the pod has, each as an annotation, as far as they are known now."""
+    entries = {entry.name: entry for entry in pod.spec.resource_claims}
+    subjects = tuple(_subject(inputs.vmi, pod, position, pair) for position, pair in enumerate(wanted))
+    outcomes = dict(zip(wanted, _located(inputs, pod, subjects), strict=True))
+    devices = {pair: _device(inputs, pod, outcome, addresses_only) for pair, outcome in outcomes.items() if isinstance(outcome, Resolved)}
+    annotations: dict[str, str | None] = {}
+    for pair in devices:
+        # KubeVirt 1.8.0 may look for a request in another request's file of the claim.
+        others = [other for other in devices if other.claim == pair.claim and other != pair] if wanted[pair] == "KubeVirt-1.8.0" else []
+        outcome = outcomes[pair]
+        claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
+        requests = [_request(each, devices[each]) for each in (pair, *others)]
+        annotations[metadata_annotation(pair.claim, pair.request)] = _file(entries[pair.claim], claim, requests)
+    return Filled(annotations, waiting=tuple(o for o in outcomes.values() if isinstance(o, Unresolved)))
+
+
+def _not_the_pods(pair: Pair) -> Problem:
+    return Problem(NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod")
+
+
+def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: Pair) -> Subject:
+    """The device entry or network that takes the pair, else the pair itself."""
+    for subject in (*dra_devices(vmi), *network_devices(vmi, pod)):
+        if (subject.claim_name, subject.request_name) == (pair.claim, pair.request):
+            return replace(subject, position=position)
+    return Subject(position, "hostDevices", str(pair), pair.claim, pair.request)
+
+
+def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json]) -> str:
+    """The file's content (K-7.8): one object. ``generation`` counts what a driver writes anew; ours is the first."""
+    metadata: Json = {"name": claim.name, "namespace": claim.namespace, "uid": claim.metadata.uid, "generation": 1}
+    told: Json = {"kind": METADATA_KIND, "apiVersion": METADATA_VERSION, "metadata": metadata, "requests": list(requests)}
+    if not entry.resource_claim_name:
+        told["podClaimName"] = entry.name
+    return json.dumps(told, separators=(",", ":"), sort_keys=True)
+
+
+def _request(pair: Pair, device: Json) -> Json:
+    """Named as the VMI asks for it, so that an alternative that firstAvailable chose is found too (K-7.12)."""
+    return {"name": pair.request, "devices": [device]}
+
+
+def _device(inputs: Inputs, pod: Pod, outcome: Resolved, addresses_only: bool) -> Json:
+    result, published = outcome.result, outcome.published.device.attributes
+    found = _frozen(inputs, pod, outcome) or outcome.addresses
+    own: Json = {MDEV_UUID: {"string": found.mdev}} if found.mdev is not None else {}
+    own |= {PCI_BUS_ID: {"string": found.pci}} if found.pci is not None else {}
+    # The two that KubeVirt reads say what was resolved, or nothing (K-7.9).
+    rest = () if addresses_only else (key for key in published if key not in (MDEV_UUID, PCI_BUS_ID))
+    others = sorted(rest)[: _ATTRIBUTES - len(own)]
+    device: Json = {
+        "driver": result.driver,
+        "pool": result.pool,
+        "name": result.device,
+        "attributes": {key: published[key].to_wire() for key in others} | own,
+    }
+    claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
+    for status in claim.status.devices:
+        if (status.driver, status.pool, status.device) == (result.driver, result.pool, result.device) and status.network_data is not None:
+            device["networkData"] = status.network_data.to_wire()
+    return device
+
+
+def _frozen(inputs: Inputs, pod: Pod, outcome: Resolved) -> Addresses | None:
+    """The addresses that a running VMI was started with (K-5.14)."""
+    stored = inputs.stored
+    if inputs.vmi.status.phase != "Running" or stored is None or not owned_by(stored, inputs.vmi):
+        return None
+    if stored.status.pod_uid != pod.metadata.uid:
+        return None
+    pair = (outcome.subject.claim_name, outcome.subject.request_name)
+    for device in stored.status.devices:
+        if (device.claim_name, device.request_name) == pair and (device.pci_address or device.mdev_uuid):
+            return Addresses(device.pci_address, device.mdev_uuid)
+    return None
+
+
+# --- variables ---
+
+
+def _addresses(inputs: Inputs, pod: Pod, record: Integration) -> Filled:
+    """The variables of the device-plugin path: all of them, or none yet; the container starts once and reads them once."""
+    if not record.devices:
+        return NOTHING
+    devices, problems = _checked(inputs.vmi, pod, record)
+    if problems:
+        return Filled({}, problems)
+    subjects = tuple(Subject(position, d.kind, d.name, d.claim, d.request) for position, d in enumerate(devices))
+    outcomes = _located(inputs, pod, subjects)
+    waiting = tuple(outcome for outcome in outcomes if isinstance(outcome, Unresolved))
+    if waiting:
+        return Filled({}, (), waiting)
+    values: dict[str, list[tuple[RecordedDevice, Addresses]]] = defaultdict(list)
+    for device, outcome in zip(devices, outcomes, strict=True):
+        if isinstance(outcome, Resolved):
+            values[_suffix(device.resource)].append((device, _frozen(inputs, pod, outcome) or outcome.addresses))
+    annotations: dict[str, str | None] = {ADDRESSES_READY_ANNOTATION: ADDRESSES_READY}
+    found: list[Problem] = []
+    for suffix, members in values.items():
+        mdevs = [addresses.mdev for _, addresses in members if addresses.mdev is not None]
+        pcis = [addresses.pci for _, addresses in members if addresses.mdev is None and addresses.pci is not None]
+        if mdevs and pcis:
+            message = (
+                f"devices of resource {members[0][0].resource} have PCI addresses and mdev UUIDs; give each kind a resource of its own"
+            )
+            found.append(Problem(MIXED_ADDRESSES, members[0][0].name, message))
+        # A variable that is there and empty serves nobody, so both may be there.
+        annotations[address_annotation(f"{PCI_PREFIX}{suffix}")] = ",".join(pcis) or None
+        annotations[address_annotation(f"{MDEV_PREFIX}{suffix}")] = ",".join(mdevs) or None
+    return Filled({}, tuple(found)) if found else Filled(annotations)
+
+
+def _suffix(resource: str) -> str:
+    """What the variables of a resource have in common; resources may share it (K-7.3)."""
+    return resource_variable("", resource)
+
+
+def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tuple[tuple[RecordedDevice, ...], tuple[Problem, ...]]:
+    """The devices of the record in the VMI's order, which is the one in which KubeVirt takes addresses, and what is wrong with them."""
+    used, problems = used_pairs(pod), list[Problem]()
+    order = {(kind, name, resource): position for position, (kind, name, resource) in enumerate(_plugin_entries(vmi))}
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for device in record.devices:
+        if (device.kind, device.name, device.resource) not in order:
+            problems.append(
+                Problem(NOT_THE_VMIS, device.name, f"the VMI has no {device.kind} entry of that name with resource {device.resource}")
+            )
+        pair = Pair(device.claim, device.request)
+        if pair not in used or record.path_of(pair) != DEVICE_PLUGIN:
+            problems.append(_not_the_pods(pair))
+        kinds[_suffix(device.resource)].add(device.kind)
+    problems += [
+        Problem(SHARED_VARIABLE, f"{PCI_PREFIX}{suffix}", "gpus and hostDevices have resources that share this variable")
+        for suffix, used_by in kinds.items()
+        if len(used_by) > 1
+    ]
+    if problems:
+        return (), tuple(problems)
+    return tuple(sorted(record.devices, key=lambda d: order[d.kind, d.name, d.resource])), ()
+
+
+def _plugin_entries(vmi: VirtualMachineInstance) -> Iterable[tuple[str, str, str]]:
+    devices = vmi.spec.domain.devices
+    for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
+        for entry in entries:
+            if entry.is_plugin:
+                yield kind, entry.name, entry.device_name or ""

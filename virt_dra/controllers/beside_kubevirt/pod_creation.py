@@ -1,0 +1,74 @@
+"""Why KubeVirt has not created a VMI's launcher pod: what its condition ``Synchronized`` says (K-12.9). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import Condition, parse_time
+from virt_dra.api.wire import WireError
+from virt_dra.controllers.devices.resolution import POD_MISSING, Began, Resolution, Unresolved, as_said
+from virt_dra.controllers.events import shortened
+
+SYNCHRONIZED: Final = "Synchronized"
+"""KubeVirt's condition; False after a failed attempt, with the first message of the failures of one reason."""
+FAILED_CREATE: Final = "FailedCreate"
+"""KubeVirt's reason: rendering the pod failed, or the API server refused it (a webhook, a quota, an invalid name)."""
+
+POD_NOT_CREATED: Final = "PodNotCreated"
+"""Error: KubeVirt can't create the launcher pod. It tries again, as a rule without success until an object is changed."""
+
+_MESSAGE: Final = 2048
+_PASSING: Final = timedelta(seconds=2)
+
+
+def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
+    """The condition Synchronized where it is False, else None."""
+    for raw in vmi.status.conditions:
+        if raw.get("type") == SYNCHRONIZED and raw.get("status") == "False":
+            try:
+                return Condition.from_wire(raw)
+            except WireError:
+                return None
+    return None
+
+
+def error_at(vmi: VirtualMachineInstance, began: Began = as_said) -> datetime | None:
+    """The time from which a failed creation counts as an error; None without a failure, and for one without a time, an error at once.
+
+    A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
+    """
+    failure = _of_creation(vmi)
+    if failure is None or not failure.reason.startswith(FAILED_CREATE) or not failure.last_transition_time:
+        return None
+    try:
+        return began(parse_time(failure.last_transition_time)) + _PASSING
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_creation(vmi: VirtualMachineInstance) -> Condition | None:
+    return synchronized(vmi) if vmi.status.phase in (None, "", "Pending") else None
+
+
+def with_creation_failure(resolution: Resolution, vmi: VirtualMachineInstance, now: datetime, began: Began = as_said) -> Resolution:
+    """For a VMI without a pod: in place of :data:`PodMissing` what KubeVirt says of it, if it says anything."""
+    failure = _of_creation(vmi)
+    if failure is None:
+        return resolution
+    moment = error_at(vmi, began)
+    final = failure.reason.startswith(FAILED_CREATE) and (moment is None or moment <= now)
+    said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
+    if final:
+        message = f"KubeVirt can't create the launcher pod {said}. It tries again; the VMI's events say what came since"
+    else:
+        message = f"KubeVirt has not created the launcher pod yet {said}"
+    outcomes = tuple(
+        Unresolved(o.subject, POD_NOT_CREATED if final else POD_MISSING, "error" if final else "pending", message)
+        if isinstance(o, Unresolved) and o.reason == POD_MISSING
+        else o
+        for o in resolution.outcomes
+    )
+    return replace(resolution, outcomes=outcomes)

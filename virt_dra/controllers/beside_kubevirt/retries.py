@@ -1,0 +1,90 @@
+"""Makes KubeVirt retry at once what failed for a reason of virt-dra's that may be over (K-12.8). Pure.
+
+KubeVirt's controllers wait after each failure, twice as long as before and up to 1,000 s; nothing tells them that a template exists now, or
+a file in a container. They reconcile a VMI at once when it changes, so the operator changes an annotation of it: of VMIs whose pod our
+webhook refused (or could not be asked), and of those whose launcher doesn't find the metadata that we supply. The operator can't see all
+that they wait for (it has no permission to read templates), so it does so repeatedly, at growing intervals: a VMI waits about a tenth
+longer than it has to, at most a minute, and a namespace causes no more than five such writes a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from virt_dra.api.integration.paths import POD_WEBHOOK, RETRY_ANNOTATION
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import Condition, parse_time
+from virt_dra.controllers.beside_kubevirt.pod_creation import FAILED_CREATE, synchronized
+from virt_dra.controllers.devices.resolution import Began, as_said
+from virt_dra.controllers.writes import PatchAnnotations
+
+SYNC_FAILED: Final = "Synchronizing with the Domain failed."
+"""virt-handler's reason: the domain could not be started."""
+_METADATA: Final = "metadata"
+"""Part of every error of a launcher that doesn't find a device's address (K-7.10)."""
+
+SHORTEST: Final = timedelta(seconds=1)
+LONGEST: Final = timedelta(minutes=1)
+EACH: Final = timedelta(seconds=0.2)
+"""Between two writes in one namespace, on average."""
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PART: Final = 0.1
+"""Of the time that a VMI has waited so far: the pause until the next retry."""
+
+
+def awaits_retry(vmi: VirtualMachineInstance) -> bool:
+    """True if KubeVirt failed with this VMI for a reason that may be over without KubeVirt noticing."""
+    return _failure(vmi) is not None
+
+
+def _failure(vmi: VirtualMachineInstance) -> Condition | None:
+    if vmi.metadata.deletion_timestamp is not None:
+        return None
+    failure = synchronized(vmi)
+    if failure is None:
+        return None
+    message = failure.message or ""
+    if vmi.status.phase in (None, "", "Pending"):
+        return failure if failure.reason == FAILED_CREATE and POD_WEBHOOK in message else None
+    return failure if vmi.status.phase == "Scheduled" and failure.reason == SYNC_FAILED and _METADATA in message else None
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What to do about a failed VMI. ``action``: to write now. ``look_again``: when the next write is due."""
+
+    action: PatchAnnotations | None = None
+    look_again: datetime | None = None
+
+
+NOTHING: Final = Retry()
+
+
+def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began = as_said) -> Retry:
+    """The retry that is due now, and when the next one is.
+
+    ``waiting``: VMIs of the namespace for which :func:`awaits_retry` holds, this one included.
+    """
+    failure = _failure(vmi)
+    written = vmi.metadata.annotations.get(RETRY_ANNOTATION)
+    if failure is None:
+        over = written is not None and vmi.metadata.deletion_timestamp is None
+        return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
+    since = min(began(_time(failure.last_transition_time) or _time(vmi.metadata.creation_timestamp) or _LONG_AGO), now)
+    last = _time(written)
+    # A time in the future isn't the operator's: VM authors may write the annotation, too.
+    last = since if last is None or last > now else max(last, since)
+    pause = max(min(max((now - since) * _PART, SHORTEST), LONGEST), EACH * waiting)
+    due = last + pause
+    if due > now:
+        return Retry(look_again=due)
+    return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: now.astimezone(UTC).isoformat(timespec="milliseconds")}), now + pause)
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return parse_time(text) if text else None
+    except (ValueError, OverflowError):
+        return None

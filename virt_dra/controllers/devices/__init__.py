@@ -1,0 +1,4 @@
+"""Where a VMI's devices are: pod, claim, allocation, slice, address (K-5). Pure.
+
+Must not write or know a mode of the operator.
+"""

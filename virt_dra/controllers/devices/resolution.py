@@ -1,0 +1,540 @@
+"""Where each DRA device of a VMI is: pod -> claim -> allocation -> slice -> address (K-5.1 to K-5.13). Pure; no I/O, no clock.
+
+The steps are taken in the order of the rules and the first that fails gives the reason. One deviation: NotAllocated comes before
+NotReserved, because a claim can only be reserved once it is allocated, so the other way round nobody would ever read it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.integration.attribute_keys import (
+    CONFLICTING_ATTRIBUTES,
+    NO_ADDRESS,
+    Addresses,
+    DriverKeys,
+    Need,
+    Unusable,
+    addresses,
+    needed,
+)
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
+from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
+from virt_dra.api.meta import parse_time
+from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
+from virt_dra.api.wire import Json
+from virt_dra.controllers.devices.published import Publications, Published, PublishedDevices, newest
+from virt_dra.controllers.pods.current_pod import not_current
+from virt_dra.scheduling.claim_references import (
+    PODS,
+    NotCreatedYet,
+    NotNeeded,
+    UnsupportedClaimSource,
+    claim_name,
+)
+
+POD_MISSING: Final = "PodMissing"
+"""The VMI has no current launcher pod (K-5.1)."""
+CLAIM_NOT_LISTED: Final = "ClaimNotListed"
+"""No usable entry of resourceClaims has the device's claimName (K-5.2)."""
+CLAIM_NOT_GENERATED: Final = "ClaimNotGenerated"
+"""No claim has been made from the template yet (K-5.3)."""
+CLAIM_NOT_NEEDED: Final = "ClaimNotNeeded"
+"""The pod's status says that the entry needs no claim (K-5.3)."""
+CLAIM_MISSING: Final = "ClaimMissing"
+"""The claim object does not exist (K-5.4)."""
+CLAIM_FOREIGN: Final = "ClaimForeign"
+"""The claim belongs to another pod, or status and spec of the pod disagree about it (K-5.3, K-5.4)."""
+NOT_RESERVED: Final = "NotReserved"
+"""The claim is allocated but not reserved for this pod (K-5.4)."""
+NOT_ALLOCATED: Final = "NotAllocated"
+"""The claim has no allocation yet (K-5.5)."""
+REQUEST_NOT_IN_CLAIM: Final = "RequestNotInClaim"
+"""The allocation has no result for the device's requestName (K-5.6)."""
+ADMIN_ACCESS: Final = "AdminAccess"
+"""The device was allocated for administration, which a VM never gets (K-5.7)."""
+TOO_MANY_DEVICES: Final = "TooManyDevices"
+"""More devices were allocated than entries ask for (K-5.8)."""
+TOO_FEW_DEVICES: Final = "TooFewDevices"
+"""Option spread: more entries of one claim and request than devices (K-5.23)."""
+POOL_INCOMPLETE: Final = "PoolIncomplete"
+"""The driver is still publishing the pool's newest generation (K-5.9)."""
+NODE_MISMATCH: Final = "NodeMismatch"
+"""The device is on another node than the pod (K-5.9)."""
+DEVICE_NOT_PUBLISHED: Final = "DeviceNotPublished"
+"""No slice of the pool's newest generation has the device (K-5.9)."""
+AMBIGUOUS_DEVICE: Final = "AmbiguousDevice"
+"""The newest generation has the device more than once (K-5.10)."""
+DUPLICATE_ADDRESS: Final = "DuplicateAddress"
+"""Another device of this VMI has the same address (K-5.13)."""
+
+REASONS: Final = (
+    POD_MISSING, CLAIM_NOT_LISTED, CLAIM_NOT_GENERATED, CLAIM_NOT_NEEDED, CLAIM_MISSING, CLAIM_FOREIGN, NOT_ALLOCATED, NOT_RESERVED,
+    REQUEST_NOT_IN_CLAIM, ADMIN_ACCESS, TOO_MANY_DEVICES, TOO_FEW_DEVICES, POOL_INCOMPLETE, NODE_MISMATCH, DEVICE_NOT_PUBLISHED,
+    AMBIGUOUS_DEVICE, CONFLICTING_ATTRIBUTES, NO_ADDRESS, DUPLICATE_ADDRESS,
+)  # fmt: skip
+"""Every reason, in the order of the steps."""
+
+PARENT_ADDRESS_IGNORED: Final = "ParentAddressIgnored"
+"""Warning: the PCI address published beside an mdev is malformed and was left out (K-5.22)."""
+
+CLAIM_LAG: Final = timedelta(seconds=10)
+"""As much later than of a pod's node we may hear of its claims (K-5.4)."""
+
+Began = Callable[[datetime], datetime]
+"""The moment that a timestamp of another clock stands for (:mod:`virt_dra.cluster.cluster_clock`), which may be ahead of ours."""
+
+
+def as_said(moment: datetime) -> datetime:
+    """Every timestamp stands for itself: one clock wrote them all."""
+    return moment
+
+
+State = Literal["pending", "error"]
+Kind = Literal["gpus", "hostDevices", "networks"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """``spread``: entries of one claim and request take its devices in order (K-5.8). ``keys``: K-6.6.
+
+    ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still not
+    published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing :data:`CLAIM_LAG` after its
+    running pod got its node; without it that one is an error at once. ``writers``: drivers that write metadata files.
+    """
+
+    spread: bool = False
+    keys: tuple[DriverKeys, ...] = ()
+    migration_target: bool = False
+    now: datetime | None = None
+    grace: timedelta = timedelta(minutes=2)
+    began: Began = as_said
+    writers: frozenset[str] = ALWAYS_WRITE
+
+
+DEFAULTS: Final = Options()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A DRA device entry, or a network, of a VMI; ``position`` counts the VMI's DRA devices: gpus, hostDevices, networks."""
+
+    position: int
+    kind: Kind
+    name: str
+    claim_name: str
+    request_name: str
+    needs: Need = "any"
+
+    def __str__(self) -> str:
+        """``gpus/NAME``, ``hostDevices/NAME`` or ``networks/NAME``."""
+        return f"{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A device with its address. ``claim`` is the object's name, ``published`` what the driver says about the device."""
+
+    subject: Subject
+    claim: str
+    result: DeviceRequestAllocationResult
+    addresses: Addresses
+    published: Published
+
+    def status(self) -> DeviceStatusInfo:
+        found = (("pciAddress", self.addresses.pci), ("mDevUUID", self.addresses.mdev))
+        attributes = {key: value for key, value in found if value is not None}
+        return _status(self.subject, {"name": self.result.device, "resourceClaimName": self.claim, "attributes": attributes})
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """Why a device has no address yet (``pending``) or won't get one by waiting (``error``), and what is known so far (K-5.12)."""
+
+    subject: Subject
+    reason: str
+    state: State
+    message: str
+    claim: str | None = None
+    device: str | None = None
+
+    def status(self) -> DeviceStatusInfo:
+        known = (("name", self.device), ("resourceClaimName", self.claim))
+        return _status(self.subject, {key: value for key, value in known if value is not None})
+
+
+Outcome = Resolved | Unresolved
+
+
+def _status(subject: Subject, known: Json) -> DeviceStatusInfo:
+    return DeviceStatusInfo.from_wire({"name": subject.name, **({"deviceResourceClaimStatus": known} if known else {})})
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Something to tell about a device that does not keep it from being used."""
+
+    subject: Subject
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """One outcome per DRA device, gpus before hostDevices, in spec order."""
+
+    outcomes: tuple[Outcome, ...]
+    warnings: tuple[Warned, ...] = ()
+    obstacles: tuple[Unresolved, ...] = ()
+    """Of resolved devices: why the VM doesn't get them all the same (``delivery``)."""
+
+    @property
+    def unresolved(self) -> tuple[Unresolved, ...]:
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Unresolved))
+
+    def device_status(self) -> DeviceStatus | None:
+        """The design's status object; None when the VMI has no DRA device (K-5.12)."""
+        return status_of((outcome.subject, outcome.status()) for outcome in self.outcomes)
+
+
+def status_of(entries: Iterable[tuple[Subject, DeviceStatusInfo]]) -> DeviceStatus | None:
+    """The two status lists, in the given order. A list without entries is absent; without any entry there is no status.
+
+    Networks have no list (K-5.12).
+    """
+    lists: dict[str, tuple[DeviceStatusInfo, ...]] = {}
+    for subject, entry in entries:
+        if subject.kind != "networks":
+            field = "gpu_statuses" if subject.kind == "gpus" else "host_device_statuses"
+            lists[field] = (*lists.get(field, ()), entry)
+    return DeviceStatus(**lists) if lists else None
+
+
+def dra_devices(vmi: VirtualMachineInstance) -> tuple[Subject, ...]:
+    """The DRA devices of a VMI (K-1.3), gpus before hostDevices, in spec order. (Its networks: ``network_devices``.)"""
+    kinds: tuple[tuple[Kind, tuple[DeviceEntry, ...]], ...]
+    devices = vmi.spec.domain.devices
+    kinds = (("gpus", devices.gpus), ("hostDevices", devices.host_devices))
+    entries = [(kind, entry) for kind, listed in kinds for entry in listed if entry.is_dra]
+    return tuple(
+        Subject(position, kind, entry.name, entry.claim_name or "", entry.request_name or "")
+        for position, (kind, entry) in enumerate(entries)
+    )
+
+
+def resolve(
+    vmi: VirtualMachineInstance,
+    pod: Pod | None,
+    claims: Iterable[ResourceClaim],
+    slices: Iterable[ResourceSlice] | Publications,
+    options: Options = DEFAULTS,
+    subjects: tuple[Subject, ...] | None = None,
+) -> Resolution:
+    """Resolve every DRA device of a VMI to its address (K-5.1 to K-5.13).
+
+    ``pod``: the VMI's launcher pod if there is one (:func:`current_pod.current_pod` finds it). ``claims`` and ``slices`` may hold
+    more than is needed, in any order and more than once. ``subjects``: the devices, if not the VMI's DRA devices. Never raises on
+    well-typed objects.
+    """
+    subjects = dra_devices(vmi) if subjects is None else subjects
+    if pod is None:
+        return _no_pod(subjects, _NO_POD)
+    objection = not_current(vmi, pod, migration_target=options.migration_target)
+    if objection:
+        return _no_pod(subjects, f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod")
+    published = slices if isinstance(slices, Publications) else PublishedDevices.of(slices)
+    namespace = pod.namespace or vmi.namespace or "default"
+    by_name: dict[str, ResourceClaim] = {}
+    # Objects from files may lack a namespace: they count as the pod's, after those that say so.
+    for claim in sorted(newest(claims), key=lambda claim: bool(claim.namespace)):
+        if (claim.namespace or namespace) == namespace:
+            by_name[claim.name] = claim
+    search = _Search(vmi, pod, namespace, by_name, published, options, Counter((s.claim_name, s.request_name) for s in subjects))
+    outcomes = _without_duplicates(tuple(search.locate(subject, turn) for subject, turn in _turns(subjects)))
+    ignored = tuple(
+        Warned(o.subject, PARENT_ADDRESS_IGNORED, f"{o.addresses.ignored}; the mdev is used without its parent's address")
+        for o in outcomes
+        if isinstance(o, Resolved) and o.addresses.ignored
+    )
+    return Resolution(outcomes, ignored)
+
+
+_NO_POD: Final = "the VMI has no launcher pod; if it doesn't get one soon, the VMI's conditions and events say why"
+
+
+def _no_pod(subjects: tuple[Subject, ...], message: str) -> Resolution:
+    return Resolution(tuple(Unresolved(subject, POD_MISSING, "pending", message) for subject in subjects))
+
+
+def _turns(subjects: Iterable[Subject]) -> Iterator[tuple[Subject, int]]:
+    """Each entry with the number of earlier ones that have the same claim and request."""
+    earlier: Counter[tuple[str, str]] = Counter()
+    for subject in subjects:
+        pair = subject.claim_name, subject.request_name
+        yield subject, earlier[pair]
+        earlier[pair] += 1
+
+
+def _without_duplicates(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    """The first device keeps an address, later ones of the same address are refused (K-5.13)."""
+    first: dict[str, Subject] = {}
+    kept: list[Outcome] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Resolved) and outcome.addresses.given:
+            holder = first.setdefault(outcome.addresses.identity, outcome.subject)
+            if holder is not outcome.subject:
+                address = outcome.addresses.mdev or outcome.addresses.pci
+                message = (
+                    f"device {outcome.result.device} of claim {outcome.claim} has address {address}, which {holder} of this VMI "
+                    "already has; a VM can't have one device twice: remove one entry, or let its request allocate another device"
+                )
+                outcome = Unresolved(outcome.subject, DUPLICATE_ADDRESS, "error", message, outcome.claim, outcome.result.device)
+        kept.append(outcome)
+    return tuple(kept)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The steps for one device, each a method that gives the next thing or the reason why not."""
+
+    vmi: VirtualMachineInstance
+    pod: Pod
+    namespace: str
+    claims: Mapping[str, ResourceClaim]
+    published: Publications
+    options: Options
+    entries: Counter[tuple[str, str]]
+    """How many entries of the VMI have the same claim and request."""
+
+    def locate(self, subject: Subject, turn: int) -> Outcome:
+        name = self.claim_object(subject)
+        if isinstance(name, Unresolved):
+            return name
+        claim = self.claim(subject, name)
+        if isinstance(claim, Unresolved):
+            return claim
+        result = self.result(subject, claim, turn)
+        if isinstance(result, Unresolved):
+            return result
+        device = self.device(subject, claim, result)
+        if isinstance(device, Unresolved):
+            return device
+        found = needed(subject.needs, addresses(result.driver, device.device.attributes, self.options.keys))
+        if isinstance(found, Unusable):
+            message = f"device {_path(result)}: {found.message}"
+            return Unresolved(subject, found.reason, "error", message, claim.name, result.device)
+        return Resolved(subject, claim.name, result, found, device)
+
+    def claim_object(self, subject: Subject) -> str | Unresolved:
+        """K-5.2, K-5.3."""
+        entry = self._entry(subject.claim_name)
+        if entry is None:
+            wanted = f"claimName {subject.claim_name!r}" if subject.claim_name else "an empty claimName"
+            listed = ", ".join(e.name for e in self.pod.spec.resource_claims or self.vmi.spec.resource_claims) or "none"
+            message = f"the device has {wanted}, which no entry of resourceClaims has (entries: {listed}); name one of them or add an entry"
+            return Unresolved(subject, CLAIM_NOT_LISTED, "error", message)
+        recorded = next((s for s in self.pod.status.resource_claim_statuses if s.name == entry.name), None)
+        told = recorded.resource_claim_name if recorded is not None else None
+        if entry.resource_claim_name and told and told != entry.resource_claim_name:
+            message = (
+                f"entry {entry.name!r} of the pod names ResourceClaim {entry.resource_claim_name}, its status {told}; recreate the pod"
+            )
+            return Unresolved(subject, CLAIM_FOREIGN, "error", message)
+        try:
+            reference = claim_name(self.pod, entry)
+        except UnsupportedClaimSource:
+            message = (
+                f"entry {entry.name!r} of resourceClaims names neither a ResourceClaim nor a ResourceClaimTemplate; give it one of them"
+            )
+            return Unresolved(subject, CLAIM_NOT_LISTED, "error", message)
+        if isinstance(reference, NotCreatedYet):
+            message = (
+                f"no ResourceClaim has been made from ResourceClaimTemplate {entry.resource_claim_template_name} "
+                f"for entry {entry.name!r} yet; if this lasts, look at the pod's events and whether the template exists"
+            )
+            return Unresolved(subject, CLAIM_NOT_GENERATED, "pending", message)
+        if isinstance(reference, NotNeeded) or not reference.name or (recorded is not None and not told):
+            message = (
+                f"the pod's status says that entry {entry.name!r} needs no ResourceClaim, so no device can come from it; recreate the pod"
+            )
+            return Unresolved(subject, CLAIM_NOT_NEEDED, "error", message)
+        return reference.name
+
+    def _entry(self, name: str) -> PodResourceClaim | None:
+        """The pod's entry, else the VMI's. A source that is "" counts as absent (as KubeVirt reads it, K-7.9)."""
+        listed = (*self.pod.spec.resource_claims, *self.vmi.spec.resource_claims) if name else ()
+        entry = next((entry for entry in listed if entry.name == name), None)
+        if entry is None:
+            return None
+        return entry.with_(
+            resource_claim_name=entry.resource_claim_name or None, resource_claim_template_name=entry.resource_claim_template_name or None
+        )
+
+    def claim(self, subject: Subject, name: str) -> ResourceClaim | Unresolved:
+        """K-5.4 and K-5.5: an allocated claim that is this pod's."""
+        claim = self.claims.get(name)
+        if claim is None:
+            running = self.pod.status.phase == "Running" and not self._may_be_new()
+            advice = "it was deleted while the pod runs; restart the VM" if running else "it is used as soon as it is created"
+            message = f"ResourceClaim {name} does not exist in namespace {self.namespace}; {advice}"
+            return Unresolved(subject, CLAIM_MISSING, "error" if running else "pending", message, name)
+        foreign = self._foreign(subject, claim)
+        if foreign:
+            message = f"{foreign}; the status of the pod is stale or the claim was replaced: recreate the pod"
+            return Unresolved(subject, CLAIM_FOREIGN, "error", message, name)
+        if claim.status.allocation is None:
+            message = f"ResourceClaim {name} is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
+            return Unresolved(subject, NOT_ALLOCATED, "pending", message, name)
+        if not self._reserved(claim):
+            holders = ", ".join(f"{c.resource} {c.name} {c.uid}".rstrip() for c in claim.status.reserved_for) or "nobody"
+            message = (
+                f"ResourceClaim {name} is allocated but not reserved for pod {self.pod.name} (reserved for: {holders}); "
+                "waiting for the scheduler to reserve it"
+            )
+            return Unresolved(subject, NOT_RESERVED, "pending", message, name)
+        return claim
+
+    def _foreign(self, subject: Subject, claim: ResourceClaim) -> str:
+        entry = self._entry(subject.claim_name)
+        if entry is None or entry.resource_claim_name is not None:
+            return ""
+        owners = claim.metadata.owner_references
+        # Objects from an API server always say who controls; hand-made ones may leave it out.
+        owners = tuple(owner for owner in owners if owner.controller) or tuple(owner for owner in owners if owner.controller is None)
+        if any(self._is_pod(owner.kind in ("Pod", ""), owner.uid, owner.name) for owner in owners):
+            return ""
+        if not owners and not self.pod.metadata.uid:
+            return ""  # neither object was ever saved
+        return f"ResourceClaim {self.namespace}/{claim.name} was not created for Pod {self.namespace}/{self.pod.name} (Pod is not owner)"
+
+    def _reserved(self, claim: ResourceClaim) -> bool:
+        return any(self._is_pod(c.resource in (PODS, ""), c.uid, c.name) for c in claim.status.reserved_for)
+
+    def _is_pod(self, says_pod: bool, uid: str, name: str) -> bool:
+        """Whether a reference means this pod. Where one of the two has no UID (objects from files) the name decides (K-5.25)."""
+        if uid and self.pod.metadata.uid:
+            return uid == self.pod.metadata.uid
+        return says_pod and self.pod.name in ("", name)
+
+    def result(self, subject: Subject, claim: ResourceClaim, turn: int) -> DeviceRequestAllocationResult | Unresolved:
+        """K-5.6 to K-5.8: the allocated device of the request."""
+        assert claim.status.allocation is not None
+        all_results = claim.status.allocation.devices.results
+        results = results_for(subject.request_name, all_results)
+        if not results:
+            present = ", ".join(dict.fromkeys(r.request for r in all_results)) or "none"
+            wanted = f"requestName {subject.request_name!r}" if subject.request_name else "no requestName"
+            message = (
+                f"the device has {wanted}; the allocation of ResourceClaim {claim.name} is for these requests: {present}; name one of them"
+            )
+            return Unresolved(subject, REQUEST_NOT_IN_CLAIM, "error", message, claim.name)
+        admin = next((r for r in results if r.admin_access), None)
+        if admin is not None:
+            message = (
+                f"device {_path(admin)} was allocated to ResourceClaim {claim.name} with adminAccess, which doesn't make it the VM's; "
+                f"request it without adminAccess"
+            )
+            return Unresolved(subject, ADMIN_ACCESS, "error", message, claim.name)
+        entries = self.entries[subject.claim_name, subject.request_name] if self.options.spread else 1
+        if len(results) > entries:
+            devices = ", ".join(_path(r) for r in results)
+            takers = "one device entry takes one" if entries == 1 else f"{entries} device entries take one each"
+            message = (
+                f"request {subject.request_name} of ResourceClaim {claim.name} got {len(results)} devices ({devices}), but {takers}; "
+                "make one request with count 1 per device entry"
+            )
+            return Unresolved(subject, TOO_MANY_DEVICES, "error", message, claim.name)
+        if not self.options.spread:
+            return results[0]
+        if turn >= len(results):
+            message = (
+                f"request {subject.request_name} of ResourceClaim {claim.name} got {len(results)} devices, which earlier entries took; "
+                f"raise its count to {entries} or remove the entry"
+            )
+            return Unresolved(subject, TOO_FEW_DEVICES, "error", message, claim.name)
+        return results[turn]
+
+    def device(self, subject: Subject, claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Published | Unresolved:
+        """K-5.9, K-5.10: what the driver publishes about the allocated device."""
+
+        def unresolved(reason: str, state: State, message: str) -> Unresolved:
+            return Unresolved(subject, reason, state, message, claim.name, result.device)
+
+        pool = self.published.pool(result.driver, result.pool)
+        where = f"pool {result.pool} of driver {result.driver}"
+        if pool is not None and not pool.complete:
+            announced = " or ".join(str(count) for count in pool.announced)
+            message = (
+                f"generation {pool.generation} of {where} has {pool.size} slices and announces a resourceSliceCount of {announced}; "
+                "waiting for the driver to publish it whole"
+            )
+            return unresolved(POOL_INCOMPLETE, "pending", message)
+        found = pool.devices(result.device) if pool is not None else ()
+        if not found:
+            seen = f"generation {pool.generation} of {where} has no device {result.device}" if pool else f"no slice of {where} is published"
+            if self._overdue(claim):
+                message = f"{seen}; the driver may have withdrawn the allocated device: look at the driver, then restart the VM"
+                return unresolved(DEVICE_NOT_PUBLISHED, "error", message)
+            return unresolved(DEVICE_NOT_PUBLISHED, "pending", f"{seen}; waiting for the driver to publish it")
+        node = self.pod.spec.node_name
+        elsewhere = [p.node for p in found if p.node and node and p.node != node]
+        if len(elsewhere) == len(found):
+            message = f"device {_path(result)} is on node {min(elsewhere)}, pod {self.pod.name} on node {node}; recreate the pod"
+            return unresolved(NODE_MISMATCH, "error", message)
+        if len(found) > 1:
+            generation = found[0].slice.spec.pool.generation
+            message = f"generation {generation} of {where} has device {result.device} {len(found)} times; the driver must publish it once"
+            return unresolved(AMBIGUOUS_DEVICE, "error", message)
+        return found[0]
+
+    def _may_be_new(self) -> bool:
+        """Whether a claim that isn't known may be one that we haven't heard of yet."""
+        now, moment = self.options.now, missed_at(self.pod, self.options)
+        return now is not None and moment is not None and now <= moment
+
+    def _overdue(self, claim: ResourceClaim) -> bool:
+        now, moment = self.options.now, overdue_at(claim, self.options)
+        return now is not None and moment is not None and now > moment
+
+
+def missed_at(pod: Pod, options: Options) -> datetime | None:
+    """From when on a claim of a running pod that isn't known is taken for deleted; None if nothing says when the pod got its node.
+
+    Who follows a cluster hears of pods and claims by different ways, so that a claim may become known after the pod that runs with it.
+    """
+    bound = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None)
+    if bound is None or not bound.last_transition_time:
+        return None
+    try:
+        return options.began(parse_time(bound.last_transition_time)) + CLAIM_LAG
+    except (ValueError, OverflowError):
+        return None
+
+
+def overdue_at(claim: ResourceClaim, options: Options) -> datetime | None:
+    """When a device that is allocated and not published becomes an error (K-5.9); None if nothing says when it was allocated."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is None:
+        return None
+    try:
+        return options.began(parse_time(allocation.allocation_timestamp)) + options.grace
+    except (ValueError, OverflowError):
+        return None
+
+
+def results_for(request: str, results: Iterable[DeviceRequestAllocationResult]) -> tuple[DeviceRequestAllocationResult, ...]:
+    """The results for a request, or for the alternative of it that was chosen (K-5.6). ``gpu`` never matches ``gpu2``."""
+    results = tuple(results)
+    exact = tuple(r for r in results if r.request == request)
+    if exact or not request or "/" in request:
+        return exact
+    return tuple(r for r in results if r.request.startswith(f"{request}/"))
+
+
+def _path(result: DeviceRequestAllocationResult) -> str:
+    return f"{result.driver}/{result.pool}/{result.device}"

@@ -1,0 +1,212 @@
+"""Keeps ``status.deviceStatus`` of VMIs up to date: gather, plan, apply (K-5.14; what is resolved how: ``device_resolution``).
+
+Writes with a plain update, because a VMI has no status subresource (K-9.1). That is for the embedded cluster and for running
+without KubeVirt: where KubeVirt's webhooks run, they silently undo such a write (K-9.2).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import DEVICES_HEALTHY, DEVICES_RESOLVED
+from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
+from virt_dra.controllers.conditions import Verdict, put
+from virt_dra.controllers.devices.published import PublishedDevices
+from virt_dra.controllers.devices.resolution import (
+    DEFAULTS,
+    Options,
+    Outcome,
+    Resolution,
+    Resolved,
+    Unresolved,
+    Warned,
+    dra_devices,
+    resolve,
+)
+from virt_dra.controllers.devices.settling import NO_ENTRIES, Circumstances, Entries, Settled, entries_in, settled
+from virt_dra.controllers.events import Event, outdated, shortened, warning
+from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
+
+__all__ = [
+    "Inputs",
+    "Options",
+    "Plan",
+    "Resolution",
+    "Resolved",
+    "Settled",
+    "Unresolved",
+    "apply",
+    "gather",
+    "plan",
+    "reconcile",
+    "resolve",
+    "settle",
+]
+
+ALL_RESOLVED: Final = "AllDevicesResolved"
+ALL_HEALTHY: Final = "AllDevicesHealthy"
+SHARED_ADDRESS: Final = "SharedAddress"
+"""Event: another VMI on the same node has the same address (K-5.13)."""
+_MESSAGE: Final = 4096
+"""Characters of a condition's message."""
+UPDATE_FAILED: Final = "FailedDeviceStatusUpdate"
+"""Event: the cluster refused the new status."""
+
+
+def settle(
+    vmi: VirtualMachineInstance,
+    resolution: Resolution,
+    rules: Sequence[DeviceTaintRule] = (),
+    pod: Pod | None = None,
+    networks: Entries = NO_ENTRIES,
+) -> Settled:
+    """What the VMI's own status shall say (``settling``); what it said so far is frozen while the VMI runs (K-5.14).
+
+    ``networks``: what was said of them so far, for which the status has no place.
+    """
+    running = vmi.status.phase == "Running"
+    return settled(resolution, Circumstances(running, {**entries_in(vmi.status.device_status), **networks}, rules, pod))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything the plan depends on. ``now`` is used for transition times and the grace period of K-5.9."""
+
+    vmis: tuple[VirtualMachineInstance, ...]
+    pods: tuple[Pod, ...]
+    claims: tuple[ResourceClaim, ...]
+    slices: tuple[ResourceSlice, ...]
+    now: datetime
+    options: Options = DEFAULTS
+    taint_rules: tuple[DeviceTaintRule, ...] = ()
+
+
+@dataclass(frozen=True)
+class WriteStatus:
+    """Replace a VMI by itself with a new status."""
+
+    vmi: VirtualMachineInstance
+
+
+Action = WriteStatus
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``actions``: what to write; none when all is up to date. ``events``: what to tell, again with every plan while it is so."""
+
+    actions: tuple[Action, ...]
+    events: tuple[Event, ...]
+
+
+async def gather(reader: Reader, now: datetime, namespace: str = "", options: Options = DEFAULTS) -> Inputs:
+    """Everything of one namespace, or of all."""
+    vmis = (await reader.list(VirtualMachineInstance, namespace)).items
+    if not any(dra_devices(vmi) for vmi in vmis):
+        return Inputs(vmis, (), (), (), now, options)
+    pods = (await reader.list(Pod, namespace)).items
+    claims = (await reader.list(ResourceClaim, namespace)).items
+    slices, rules = (await reader.list(ResourceSlice)).items, (await reader.list(DeviceTaintRule)).items
+    return Inputs(vmis, pods, claims, slices, now, options, rules)
+
+
+def plan(inputs: Inputs) -> Plan:
+    """One write per VMI whose status differs from what it should be; finished VMIs are left as they are."""
+    published = PublishedDevices.of(inputs.slices)
+    claims = {claim.key: claim for claim in inputs.claims}
+    pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
+    for pod in inputs.pods:
+        for owner in owner_uids(pod):
+            pods[pod.namespace, owner].append(pod)
+    options = replace(inputs.options, now=inputs.now)
+    actions: list[Action] = []
+    events: list[Event] = []
+    placed: list[tuple[VirtualMachineInstance, str, Resolution]] = []
+    for vmi in sorted(inputs.vmis, key=lambda vmi: vmi.key):
+        if vmi.status.phase in ("Succeeded", "Failed") or not dra_devices(vmi):
+            continue
+        current = current_pod(vmi, pods[vmi.namespace, vmi.metadata.uid], migration_target=options.migration_target)
+        named = (claims.get(f"{vmi.namespace}/{name}") for name in _claim_names(vmi, current))
+        resolution = resolve(vmi, current, (claim for claim in named if claim is not None), published, options)
+        known = settle(vmi, resolution, inputs.taint_rules, current)
+        updated = with_status(vmi, known, inputs.now)
+        if updated is not vmi:
+            actions.append(WriteStatus(updated))
+        events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in known.warnings)
+        placed.append((vmi, (current.spec.node_name if current is not None else None) or "", resolution))
+    return Plan(tuple(actions), (*events, *_shared(placed)))
+
+
+def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
+    """Every claim object that an entry may lead to."""
+    names = {entry.resource_claim_name for entry in vmi.spec.resource_claims}
+    if pod is not None:
+        names |= {entry.resource_claim_name for entry in pod.spec.resource_claims}
+        names |= {status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    return {name for name in names if name}
+
+
+def with_status(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> VirtualMachineInstance:
+    """The VMI with the settled deviceStatus and conditions; the very same object if nothing differs."""
+    told = known.unresolved
+    first = next((u for u in told if u.state == "error"), told[0] if told else None)
+    resolved: Verdict = "False" if first else "True"
+    conditions = put(vmi.status.conditions, DEVICES_RESOLVED, resolved, first.reason if first else ALL_RESOLVED, sentences(told), now)
+    unhealthy = known.unhealthy
+    if unhealthy or any(condition.get("type") == DEVICES_HEALTHY for condition in conditions):
+        reason = unhealthy[0].reason if unhealthy else ALL_HEALTHY
+        conditions = put(conditions, DEVICES_HEALTHY, "False" if unhealthy else "True", reason, sentences(unhealthy), now)
+    status, old = known.device_status(), vmi.status.device_status
+    same = status is None or (old is not None and status.to_wire() == old.to_wire())
+    if same and conditions == vmi.status.conditions:
+        return vmi
+    told_of = {} if status is None else {"device_status": status}  # of networks it says nothing
+    return vmi.with_(status=vmi.status.with_(conditions=conditions, **told_of))
+
+
+def sentences(told: Sequence[Unresolved | Warned]) -> str:
+    """For a condition's message. Bounded: a VMI has many devices, and users name them."""
+    return shortened("; ".join(f"{about.subject}: {about.message}" for about in told), _MESSAGE)
+
+
+def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, Resolution]]) -> list[Event]:
+    """A warning for each VMI after the first that has an address of the same node (K-5.13). Nodes number their devices alike."""
+    holders: dict[tuple[str, str], tuple[VirtualMachineInstance, Outcome]] = {}
+    events: list[Event] = []
+    for vmi, node, resolution in placed:
+        for outcome in resolution.outcomes:
+            if not node or not isinstance(outcome, Resolved):
+                continue
+            other, first = holders.setdefault((node, outcome.addresses.identity), (vmi, outcome))
+            if other is not vmi:
+                message = (
+                    f"{outcome.subject}: {outcome.addresses.identity} on node {node} is also {first.subject} of VMI {other.key}; "
+                    "only a driver that shares the device makes this work"
+                )
+                events.append(warning(vmi, SHARED_ADDRESS, message))
+    return events
+
+
+async def apply(writer: Writer, actions: Iterable[Action]) -> tuple[Event, ...]:
+    """Write; what the cluster refused comes back as events. A VMI that changed or went meanwhile is left to the next pass."""
+    events: list[Event] = []
+    for action in actions:
+        try:
+            await writer.update(action.vmi)
+        except ApiError as error:
+            if not outdated(error):
+                events.append(warning(action.vmi, UPDATE_FAILED, str(error)))
+    return tuple(events)
+
+
+async def reconcile(cluster: Cluster, now: datetime, namespace: str = "", options: Options = DEFAULTS) -> tuple[Event, ...]:
+    """One pass: gather, plan, apply. What is to be told, and what the cluster refused, is returned."""
+    planned = plan(await gather(cluster, now, namespace, options))
+    return (*planned.events, *await apply(cluster, planned.actions))

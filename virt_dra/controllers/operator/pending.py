@@ -1,0 +1,317 @@
+"""Why the pod of a VMI gets no node, as far as devices go: by claim and request, with counts of nodes (K-12.4). Pure.
+
+kube-scheduler says in the pod's condition how many nodes refused; this says which claim, which request, and what is in the way. It asks
+the allocator about a sample of nodes, within limits, on a view of the cluster that is made once for many VMIs: of the sample's nodes and of
+the devices that can be used from them, so that its cost doesn't grow with the cluster. When and in which order pods are explained:
+``explaining_turns``; where: ``examining``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from heapq import nsmallest
+from typing import Any, Final
+
+from virt_dra.allocator import DEFAULT, Features, Interrupt, Snapshot
+from virt_dra.allocator.explain import RequestExplanation
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.meta import Condition, format_time, parse_time
+from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
+from virt_dra.controllers.devices.resolution import Began, as_said
+from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
+from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
+from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, Unplaced, place
+
+FITS: Final = "ClaimsFit"
+"""True: the claims can be allocated on some node; the pod waits for something else, or for its turn."""
+NO_NODE_FITS: Final = "NoNodeFits"
+"""False: none of the nodes that were tried can allocate the claims."""
+CLAIMS_NOT_READY: Final = "ClaimsNotReady"
+"""False: a claim is missing, can't be used or asks for what doesn't exist, whatever the node."""
+NOT_DECIDED: Final = "NotDecided"
+"""Unknown: the allocator came to no decision within the limits, or the input is broken; the message says how."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of explaining. ``nodes``: how many are tried; ``steps``: of the search, on one node; ``after``: how long a pod must have
+    waited first; ``every``: pause before it is explained again, doubled each time it exceeds its deadline, up to ``seldom``; ``age``: of a
+    view, at most; ``seconds``: the deadline for one pod.
+
+    ``devices``: of a view, at most; ``looks``: nodes times the devices that each can use, at most: with many devices fewer nodes are tried.
+    """
+
+    nodes: int = 64
+    steps: int = 2_000
+    after: timedelta = timedelta(seconds=10)
+    every: timedelta = timedelta(minutes=1)
+    seldom: timedelta = timedelta(hours=1)
+    age: timedelta = timedelta(seconds=15)
+    seconds: float = 1.0
+    devices: int = 10_000
+    looks: int = 100_000
+
+
+LIMITS: Final = Limits()
+_NAMED = 2
+"""Nodes that are named as examples of a reason."""
+_REASONS = 8
+"""Reasons that a message lists at most."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a view is made of. ``total``: nodes of the cluster; ``left_out``: devices that nodes of the sample could use, but that are
+    too many to be looked at. ``allocations``: those of pools in the sample."""
+
+    nodes: tuple[Node, ...]
+    total: int
+    slices: tuple[ResourceSlice, ...]
+    classes: tuple[DeviceClass, ...]
+    rules: tuple[DeviceTaintRule, ...]
+    allocations: tuple[AllocationResult, ...]
+    at: datetime
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class View:
+    """A snapshot of a sample of the cluster, taken at ``at``. ``nodes``: how many the whole cluster has. ``left_out``: as in
+    :class:`Sample`."""
+
+    cluster: ClusterView
+    nodes: int
+    at: datetime
+    left_out: int = 0
+
+
+_TURN: Final = 1000
+"""Objects that are gone through in one turn: less than a millisecond."""
+_FEWEST: Final = 4
+"""Nodes that are tried in any case, however many devices they can use."""
+
+
+def sampling(
+    nodes: Iterable[Node],
+    claims: Iterable[ResourceClaim],
+    slices: Iterable[ResourceSlice],
+    classes: Iterable[DeviceClass],
+    rules: Iterable[DeviceTaintRule],
+    now: datetime,
+    limits: Limits = LIMITS,
+) -> Generator[None, None, Sample]:
+    """Yields between turns of a millisecond, so that it may be done on an event loop; returns the sample.
+
+    Nodes with devices of their own first: a claim that fits nowhere there can only be served by devices for all nodes. Of the pools that
+    several nodes see, those with the fewest devices first; a pool is in the sample as a whole, or not at all (A-5).
+    """
+    known, listed = tuple(slices), tuple(nodes)
+    with_devices: set[str] = set()
+    sizes: Counter[tuple[str, str]] = Counter()
+    shared: set[tuple[str, str]] = set()
+    for number, each in enumerate(known):
+        if number % _TURN == 0:
+            yield
+        pool = (each.spec.driver, each.spec.pool.name)
+        sizes[pool] += len(each.spec.devices)
+        if each.spec.node_name:
+            with_devices.add(each.spec.node_name)
+        else:
+            shared.add(pool)
+    yield
+    everywhere = min(sum(sizes[pool] for pool in shared), limits.devices)
+    most = min(limits.nodes, max(_FEWEST, limits.looks // max(everywhere, 1)))
+    chosen = tuple(nsmallest(most, listed, key=lambda node: (node.name not in with_devices, node.name)))
+    names = {node.name for node in chosen}
+    yield
+    local: set[tuple[str, str]] = set()
+    for number, each in enumerate(known):
+        if number % _TURN == 0:
+            yield
+        if each.spec.node_name in names:
+            local.add((each.spec.driver, each.spec.pool.name))
+    pools: set[tuple[str, str]] = set()
+    room, left_out = limits.devices, 0
+    for pool in (*sorted(local - shared, key=lambda pool: (sizes[pool], pool)), *sorted(shared, key=lambda pool: (sizes[pool], pool))):
+        if sizes[pool] <= room:
+            room -= sizes[pool]
+            pools.add(pool)
+        else:
+            left_out += sizes[pool]
+    kept: list[ResourceSlice] = []
+    for number, each in enumerate(known):
+        if number % _TURN == 0:
+            yield
+        if (each.spec.driver, each.spec.pool.name) in pools:
+            kept.append(each)
+    allocations: list[AllocationResult] = []
+    for number, claim in enumerate(claims):
+        if number % _TURN == 0:
+            yield
+        allocation = claim.status.allocation
+        if allocation is not None and any((result.driver, result.pool) in pools for result in allocation.devices.results):
+            allocations.append(allocation)
+    return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), tuple(allocations), now, left_out)
+
+
+def sample_of(*arguments: Any, **options: Any) -> Sample:
+    """As :func:`sampling`, at once."""
+    steps = sampling(*arguments, **options)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Sample = end.value
+            return found
+
+
+def view_of(sample: Sample, features: Features = DEFAULT) -> View:
+    """Takes a second for as many devices as there may be: not on an event loop; and share it between VMIs."""
+    snapshot = Snapshot.build(sample.slices, sample.classes, (), sample.rules if features.device_taints else ())
+    snapshot = snapshot.with_allocation(*sample.allocations)
+    snapshot.inventory.demands(features)  # pools are put together here, not on the first pod's time
+    return View(ClusterView(sample.nodes, {}, snapshot), sample.total, sample.at, sample.left_out)
+
+
+def waits_for_node(pod: Pod | None) -> bool:
+    """Whether there is anything to explain: a pod with claims that has no node and isn't going."""
+    return (
+        pod is not None
+        and not pod.spec.node_name
+        and bool(pod.spec.resource_claims)
+        and pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in ("Succeeded", "Failed")
+    )
+
+
+def due(
+    pod: Pod,
+    told: Condition | None,
+    looked: datetime | None,
+    now: datetime,
+    limits: Limits = LIMITS,
+    too_slow: int = 0,
+    began: Began = as_said,
+) -> datetime:
+    """When the pod may be explained next. ``told``: the condition as it stands; ``looked``: when this process last looked, if it did;
+    ``too_slow``: how often in a row that took too long."""
+    earliest = began(_time(pod.metadata.creation_timestamp) or now) + limits.after
+    pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.seldom, limits.every))
+    for last in (_time(told.last_transition_time) if told is not None else None, looked):
+        if last is not None and last <= now:  # a clock that was set back leaves times in the future behind
+            earliest = max(earliest, last + pause)
+    return earliest
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return parse_time(text) if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def explain(
+    pod: Pod,
+    claims: Mapping[str, ResourceClaim],
+    view: View,
+    told: Condition | None,
+    now: datetime,
+    features: Features = DEFAULT,
+    limits: Limits = LIMITS,
+    interrupt: Interrupt | None = None,
+) -> Condition:
+    """The condition Allocatable. ``claims``: the pod's, as they are now. ``told`` itself, if it says the same already.
+
+    Its time is when this was told first, so that :func:`due` keeps from telling too often. Raises DeadlineExceeded where ``interrupt``
+    says yes; then :func:`took_too_long` is the condition.
+    """
+    cluster = replace(view.cluster, claims=claims)
+    return _condition(_told(place(pod, cluster, features, step_limit=limits.steps, interrupt=interrupt), view), told, now)
+
+
+def took_too_long(pod: Pod, subject: str, told: Condition | None, now: datetime, limits: Limits = LIMITS) -> Condition:
+    """The condition Allocatable of a pod that couldn't be explained in time. ``subject``: the expression, if it was one."""
+    if subject:
+        what = f"{subject}: evaluating it took too long"
+        advice = "make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most"
+    else:
+        what = f"{pod.key}: its claims take too long to search devices for"
+        advice = "fewer requests, or selectors that leave fewer devices, help"
+    text = f"{what}, so that why the pod waits isn't decided (limit: {limits.seconds:g} s). {advice}. It is tried again ever more seldom"
+    return _condition(("Unknown", NOT_DECIDED, text), told, now)
+
+
+def too_large(pod: Pod, limit: int, told: Condition | None, now: datetime) -> Condition:
+    """The condition Allocatable of a pod that is too large to be explained, with its claims."""
+    text = f"{pod.key}: the pod and its claims have more than {limit:,} bytes together, so that why it waits isn't looked into; use fewer"
+    return _condition(("Unknown", NOT_DECIDED, f"{text} or smaller claims"), told, now)
+
+
+def _condition(says: tuple[str, str, str], told: Condition | None, now: datetime) -> Condition:
+    """``told`` itself, if it says the same."""
+    status, reason, message = says
+    message = shortened(message, MESSAGE_LIMIT)
+    if told is not None and (told.status, told.reason, told.message) == (status, reason, message):
+        return told
+    return Condition(type=ALLOCATABLE, status=status, reason=reason, message=message, last_transition_time=format_time(now))
+
+
+def _told(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
+    if isinstance(outcome, Placement):
+        message = f"the claims can be allocated on node {outcome.node}; what the pod waits for, its condition PodScheduled says"
+        return "True", FITS, message
+    if outcome.reason == SCHEDULER_ERROR:
+        return "Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}"
+    if not outcome.nodes:
+        return "False", CLAIMS_NOT_READY, f"{outcome.subject}: {outcome.message}"
+    text = _nodes_text(outcome.nodes, view.nodes)
+    if view.left_out:
+        return "Unknown", NOT_DECIDED, f"{view.left_out} devices were not looked at, since their pools are too large; of the others: {text}"
+    return "False", NO_NODE_FITS, text
+
+
+def _nodes_text(nodes: Sequence[NodeOutcome], total: int) -> str:
+    """What most nodes say first."""
+    by_reason: dict[str, list[NodeOutcome]] = defaultdict(list)
+    for node in nodes:
+        by_reason[_subject(node)].append(node)
+    ordered = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
+    told = [
+        f"{len(members)} {'node' if len(members) == 1 else 'nodes'}: {subject}{_devices(members)}{_examples(members)}"
+        for subject, members in ordered[:_REASONS]
+    ]
+    if len(ordered) > _REASONS:
+        told.append(f"{len(ordered) - _REASONS} other reasons")
+    looked = f"none of {total} nodes" if len(nodes) >= total else f"none of the {len(nodes)} nodes that were looked at, of {total},"
+    return f"{looked} can take the pod: {'; '.join(told)}"
+
+
+def _subject(node: NodeOutcome) -> str:
+    blocking = _blocking(node)
+    return f"claim {blocking.claim}, request {blocking.request}: {node.summary}" if blocking is not None else node.summary
+
+
+def _blocking(node: NodeOutcome) -> RequestExplanation | None:
+    return node.explanation.blocking if node.explanation is not None else None
+
+
+def _devices(members: Sequence[NodeOutcome]) -> str:
+    """How many devices were refused for what, over these nodes: `` (5 device in use, 2 selector does not match)``."""
+    refused: Counter[str] = Counter()
+    for node in members:
+        blocking = _blocking(node)
+        seen = {rejection.device: rejection.summary for rejection in reversed(blocking.rejections)} if blocking is not None else {}
+        refused.update(seen.values())
+    if not refused:
+        return ""
+    counts = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
+    return f" ({', '.join(f'{count} {summary}' for summary, count in counts)})"
+
+
+def _examples(members: Sequence[NodeOutcome]) -> str:
+    names = [node.node for node in members[:_NAMED]]
+    return f", such as {' and '.join(names)}" if len(members) > len(names) else f" ({' and '.join(names)})"

@@ -1,0 +1,94 @@
+"""What the operator keeps of what it follows: only what it reads. (Equal parts of objects are one since they were read, see
+``virt_dra.cluster.sharing``.)
+
+Trimmed objects are for reading. Nothing may be written from one as a whole, only patched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.integration.paths import (
+    DEVICE_CLAIMS_ANNOTATION,
+    DEVICE_STATUS_ANNOTATION,
+    PATH_ANNOTATION,
+    RETRY_ANNOTATION,
+    own_pod_annotations,
+)
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.cluster.watching.slimming import leaving_out
+from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
+REST: Final = "(others)"
+"""The key in place of the annotations that nobody reads, with their bytes as its value; no annotation that is stored can have it."""
+
+_LONGEST: Final = 16 * 1024
+"""Characters of an annotation that users write for us; a longer one is cut, and is then no JSON. 128 devices take half of it."""
+_COMMON: Final = ("metadata.managed_fields",)
+_UNREAD: Final = (*_COMMON, "metadata.annotations", "metadata.labels", "metadata.finalizers")
+_TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
+    VirtualMachineInstance: leaving_out(
+        *_COMMON,
+        *(f"spec.{field}" for field in ("volumes", "affinity")),
+        *(f"spec.domain.{field}" for field in ("cpu", "memory", "machine", "resources", "devices.disks")),
+        *(f"spec.domain.devices.interfaces.{field}" for field in ("mac_address", "pci_address", "boot_order", "tag")),
+    ),
+    Pod: leaving_out(
+        *_COMMON,
+        *(f"spec.{field}" for field in ("volumes", "init_containers", "security_context")),
+        *(f"spec.containers.{field}" for field in ("command", "args", "env", "volume_mounts", "readiness_probe", "security_context")),
+    ),
+    Node: leaving_out(*_COMMON, "metadata.annotations", "metadata.finalizers"),
+    ResourceClaim: leaving_out(*_UNREAD),
+    ResourceSlice: leaving_out(*_UNREAD),
+    DeviceClass: leaving_out(*_UNREAD),
+    DeviceTaintRule: leaving_out(*_UNREAD),
+}
+_NEVER_WRITTEN: Final = (Node, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
+"""Kinds that are read only, in any mode, so that they may always be trimmed."""
+
+
+def trimmed(obj: O) -> O:
+    """Without what no controller reads. Kinds that aren't trimmed come back as they are."""
+    trim = _TRIMS.get(type(obj))
+    if trim is None:
+        return obj
+    kept: O = trim(obj)
+    if isinstance(obj, _NEVER_WRITTEN):
+        return kept
+    return kept.with_(metadata=_with_ours(kept.metadata, pod=isinstance(obj, Pod))) if kept.metadata.annotations else kept
+
+
+def trimmed_where_read_only(obj: O) -> O:
+    """As :func:`trimmed`, of the kinds that are read only; others as they are, for who renders pods from whole VMIs."""
+    return trimmed(obj) if isinstance(obj, _NEVER_WRITTEN) else obj
+
+
+def rest_of(annotations: Mapping[str, str]) -> int:
+    """The bytes of the annotations that were left out of a trimmed object."""
+    return int(annotations.get(REST, "0"))
+
+
+def _with_ours(meta: ObjectMeta, *, pod: bool) -> ObjectMeta:
+    """With the annotations that concern us; of the others, the size: together they may have no more than the API allows (K-12.2)."""
+    ours = {PATH_ANNOTATION, DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION} if not pod else set(own_pod_annotations(meta.annotations))
+    kept: dict[str, str] = {}
+    rest = 0
+    for key, value in meta.annotations.items():
+        if key == EPHEMERAL_ANNOTATION:
+            kept[key] = ""
+        elif key == DEVICE_CLAIMS_ANNOTATION:
+            kept[key] = value if len(value) <= _LONGEST else value[:_LONGEST]
+        elif key in ours:
+            kept[key] = value
+        else:
+            rest += len(key.encode(errors="replace")) + len(value.encode(errors="replace"))
+    if rest:
+        kept[REST] = str(rest)
+    return meta.with_(annotations=kept)

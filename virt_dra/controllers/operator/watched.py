@@ -1,0 +1,302 @@
+"""What a reconcile reads, over stores that informers keep up to date; and which VMIs a change of an object concerns.
+
+The wiring makes one store a kind with the indexes of this module, hands them to :class:`WatchedSources`, and calls its ``concerned``
+with every change that a store tells, to learn which keys to queue. Nothing here is ever the only one to know something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.controllers.beside_kubevirt.retries import awaits_retry
+from virt_dra.controllers.devices.published import AnyPool, FollowedPool
+from virt_dra.controllers.sources import (
+    addresses_of,
+    claim_keys,
+    devices_of,
+    ends,
+    instance_keys,
+    instance_uids,
+    leftovers,
+    pools_of,
+    status_addresses,
+)
+
+O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
+
+UID = "uid"
+"""Of VMIs: their UID."""
+INSTANCE = "instance"
+"""Of pods: the UIDs of VMIs that they may be of."""
+INSTANCE_NAME = "instance-name"
+"""Of pods: the key of the VMI that owns them by name."""
+CLAIM = "claim"
+"""Of pods: the keys of claims that they name."""
+POOL = "pool"
+"""Of slices: driver and pool; of claims: of each allocated device."""
+DEVICE = "device"
+"""Of claims: driver, pool and name of each allocated device."""
+DRIVER = "driver"
+"""Of claims: of each allocated device."""
+RETRY = "retry"
+"""Of VMIs that KubeVirt failed with for a reason that may be over: their namespace."""
+ADDRESS = "address"
+"""Of devices objects, and of VMIs' own status: each address with its node."""
+
+Index = Callable[[Any], Iterable[Hashable]]
+
+
+def _retried_in(vmi: VirtualMachineInstance) -> tuple[str, ...]:
+    return (vmi.namespace,) if awaits_retry(vmi) else ()
+
+
+INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
+    VirtualMachineInstance: {
+        UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else (),
+        ADDRESS: status_addresses,
+        RETRY: _retried_in,
+    },
+    Pod: {INSTANCE: instance_uids, INSTANCE_NAME: instance_keys, CLAIM: claim_keys},
+    ResourceClaim: {POOL: pools_of, DEVICE: devices_of, DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)}},
+    ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
+    DeviceTaintRule: {},
+    VirtualMachineInstanceDevices: {ADDRESS: addresses_of},
+}
+"""The kinds to watch, and the indexes of their stores."""
+
+
+class Store(Protocol[O_co]):
+    """What is needed of an informer's store."""
+
+    def get(self, name: str, namespace: str = "") -> O_co | None: ...
+
+    def values(self) -> tuple[O_co, ...]: ...
+
+    def by_index(self, index: str, value: Hashable) -> tuple[O_co, ...]: ...
+
+
+class WatchedSources:
+    """Implements ``sources.Sources`` and ``InstanceSources`` over stores, and says whom a change concerns."""
+
+    def __init__(
+        self,
+        vmis: Store[VirtualMachineInstance],
+        pods: Store[Pod],
+        claims: Store[ResourceClaim],
+        slices: Store[ResourceSlice],
+        rules: Store[DeviceTaintRule],
+        devices: Store[VirtualMachineInstanceDevices],
+    ) -> None:
+        self._vmis = vmis
+        self._pods = pods
+        self._claims = claims
+        self._slices = slices
+        self._rules = rules
+        self._devices = devices
+        self._pools: dict[tuple[str, str], FollowedPool] = {}
+        """Pools that were asked for; each change of a slice is followed."""
+        self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
+
+    # --- Sources ---
+
+    def vmi(self, key: str) -> VirtualMachineInstance | None:
+        namespace, _, name = key.rpartition("/")
+        return self._vmis.get(name, namespace)
+
+    def pods_of(self, vmi: VirtualMachineInstance) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self._pods.by_index(INSTANCE, vmi.metadata.uid) if pod.namespace == vmi.namespace)
+
+    def claim(self, key: str) -> ResourceClaim | None:
+        namespace, _, name = key.rpartition("/")
+        return self._claims.get(name, namespace)
+
+    def pool(self, driver: str, name: str) -> AnyPool | None:
+        known = self._pools.get((driver, name))
+        if known is None:
+            members = self._slices.by_index(POOL, (driver, name))
+            if not members:
+                return None
+            known = self._pools[driver, name] = FollowedPool(members)
+        return known
+
+    def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
+        if self._sorted_rules is None:
+            self._sorted_rules = tuple(sorted(self._rules.values(), key=lambda rule: rule.name))
+        return self._sorted_rules
+
+    def devices(self, key: str) -> VirtualMachineInstanceDevices | None:
+        namespace, _, name = key.rpartition("/")
+        return self._devices.get(name, namespace)
+
+    def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
+        return self._devices.by_index(ADDRESS, address)
+
+    def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
+        return self._vmis.by_index(ADDRESS, address)
+
+    def awaiting_retry(self, namespace: str) -> int:
+        return len(self._vmis.by_index(RETRY, namespace))
+
+    def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
+        return leftovers(self._pods.by_index(INSTANCE_NAME, key), uid)
+
+    # --- changes ---
+
+    def concerned(self, old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
+        """The keys (``namespace/name``) of the VMIs that a change of an object may concern. Both None concerns nobody.
+
+        To be called with every change, after the store has it: what is remembered of slices and rules is forgotten here.
+        """
+        found: set[str] = set()
+        for obj in (old, new):
+            if isinstance(obj, VirtualMachineInstance):
+                found.add(obj.key)
+            elif isinstance(obj, Pod):
+                found |= self._of_pod(obj)
+            elif isinstance(obj, VirtualMachineInstanceDevices):
+                found.add(obj.key)
+                found |= self._sharing(obj)
+            elif isinstance(obj, DeviceTaintRule):
+                self._sorted_rules = None
+                found |= self._of_rule(obj)
+        if isinstance(old or new, VirtualMachineInstance):
+            found |= self._waiting_for(old, new) | self._sharing_status(old, new)
+        elif isinstance(old or new, ResourceClaim):
+            found |= self._of_claim(old, new)
+        elif isinstance(old or new, ResourceSlice):
+            found |= self._of_slice(old, new)
+        return frozenset(found)
+
+    def _of_pod(self, pod: Pod) -> set[str]:
+        return {vmi.key for uid in instance_uids(pod) for vmi in self._vmis.by_index(UID, uid) if vmi.namespace == pod.namespace}
+
+    def _of_claim(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        if isinstance(old, ResourceClaim) and isinstance(new, ResourceClaim) and _same_to_us(old, new):
+            return set()
+        keys = {obj.key for obj in (old, new) if obj is not None}
+        return self._using(keys)
+
+    def _using(self, claims: Iterable[str]) -> set[str]:
+        return {key for claim in claims for pod in self._pods.by_index(CLAIM, claim) for key in self._of_pod(pod)}
+
+    def _of_slice(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """Only VMIs whose claims have devices of the pool; and only those of changed devices, where the pool stays as it was: of the same
+        generation, and complete or not as before."""
+        before, after = (obj if isinstance(obj, ResourceSlice) else None for obj in (old, new))
+        pools = {(obj.spec.driver, obj.spec.pool.name) for obj in (before, after) if obj is not None}
+        followed = {pool: self._pools[pool] for pool in pools if pool in self._pools}
+        states = {pool: each.state for pool, each in followed.items()}
+        self._follow(before, after)
+        claims: dict[str, ResourceClaim] = {}
+        devices = _changed_devices(before, after)
+        for pool in pools:
+            known = followed.get(pool)
+            # Nobody knows the state of a pool that wasn't asked for; two versions of a slice that say the same of it leave it as it was.
+            same = known.state == states[pool] if known is not None else before is not None and after is not None
+            found: list[ResourceClaim] = []
+            if same and devices is not None:
+                for device in devices:
+                    found += self._claims.by_index(DEVICE, (*pool, device))
+            else:
+                found += self._claims.by_index(POOL, pool)
+            claims |= {claim.key: claim for claim in found}
+        return self._using(claims)
+
+    def _follow(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
+        """The pools that were asked for get what changed."""
+        for each, put in ((before, False), (after, True)):
+            if each is None:
+                continue
+            pool = (each.spec.driver, each.spec.pool.name)
+            followed = self._pools.get(pool)
+            if followed is None:
+                continue
+            if put:
+                followed.put(each)
+            else:
+                followed.remove(each)
+        for each in (before, after):
+            pool = (each.spec.driver, each.spec.pool.name) if each is not None else ("", "")
+            if pool in self._pools and not self._pools[pool]:
+                del self._pools[pool]
+
+    def _of_rule(self, rule: DeviceTaintRule) -> set[str]:
+        selector = rule.spec.device_selector
+        if selector is None:
+            return set()
+        if selector.driver is not None and selector.pool is not None:
+            claims: Iterable[ResourceClaim] = self._claims.by_index(POOL, (selector.driver, selector.pool))
+        elif selector.driver is not None:
+            claims = self._claims.by_index(DRIVER, selector.driver)
+        else:
+            claims = self._claims.values()
+        allocated = (claim for claim in claims if _selected(rule, claim))
+        return self._using({claim.key for claim in allocated})
+
+    def _waiting_for(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """Who has the same addresses as a VMI that begins to end, or comes to be: what both have is told only while both have it."""
+        held, holds = (isinstance(obj, VirtualMachineInstance) and not ends(obj) for obj in (old, new))
+        known = (old or new) if held != holds else None
+        devices = None if known is None else self.devices(known.key)
+        return set() if devices is None else self._sharing(devices)
+
+    def _sharing_status(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """Who has an address in its own status that a VMI has, or had, in its; only where that, or whether it ends, has changed."""
+        both = [obj if isinstance(obj, VirtualMachineInstance) else None for obj in (old, new)]
+        before, after = (frozenset(status_addresses(vmi)) if vmi is not None and not ends(vmi) else frozenset() for vmi in both)
+        return {vmi.key for address in before ^ after for vmi in self._vmis.by_index(ADDRESS, address)}
+
+    def _sharing(self, devices: VirtualMachineInstanceDevices) -> set[str]:
+        return {other.key for address in addresses_of(devices) for other in self._devices.by_index(ADDRESS, address)}
+
+
+def concerned_vms(old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
+    """The keys of the VMs that a change may concern: of a VM, of the VMI of its name, or of such a VMI's pod."""
+    found: set[str] = set()
+    for obj in (old, new):
+        if isinstance(obj, VirtualMachine | VirtualMachineInstance):
+            found.add(obj.key)
+        elif isinstance(obj, Pod):
+            found |= set(instance_keys(obj))
+    return frozenset(found)
+
+
+def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:
+    """The names of devices that differ between two versions of a slice, of which one may not be there; None where that doesn't say all."""
+    if old is not None and new is not None:
+        ours, theirs = old.spec, new.spec
+        if (ours.driver, ours.pool, ours.node_name) != (theirs.driver, theirs.pool, theirs.node_name):
+            return None
+    versions = [each.spec.devices if each is not None else () for each in (old, new)]
+    before, after = ({device.name: device for device in devices} for devices in versions)
+    if len(before) != len(versions[0]) or len(after) != len(versions[1]):
+        return None
+    return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _selected(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:
+    selector, allocation = rule.spec.device_selector, claim.status.allocation
+    return (
+        selector is not None
+        and allocation is not None
+        and any(
+            selector.driver in (None, result.driver) and selector.pool in (None, result.pool) and selector.device in (None, result.device)
+            for result in allocation.devices.results
+        )
+    )
+
+
+def _same_to_us(old: ResourceClaim, new: ResourceClaim) -> bool:
+    """Whether only what nobody here reads changed, such as finalizers and managed fields."""
+    return (
+        old.metadata.uid == new.metadata.uid
+        and old.status == new.status
+        and old.metadata.owner_references == new.metadata.owner_references
+        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+    )

@@ -1,0 +1,132 @@
+"""A VMI's phase and conditions where there is no KubeVirt, from its launcher pod (K-12.1, K-12.2). Pure.
+
+The launcher tells readiness by a file that a probe looks at, and failure by its termination message (docs/decisions/0012); the kubelet
+puts both into the pod's status, and here they become the VMI's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from virt_dra.api.core_v1 import ContainerStatus, Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance, VirtualMachineInstanceStatus
+from virt_dra.api.meta import format_time
+from virt_dra.api.wire import Json
+from virt_dra.controllers.conditions import put, without
+from virt_dra.controllers.events import shortened
+from virt_dra.controllers.pods.launcher_pods import COMPUTE
+
+Phase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed"]
+FINISHED: Final = ("Succeeded", "Failed")
+STARTED: Final = ("Scheduling", "Scheduled", "Running")
+"""Phases of a VMI that has, or had, a pod."""
+
+READY: Final = "Ready"
+POD_SCHEDULED: Final = "PodScheduled"
+
+POD_GONE: Final = "PodGone"
+"""Failed: the launcher pod was deleted."""
+LAUNCHER_FAILED: Final = "LauncherFailed"
+"""Failed: the launcher ended with an error; its message says which."""
+POD_FAILED: Final = "PodFailed"
+"""Failed: the pod ended without its launcher having a say, for example because it was evicted."""
+GUEST_NOT_RUNNING: Final = "GuestNotRunning"
+"""Not ready: the pod hasn't started the guest yet, or the guest ended."""
+NO_POD: Final = "PodNotExists"
+"""Not ready: there is no pod yet."""
+
+_TIMES: Final = "phaseTransitionTimestamps"
+_MESSAGE: Final = 4096
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The phase, and why the VMI isn't ready (``reason`` "" where it is)."""
+
+    phase: Phase
+    reason: str = ""
+    message: str = ""
+
+
+def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> Verdict:
+    """``pod``: the VMI's launcher pod, finished or not; None where there is none, which a VMI that had one doesn't survive."""
+    before = vmi.status.phase
+    if pod is None:
+        if before in STARTED:
+            return Verdict("Failed", POD_GONE, "the launcher pod was deleted")
+        return Verdict("Pending", NO_POD, "the launcher pod doesn't exist yet")
+    compute = next((status for status in pod.status.container_statuses if status.name == COMPUTE), None)
+    if pod.status.phase == "Failed":
+        return _failure(pod, compute)
+    if pod.status.phase == "Succeeded":
+        return Verdict("Succeeded", GUEST_NOT_RUNNING, "the guest was shut down")
+    if not pod.spec.node_name:
+        scheduled = _scheduled(pod)
+        return Verdict("Scheduling", (scheduled or {}).get("reason") or GUEST_NOT_RUNNING, (scheduled or {}).get("message") or "")
+    if compute is not None and compute.ready:
+        return Verdict("Running")
+    # A guest that ends takes its readiness back a moment before its pod ends: it was running all the same.
+    phase: Phase = "Running" if before == "Running" else "Scheduled"
+    waiting = compute.state.waiting if compute is not None else None
+    if waiting is not None and waiting.reason:
+        return Verdict(phase, waiting.reason, waiting.message)
+    return Verdict(phase, GUEST_NOT_RUNNING, "the launcher waits for its devices, or starts the guest" if phase == "Scheduled" else "")
+
+
+def _failure(pod: Pod, compute: ContainerStatus | None) -> Verdict:
+    ended = compute.state.terminated if compute is not None else None
+    if ended is not None and ended.message:
+        return Verdict("Failed", LAUNCHER_FAILED, ended.message)
+    if pod.status.reason or pod.status.message:
+        return Verdict("Failed", POD_FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
+    how = f"{ended.reason}, exit code {ended.exit_code}" if ended is not None else "no container says why"
+    return Verdict("Failed", POD_FAILED, f"the launcher ended without a message ({how})")
+
+
+def _scheduled(pod: Pod) -> Json | None:
+    """The pod's condition PodScheduled while it says no."""
+    for condition in pod.status.conditions:
+        if condition.type == POD_SCHEDULED and condition.status == "False":
+            return condition.to_wire()
+    return None
+
+
+def with_phase(vmi: VirtualMachineInstance, pod: Pod | None, found: Verdict, now: datetime) -> VirtualMachineInstance:
+    """The VMI with phase, times of phases, node, pods and conditions; the very same object if nothing differs."""
+    status = vmi.status
+    conditions = put(status.conditions, READY, "False" if found.reason else "True", found.reason or "GuestRunning",
+                     shortened(found.message, _MESSAGE), now)  # fmt: skip
+    unscheduled = _scheduled(pod) if pod is not None and found.phase == "Scheduling" else None
+    conditions = without(conditions, POD_SCHEDULED) if unscheduled is None else _with(conditions, unscheduled)
+    changed = status.with_(conditions=conditions)
+    if status.phase != found.phase:
+        times = [*phase_times(status), {"phase": found.phase, "phaseTransitionTimestamp": format_time(now)}]
+        changed = changed.with_(phase=found.phase, **{_TIMES: times})
+        changed = changed.with_(reason=found.reason) if found.phase == "Failed" else changed
+    if pod is not None and pod.spec.node_name and found.phase not in FINISHED:
+        node = pod.spec.node_name
+        changed = changed.with_(node_name=node, active_pods={pod.metadata.uid: node})
+    return vmi if changed == status else vmi.with_(status=changed)
+
+
+def _with(conditions: Sequence[Json], condition: Json) -> tuple[Json, ...]:
+    kept = {key: value for key, value in condition.items() if value is not None}
+    return (
+        tuple(kept if each.get("type") == POD_SCHEDULED else each for each in conditions)
+        if any(each.get("type") == POD_SCHEDULED for each in conditions)
+        else (*conditions, kept)
+    )
+
+
+def phase_times(status: VirtualMachineInstanceStatus) -> list[Json]:
+    """When the VMI came into which phase, as far as it is told."""
+    times = (status.model_extra or {}).get(_TIMES)
+    return [each for each in times if isinstance(each, dict)] if isinstance(times, list | tuple) else []
+
+
+def ever_ran(vmi: VirtualMachineInstance) -> bool:
+    """Whether the guest of a VMI ever ran."""
+    return vmi.status.phase == "Running" or any(each.get("phase") == "Running" for each in phase_times(vmi.status))

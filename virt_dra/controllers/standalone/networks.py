@@ -1,0 +1,71 @@
+"""Where there is no KubeVirt: how a launcher learns the devices of networks, by metadata files of its pod (K-5.32, K-7.21). Pure.
+
+An annotation a pair holds the file's content, as the metadata shim writes it beside KubeVirt; the pod's downwardAPI volume shows it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from virt_dra.api import names
+from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.integration.device_metadata import PCI_BUS_ID, DeviceMetadata
+from virt_dra.api.integration.paths import Pair, metadata_annotation
+from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
+from virt_dra.api.wire import Json, WireError
+from virt_dra.controllers.beside_kubevirt.metadata_shim import metadata_files
+from virt_dra.controllers.beside_kubevirt.publication import Inputs
+from virt_dra.controllers.devices.networks import network_devices
+from virt_dra.controllers.devices.resolution import Subject
+from virt_dra.controllers.devices.settling import Entries, one_each
+
+
+def files_of(vmi: VirtualMachineInstance, pod: Pod) -> Mapping[Pair, PodResourceClaim]:
+    """The pairs that the pod needs a file for, each with the pod's claim entry. Names that Kubernetes refuses have none (K-3.2)."""
+    entries = {entry.name: entry for entry in reversed(pod.spec.resource_claims)}
+    return {
+        Pair(network.claim_name, network.request_name): entries[network.claim_name]
+        for network in network_devices(vmi, pod)
+        if network.claim_name in entries and _named(entries[network.claim_name], network.request_name)
+    }
+
+
+def _named(entry: PodResourceClaim, request: str) -> bool:
+    direct = entry.resource_claim_name
+    return not (names.dns1123_label(entry.name) or names.dns1123_label(request) or (direct and names.dns1123_subdomain(direct)))
+
+
+def annotations_for(inputs: Inputs, pod: Pod) -> Mapping[str, str | None]:
+    """The files' contents, as far as they are known. What a running VMI was started with stays (K-5.14)."""
+    filled = metadata_files(inputs, pod, dict.fromkeys(files_of(inputs.vmi, pod), "KEP-5304"), addresses_only=True)
+    running = inputs.vmi.status.phase == "Running"
+    return {key: value for key, value in filled.annotations.items() if not (running and pod.metadata.annotations.get(key))}
+
+
+def started_with(vmi: VirtualMachineInstance, pod: Pod | None) -> Entries:
+    """What the pod's files say of the networks."""
+    if pod is None:
+        return {}
+    found: list[tuple[str, DeviceStatusInfo]] = []
+    for network in network_devices(vmi, pod):
+        text = pod.metadata.annotations.get(metadata_annotation(network.claim_name, network.request_name))
+        entry = _entry(network, text) if text else None
+        if entry is not None:
+            found.append((network.kind, entry))
+    return one_each(found)
+
+
+def _entry(network: Subject, text: str) -> DeviceStatusInfo | None:
+    """None for a text that isn't one of ours."""
+    try:
+        file = DeviceMetadata.from_wire(json.loads(text))
+    except (WireError, ValueError, RecursionError):
+        return None
+    devices = [device for request in file.requests if request.name == network.request_name for device in request.devices]
+    if len(devices) != 1:
+        return None
+    address = devices[0].attributes.get(PCI_BUS_ID)
+    attributes: Json = {"pciAddress": address.string} if address is not None and address.string else {}
+    known: Json = {"name": devices[0].name, "resourceClaimName": file.metadata.name, "attributes": attributes}
+    return DeviceStatusInfo.from_wire({"name": network.name, "deviceResourceClaimStatus": known})

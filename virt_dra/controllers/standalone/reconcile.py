@@ -1,0 +1,248 @@
+"""One reconcile of one VMI where there is no KubeVirt: its pod, its phase, its devices (docs/decisions/0012, K-5.14, K-12.1).
+
+The VMI's own status holds everything. Its pod gets the deviceStatus as an annotation once every device has an address, because its
+launcher has no token to ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.standalone import POD_DEVICE_STATUS_ANNOTATION
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA, Gates
+from virt_dra.api.meta import Condition
+from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
+from virt_dra.api.wire import WireError
+from virt_dra.cluster.port import Cluster
+from virt_dra.controllers.beside_kubevirt.devices_object import NOT_ALLOCATABLE
+from virt_dra.controllers.beside_kubevirt.publication import Inputs as Devices
+from virt_dra.controllers.beside_kubevirt.publication import annotation_value, with_shared
+from virt_dra.controllers.beside_kubevirt.publication import gather as gather_devices
+from virt_dra.controllers.beside_kubevirt.reconcile import NOTHING, Explain, Reconciled, look_again
+from virt_dra.controllers.conditions import put, without
+from virt_dra.controllers.devices.networks import network_devices
+from virt_dra.controllers.devices.resolution import DEFAULTS, Options, dra_devices, resolve
+from virt_dra.controllers.devices.settling import Settled
+from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened, warning
+from virt_dra.controllers.loops.device_status import SHARED_ADDRESS, sentences, settle, with_status
+from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
+from virt_dra.controllers.pods.launcher_pods import RenderError
+from virt_dra.controllers.sources import Sources, ends
+from virt_dra.controllers.standalone.instance_phase import FINISHED, READY, STARTED, with_phase
+from virt_dra.controllers.standalone.instance_phase import verdict as phase_of
+from virt_dra.controllers.standalone.networks import annotations_for, started_with
+from virt_dra.controllers.standalone.pod import StandaloneOptions, pod_name, standalone_pod
+from virt_dra.controllers.writes import Create, PatchAnnotations, PatchStatus, Write, write
+
+CANNOT_RENDER: Final = "CannotRenderPod"
+"""Event: no pod can be made of the VMI; its condition Ready says why."""
+DEVICES_SHARED: Final = "DevicesShared"
+"""Condition, only while it is so: a device's address is a device of an earlier VMI too."""
+NAME_TAKEN: Final = "PodNameTaken"
+"""Event: a pod that isn't the VMI's has the name of its pod."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the cluster's administrator says."""
+
+    gates: Gates
+    pods: StandaloneOptions
+    resolution: Options = DEFAULTS
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """``pods``: all launcher pods of the VMI, finished ones too, the newest last. ``devices``: what its devices are resolved from."""
+
+    devices: Devices
+    pods: tuple[Pod, ...]
+    settings: Settings
+
+    @property
+    def vmi(self) -> VirtualMachineInstance:
+        return self.devices.vmi
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``check_gone``: the plan rests on there being no pod where one was, which is to be asked of the cluster itself before it is done."""
+
+    first: tuple[Write, ...] = ()
+    then: tuple[Write, ...] = ()
+    events: tuple[Event, ...] = ()
+    check_gone: bool = False
+    look_again: datetime | None = None
+
+
+def gather(sources: Sources, key: str, now: datetime, settings: Settings) -> Inputs | None:
+    """None for a VMI that isn't there, is being deleted or has finished: nothing is done about it any more."""
+    devices = gather_devices(sources, key, now, settings.resolution, _holding)
+    if devices is None:
+        return None
+    pods = [
+        pod for pod in launcher_pods_of(devices.vmi, sources.pods_of(devices.vmi)) if EPHEMERAL_ANNOTATION not in pod.metadata.annotations
+    ]
+    return Inputs(devices, tuple(sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.name))), settings)
+
+
+def _holding(sources: Sources, address: str) -> Iterable[str]:
+    """Here a VMI's own status says what it has."""
+    return (vmi.key for vmi in sources.instances_at(address) if not ends(vmi))
+
+
+def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
+    """``pending``: the condition Allocatable, if it was found out now."""
+    vmi, now = inputs.vmi, inputs.devices.now
+    pod = inputs.devices.pod or (inputs.pods[-1] if inputs.pods else None)
+    first: list[Write] = []
+    events: list[Event] = []
+    found = phase_of(vmi, pod)
+    if pod is None and vmi.status.phase not in STARTED:
+        rendered = standalone_pod(vmi, inputs.settings.gates, inputs.settings.pods)
+        if isinstance(rendered, RenderError):
+            message = f"{rendered.subject}: {rendered.message}"
+            found = replace(found, reason=rendered.reason, message=message)
+            if _said(vmi) != (rendered.reason, message):
+                events.append(warning(vmi, CANNOT_RENDER, shortened(message)))
+        else:
+            first.append(Create(rendered))
+    updated = with_phase(vmi, pod, found, now)
+    known = _devices(inputs)
+    if known is not None and found.phase not in FINISHED:
+        updated = with_status(updated, known, now)
+        first += _pod_annotations(inputs.devices, known)
+        updated = _with_shared(updated, known, now)
+    updated = _with_pending(updated, inputs.devices.pod, pending)
+    then = (PatchStatus.between(vmi, updated),) if updated is not vmi else ()
+    if then and not then[0].changes:
+        then = ()
+    events += _told(vmi, updated) if then else ()
+    return Plan(tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, look_again(inputs.devices))
+
+
+def _said(vmi: VirtualMachineInstance) -> tuple[object, object]:
+    ready = next((condition for condition in vmi.status.conditions if condition.get("type") == READY), {})
+    return ready.get("reason"), ready.get("message")
+
+
+def _devices(inputs: Inputs) -> Settled | None:
+    """What is to be said of the VMI's devices; None if it has none."""
+    devices = inputs.devices
+    vmi, pod = devices.vmi, devices.pod
+    subjects = dra_devices(vmi)
+    if NETWORK_DEVICES_WITH_DRA in inputs.settings.gates:
+        subjects = (*subjects, *network_devices(vmi, pod, len(subjects)))
+    if not subjects:
+        return None
+    options = replace(devices.options, now=devices.now)
+    resolution = resolve(vmi, pod, devices.claims.values(), devices.published, options, subjects)
+    return settle(vmi, with_shared(resolution, devices), devices.rules, pod, started_with(vmi, pod))
+
+
+def _with_shared(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> VirtualMachineInstance:
+    """With the condition DevicesShared while an address is another VMI's too (K-5.33)."""
+    shared = [warned for warned in known.warnings if warned.reason == SHARED_ADDRESS]
+    conditions = vmi.status.conditions
+    if shared:
+        kept = put(conditions, DEVICES_SHARED, "True", SHARED_ADDRESS, shortened(sentences(shared), MESSAGE_LIMIT), now)
+    else:
+        kept = without(conditions, DEVICES_SHARED)
+    return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
+
+
+def _pod_annotations(devices: Devices, known: Settled) -> tuple[PatchAnnotations, ...]:
+    """For the launcher: the deviceStatus, whole or not at all, and the networks' metadata."""
+    pod = devices.pod
+    if pod is None:
+        return ()
+    wanted = dict(annotations_for(devices, pod))
+    if not known.unresolved:
+        wanted[POD_DEVICE_STATUS_ANNOTATION] = annotation_value(known.device_status())
+    changes = {key: value for key, value in wanted.items() if pod.metadata.annotations.get(key) != value}
+    return (PatchAnnotations.of(pod, changes, unchanged=True),) if changes else ()
+
+
+def _with_pending(vmi: VirtualMachineInstance, pod: Pod | None, pending: Condition | None) -> VirtualMachineInstance:
+    conditions = vmi.status.conditions
+    waits = pod is not None and not pod.spec.node_name
+    if not waits:
+        kept = without(conditions, ALLOCATABLE)
+    elif pending is not None:
+        kept = (*without(conditions, ALLOCATABLE), pending.to_wire())
+    else:
+        return vmi
+    return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
+
+
+def _told_so_far(vmi: VirtualMachineInstance) -> Condition | None:
+    """The condition Allocatable as it stands; None too if it isn't one that we wrote."""
+    condition = next((each for each in vmi.status.conditions if each.get("type") == ALLOCATABLE), None)
+    try:
+        return Condition.from_wire(condition) if condition is not None else None
+    except WireError:
+        return None
+
+
+def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Event, ...]:
+    """Because of a change of the status, and only then."""
+    events: list[Event] = []
+    reason, message = _said(new)
+    if new.status.phase != old.status.phase:
+        if new.status.phase == "Failed":
+            events.append(warning(new, str(reason), shortened(str(message))))
+        elif new.status.phase in ("Running", "Succeeded"):
+            where = f" on node {new.status.node_name}" if new.status.node_name else ""
+            events.append(
+                normal(new, str(new.status.phase), f"the guest {'runs' if new.status.phase == 'Running' else 'has ended'}{where}")
+            )
+    before = {condition.get("type"): condition for condition in old.status.conditions}
+    for condition in new.status.conditions:
+        kind, was = condition.get("type"), before.get(condition.get("type"), {})
+        said = (condition.get("status"), condition.get("reason"), condition.get("message"))
+        changed = said != (was.get("status"), was.get("reason"), was.get("message"))
+        if kind == ALLOCATABLE and condition.get("status") == "False" and changed:
+            events.append(warning(new, NOT_ALLOCATABLE, shortened(str(condition.get("message")))))
+        elif kind == DEVICES_SHARED and changed:
+            events.append(warning(new, SHARED_ADDRESS, shortened(str(condition.get("message")))))
+        elif kind == "DevicesHealthy" and condition.get("status") == "False" and condition.get("reason") != was.get("reason"):
+            events.append(warning(new, str(condition.get("reason")), shortened(str(condition.get("message")))))
+        elif kind == "DevicesResolved" and condition.get("status") == "True" and was.get("status") != "True":
+            events.append(normal(new, "DevicesResolved", "every device has an address"))
+    return tuple(events)
+
+
+async def reconcile(
+    sources: Sources, cluster: Cluster, key: str, now: datetime, settings: Settings, explain: Explain | None = None
+) -> Reconciled:
+    """Gather, plan, apply for the VMI ``namespace/name``. Raises :class:`ApiError` for what may work later without any change."""
+    inputs = gather(sources, key, now, settings)
+    if inputs is None:
+        return NOTHING
+    vmi = inputs.vmi
+    planned = plan(inputs, explain(inputs.devices, _told_so_far(vmi)) if explain is not None else None)
+    if planned.check_gone:
+        # Our copies of two kinds are never of one moment; a VMI isn't given up because of that.
+        there = await cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
+        if there.items:
+            return Reconciled(again=True)
+    first = await write(cluster, planned.first, vmi)
+    if first.again and any(isinstance(action, Create) for action in planned.first):
+        return await _name_taken(cluster, vmi)
+    then = await write(cluster, planned.then, vmi)
+    events = (*(planned.events if then.done else ()), *first.refused, *then.refused)
+    written = sum(len(actions) for actions, outcome in ((planned.first, first), (planned.then, then)) if outcome.done)
+    return Reconciled(events, (), first.again or then.again, planned.look_again, written)
+
+
+async def _name_taken(cluster: Cluster, vmi: VirtualMachineInstance) -> Reconciled:
+    """The pod is there already: ours, which the sources will show, or somebody else's."""
+    named = (await cluster.list(Pod, vmi.namespace, fields=f"metadata.name={pod_name(vmi)}")).items
+    if any(pod not in launcher_pods_of(vmi, named) for pod in named):
+        return Reconciled((warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it"),), again=True)
+    return Reconciled(again=True)

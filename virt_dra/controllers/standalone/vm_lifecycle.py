@@ -1,0 +1,255 @@
+"""VirtualMachine to VirtualMachineInstance where there is no KubeVirt: run strategies, restarts with back-off, the VM's status (0012).
+
+One VM, the VMI of its name and what pods of that name still run go in, writes come out (:func:`plan` is pure). What has to be
+remembered between two VMIs (failures in a row) stands in the VM's status, as KubeVirt keeps it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import format_time, parse_time
+from virt_dra.api.wire import Json
+from virt_dra.cluster.port import Cluster
+from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
+from virt_dra.controllers.conditions import put
+from virt_dra.controllers.devices.resolution import Began, as_said
+from virt_dra.controllers.events import Event, normal, warning
+from virt_dra.controllers.loops.virtual_machines import instance_of
+from virt_dra.controllers.sources import InstanceSources
+from virt_dra.controllers.standalone.instance_phase import FINISHED, READY, ever_ran
+from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write, write
+
+Strategy = Literal["Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver"]
+STRATEGIES: Final[tuple[Strategy, ...]] = ("Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver")
+
+UNKNOWN_STRATEGY: Final = "UnknownRunStrategy"
+"""Condition Failure: neither ``running`` nor a known ``runStrategy``; nothing is started or stopped."""
+NAME_TAKEN: Final = "InstanceNameTaken"
+"""Condition Failure: another owner's VMI has the VM's name."""
+FAILURE: Final = "Failure"
+
+_FIRST_DELAY: Final = timedelta(seconds=10)
+_LONGEST_DELAY: Final = timedelta(seconds=300)
+_MOST_COUNTED: Final = 100
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """``vmi``: of the VM's name, whoever owns it. ``leftovers``: names of pods that still run for an earlier VMI of that name."""
+
+    vm: VirtualMachine
+    vmi: VirtualMachineInstance | None
+    leftovers: tuple[str, ...]
+    now: datetime
+    began: Began = as_said
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``actions`` in order: what is to be remembered is written before what would be forgotten is deleted. ``look_again``: when the
+    back-off ends."""
+
+    actions: tuple[Write, ...] = ()
+    events: tuple[Event, ...] = ()
+    look_again: datetime | None = None
+
+
+def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, began: Began = as_said) -> Inputs:
+    """What is known about a VM's VMI."""
+    vmi = sources.vmi(vm.key)
+    return Inputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, began)
+
+
+async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime, began: Began = as_said) -> Reconciled:
+    """Gather, plan, apply. Raises :class:`ApiError` for what may work later without any change."""
+    planned = plan(gather(vm, sources, now, began))
+    outcome = await write(cluster, planned.actions, vm)
+    events = (*(planned.events if outcome.done else ()), *outcome.refused)
+    return Reconciled(events, (), outcome.again, planned.look_again, len(planned.actions) if outcome.done else 0)
+
+
+def strategy_of(vm: VirtualMachine) -> Strategy | None:
+    """The run strategy; ``running`` says it in the older way. None if neither says what is known."""
+    if vm.spec.running is not None:
+        return "Always" if vm.spec.running else "Halted"
+    return next((known for known in STRATEGIES if known == vm.spec.run_strategy), None)
+
+
+def delay_after(failures: int) -> timedelta:
+    """How long after the last start a VM is started again that has failed so often in a row: 10 s, 40 s, 90 s, …, at most 300 s."""
+    return min(_FIRST_DELAY * min(failures, _MOST_COUNTED) ** 2, _LONGEST_DELAY)
+
+
+def plan(inputs: Inputs) -> Plan:
+    """What becomes of a VM now. One that is being deleted takes its VMI with it, by garbage collection."""
+    vm, vmi, now = inputs.vm, inputs.vmi, inputs.now
+    if vm.metadata.deletion_timestamp is not None:
+        return Plan()
+    strategy = strategy_of(vm)
+    own = vmi if vmi is not None and _owned(vmi, vm) else None
+    taken = vmi is not None and own is None
+    failures = _failures(vm, own, now)
+    retry_at = _retry_at(failures or {}, inputs.began)
+    actions: list[Write] = []
+    events: list[Event] = []
+    look_again = None
+    status = _status(vm, strategy, own, taken, failures, inputs.leftovers, now)
+    patch = PatchStatus.between(vm, vm.with_(status=status))
+    if patch.changes:
+        actions.append(patch)
+    if own is not None and own.metadata.deletion_timestamp is None and _to_be_deleted(strategy, own):
+        actions.append(Delete.of(own))
+        ended = own.status.phase in FINISHED
+        events.append(normal(vm, "InstanceDeleted", f"its VMI {'has ended and ' if ended else ''}was deleted (runStrategy {strategy})"))
+    elif vmi is None and strategy in ("Always", "RerunOnFailure", "Once") and not inputs.leftovers:
+        if retry_at is not None and retry_at > now:
+            look_again = retry_at
+        else:
+            actions.append(Create(instance_of(vm)))
+            events.append(normal(vm, "InstanceCreated", f"started (runStrategy {strategy})"))
+    if taken and not _failed_before(vm, NAME_TAKEN):
+        events.append(warning(vm, NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"))
+    return Plan(tuple(actions), tuple(events), look_again)
+
+
+def _retry_at(failures: Json, began: Began) -> datetime | None:
+    """When the back-off ends. Clocks may have been set since it was written: it never lasts longer than it was meant to."""
+    said, count = _time(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
+    if said is None:
+        return None
+    delay = delay_after(count) if isinstance(count, int) and count > 0 else _LONGEST_DELAY
+    try:
+        return began(said - delay) + delay
+    except OverflowError:
+        return None
+
+
+def _owned(vmi: VirtualMachineInstance, vm: VirtualMachine) -> bool:
+    owner = vmi.metadata.controller_owner
+    return owner is not None and owner.uid == vm.metadata.uid
+
+
+def _to_be_deleted(strategy: Strategy | None, vmi: VirtualMachineInstance) -> bool:
+    """Stopped VMs have no VMI; ended VMIs make room for the next where there is to be one."""
+    phase = vmi.status.phase
+    if strategy == "Halted":
+        return True
+    if strategy == "Always":
+        return phase in FINISHED
+    return strategy == "RerunOnFailure" and phase == "Failed"
+
+
+def _failures(vm: VirtualMachine, own: VirtualMachineInstance | None, now: datetime) -> Json | None:
+    """``status.startFailure``: counts VMIs in a row that failed before their guest ran; forgotten once one runs."""
+    known = vm.status.get("startFailure")
+    known = known if isinstance(known, dict) else None
+    if strategy_of(vm) not in ("Always", "RerunOnFailure", "Once"):
+        return None
+    if own is None:
+        return known
+    if ever_ran(own):
+        return None
+    if own.status.phase != "Failed" or (known is not None and known.get("lastFailedVMIUID") == own.metadata.uid):
+        return known
+    before = known.get("consecutiveFailCount") if known is not None else 0
+    count = min(before if isinstance(before, int) and before > 0 else 0, _MOST_COUNTED) + 1
+    return {
+        "consecutiveFailCount": count,
+        "lastFailedVMIUID": own.metadata.uid,
+        "retryAfterTimestamp": format_time(now + delay_after(count)),
+    }
+
+
+def _status(
+    vm: VirtualMachine,
+    strategy: Strategy | None,
+    own: VirtualMachineInstance | None,
+    taken: bool,
+    failures: Json | None,
+    leftovers: Sequence[str],
+    now: datetime,
+) -> Json:
+    """What others wrote into the status stays."""
+    ready = _condition(own, READY)
+    is_ready = own is not None and own.status.phase == "Running" and (ready or {}).get("status") == "True"
+    status: Json = {key: value for key, value in vm.status.items() if key != "startFailure"}
+    status |= {"created": own is not None, "ready": is_ready}
+    status["printableStatus"] = _printable(strategy, own, taken, failures, leftovers)
+    if strategy is not None:
+        status["runStrategy"] = strategy
+    if vm.metadata.generation is not None:
+        status["observedGeneration"] = vm.metadata.generation
+    if failures is not None:
+        status["startFailure"] = failures
+    kept = vm.status.get("conditions")
+    conditions: tuple[Json, ...] = tuple(each for each in kept if isinstance(each, dict)) if isinstance(kept, list | tuple) else ()
+    if is_ready:
+        conditions = put(conditions, READY, "True", "GuestRunning", "", now)
+    elif own is not None and ready is not None:
+        conditions = put(conditions, READY, "False", str(ready.get("reason") or "GuestNotRunning"), str(ready.get("message") or ""), now)
+    elif failures is None or not any(each.get("type") == READY for each in conditions):  # else why the last one failed stays
+        conditions = put(conditions, READY, "False", "VMINotExists", "the VM has no VMI", now)
+    reason, message = _trouble(vm, strategy, taken)
+    if reason:
+        conditions = put(conditions, FAILURE, "True", reason, message, now)
+    else:
+        conditions = tuple(
+            each for each in conditions if each.get("type") != FAILURE or each.get("reason") not in (NAME_TAKEN, UNKNOWN_STRATEGY)
+        )
+    status["conditions"] = list(conditions)
+    return status
+
+
+def _trouble(vm: VirtualMachine, strategy: Strategy | None, taken: bool) -> tuple[str, str]:
+    if strategy is None:
+        said = "neither is given" if vm.spec.run_strategy is None else f"{vm.spec.run_strategy[:40]!r} is none of them"
+        return UNKNOWN_STRATEGY, f"spec.runStrategy must be one of {', '.join(STRATEGIES)}, or spec.running be given; {said}"
+    if taken:
+        return NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"
+    return "", ""
+
+
+def _failed_before(vm: VirtualMachine, reason: str) -> bool:
+    conditions = vm.status.get("conditions")
+    listed = conditions if isinstance(conditions, list | tuple) else ()
+    return any(isinstance(each, dict) and each.get("type") == FAILURE and each.get("reason") == reason for each in listed)
+
+
+def _printable(
+    strategy: Strategy | None, own: VirtualMachineInstance | None, taken: bool, failures: Json | None, leftovers: Sequence[str]
+) -> str:
+    """One word for ``kubectl get``, from KubeVirt's vocabulary."""
+    if own is not None and own.metadata.deletion_timestamp is not None:
+        return "Terminating"
+    if own is None:
+        if leftovers:
+            return "Stopping"
+        if strategy in ("Halted", "Manual", "WaitAsReceiver", None) or taken:
+            return "Stopped"
+        return "CrashLoopBackOff" if failures is not None else "Starting"
+    phase = own.status.phase
+    if strategy == "Halted":
+        return "Stopping"
+    if phase == "Running":
+        return "Running"
+    if phase in FINISHED:
+        return "CrashLoopBackOff" if failures is not None else "Stopped"
+    unscheduled = _condition(own, "PodScheduled")
+    return "ErrorUnschedulable" if phase == "Scheduling" and unscheduled is not None else "Starting"
+
+
+def _condition(vmi: VirtualMachineInstance | None, kind: str) -> Json | None:
+    conditions = vmi.status.conditions if vmi is not None else ()
+    return next((condition for condition in conditions if condition.get("type") == kind), None)
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        return parse_time(text) if isinstance(text, str) else None
+    except (ValueError, OverflowError):
+        return None

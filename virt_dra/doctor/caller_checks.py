@@ -1,0 +1,105 @@
+"""Doctor's checks of the webhook's callers: whether they are authenticated, and who can connect. Pure: facts in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from virt_dra.doctor.facts import INFO, OK, WARNING, Facts, Finding, Unknown
+from webhooks.server.callers import LIMIT, REFUSE, TELL
+
+GUIDE: Final = "docs/guides/callers.md"
+_WEBHOOK: Final = "virt-dra-webhook"
+_REVIEWS: Final = 8443
+
+
+def callers(facts: Facts) -> Iterator[Finding]:
+    """Findings on whether the webhook authenticates callers (by its arguments), and whether its NetworkPolicy lets everybody connect."""
+    arguments = _arguments(facts)
+    if not facts.overlay or arguments is None:
+        return
+    where = f"Deployment {facts.namespace}/{_WEBHOOK}"
+    verifies = _value(arguments, "--client-ca") is not None
+    mode = _value(arguments, "--unverified-callers") or (REFUSE if verifies else LIMIT)
+    if mode == TELL:
+        message = "everybody who can connect to it learns what it knows of all namespaces (--unverified-callers=tell)"
+        yield Finding("callers", WARNING, where, message, f"leave the argument out; see {GUIDE}")
+    elif mode == REFUSE:
+        yield Finding("callers", OK, where, "it answers API servers only, by their client certificate")
+    else:
+        message = (
+            "without verified callers the webhook doesn't report missing templates, claims or classes at admission; "
+            "virt-dra lint --live does. What VMs contain themselves is checked, and launcher pods get what they need"
+        )
+        advice = f"to change it, have the API server present a client certificate: see {GUIDE}"
+        yield Finding("callers", INFO, where, message, advice)
+    where = f"NetworkPolicy {facts.namespace}/{_WEBHOOK}"
+    if isinstance(facts.network_policy, Unknown):
+        yield Finding("callers-network", facts.network_policy.level, where, facts.network_policy.why, facts.network_policy.advice)
+    elif facts.network_policy is not None and not _limits(facts.network_policy, _named_ports(facts)):
+        message = f"it lets everybody connect to port {_REVIEWS}"
+        yield Finding(
+            "callers-network", INFO, where, message, f"name the networks of your API servers: virt-dra install --api-server-cidr; {GUIDE}"
+        )
+
+
+def verifies_callers(facts: Facts) -> bool:
+    return _value(_arguments(facts) or (), "--client-ca") is not None
+
+
+def _arguments(facts: Facts) -> tuple[str, ...] | None:
+    containers = _containers(facts)
+    return None if containers is None else tuple(str(argument) for container in containers for argument in container.get("args") or ())
+
+
+def _named_ports(facts: Facts) -> frozenset[str]:
+    """The names that the webhook's pods give to the port of reviews: a NetworkPolicy may use them in place of the number."""
+    ports = [port for container in _containers(facts) or () for port in container.get("ports") or ()]
+    return frozenset(str(port["name"]) for port in ports if port.get("containerPort") == _REVIEWS and "name" in port)
+
+
+def _containers(facts: Facts) -> list[dict[str, Any]] | None:
+    for deployment in () if isinstance(facts.deployments, Unknown) else facts.deployments:
+        if deployment["metadata"]["name"] == _WEBHOOK:
+            return list(deployment["spec"]["template"]["spec"]["containers"])
+    return None
+
+
+def _value(arguments: tuple[str, ...], option: str) -> str | None:
+    """The value of an option, written with "=" or as the next argument; the last one counts, as on the command line."""
+    found = None
+    for index, argument in enumerate(arguments):
+        if argument.startswith(f"{option}="):
+            found = argument.partition("=")[2]
+        elif argument == option and index + 1 < len(arguments):
+            found = arguments[index + 1]
+    return found
+
+
+def _limits(policy: dict[str, Any], names: frozenset[str]) -> bool:
+    """True if no rule lets every address connect to the port of reviews, which the pods call by these names."""
+    spec = policy.get("spec") or {}
+    if "Ingress" not in (spec.get("policyTypes") or ["Ingress"]):
+        return False
+    return not any(_open(rule) for rule in spec.get("ingress") or () if _concerns_reviews(rule, names))
+
+
+def _concerns_reviews(rule: dict[str, Any], names: frozenset[str]) -> bool:
+    ports = rule.get("ports")
+    # No ports at all, or an empty list, means every port.
+    return not ports or any(_includes_reviews(port, names) for port in ports)
+
+
+def _includes_reviews(port: dict[str, Any], names: frozenset[str]) -> bool:
+    if (port.get("protocol") or "TCP") != "TCP":
+        return False
+    first = port.get("port")
+    if isinstance(first, int):
+        return first <= _REVIEWS <= (port.get("endPort") or first)
+    return first is None or first in names
+
+
+def _open(rule: dict[str, Any]) -> bool:
+    peers = rule.get("from")
+    # No peers at all, or an empty list, means everybody; so does a network of every address, whatever stands beside it.
+    return not peers or any(str((peer.get("ipBlock") or {}).get("cidr", "")).endswith("/0") for peer in peers)

@@ -1,0 +1,46 @@
+"""``virt-dra doctor``, the pure part: facts in, findings out, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.doctor import cluster_checks as cluster
+from virt_dra.doctor import install_checks as install
+from virt_dra.doctor.caller_checks import callers
+from virt_dra.doctor.facts import ERROR, WARNING, Facts, Finding
+
+Check = Callable[[Facts], Iterator[Finding]]
+
+_AFTER: Final[tuple[Check, ...]] = (
+    install.definitions,
+    install.workloads,
+    install.webhook,
+    callers,
+    install.certificate,
+    install.rights,
+    install.limits,
+    install.leader,
+)
+
+
+def examine(facts: Facts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[Finding, ...]:
+    """Everything there is to say. ``own_version``: of this program; ``kubevirt``: the version that counts whatever the cluster says."""
+    checks: tuple[Check, ...] = (
+        cluster.kubernetes,
+        cluster.features,
+        partial(cluster.kubevirt, named=kubevirt),
+        cluster.drivers,
+        cluster.classes,
+        partial(install.installed, own_version=own_version),
+        *_AFTER,
+    )
+    return tuple(finding for check in checks for finding in check(facts))
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """0: nothing is wrong, 1: warnings, 2: errors."""
+    levels = {finding.level for finding in findings}
+    return 2 if ERROR in levels else 1 if WARNING in levels else 0

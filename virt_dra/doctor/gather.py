@@ -1,0 +1,258 @@
+"""Asks a cluster for what doctor looks at. Thin: whatever can't be read becomes an Unknown with the reason, and decides nothing here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from virt_dra.api.integration.paths import PATH_ANNOTATION
+from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
+from virt_dra.api.wire import Json
+from virt_dra.cluster.port import ApiError, Forbidden, NotFound
+from virt_dra.doctor.facts import INFO, WARNING, Certificate, Facts, Level, Right, Unknown
+from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE, wanted_configurations
+from virt_dra.installation.kustomize import ManifestError
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, INJECT_ANNOTATION, LAUNCHER_POLICY, STANDALONE, Choices, Key, packaged, planned
+from virt_dra.installation.survey import CRD, KUBEVIRTS, OURS, VMS, found
+
+if TYPE_CHECKING:
+    from virt_dra.cluster.kube.cluster import KubeCluster
+
+T = TypeVar("T")
+
+RESOURCE: Final = "resource.k8s.io/v1"
+ADMISSION: Final = "admissionregistration.k8s.io/v1"
+PROBE: Final = "virt-dra-doctor"
+_FEATURE = re.compile(r'^kubernetes_feature_enabled\{name="([^"\n]+)"[^}\n]*\} ([01])$', re.MULTILINE)
+_DEVICES: Final = "virtualmachineinstancedevices.virt-dra.io"
+_AT_ONCE: Final = 8
+
+
+async def gather(cluster: KubeCluster, probe_namespace: str) -> Facts:
+    """Everything, or why not. Raises nothing of the cluster's; ConnectionProblem comes from connecting."""
+    deployments = await _tried(cluster.list_raw("apps/v1", "Deployment", labels=OURS))
+    facts = Facts(
+        now=datetime.now(UTC),
+        version=await _tried(_version(cluster)),
+        api_versions=await _tried(_api_versions(cluster)),
+        features=await _tried(_features(cluster)),
+        definitions=await _tried(_definitions(cluster)),
+        kubevirts=await _tried(_listed(cluster, KUBEVIRT, "KubeVirt")),
+        slices=await _tried(_listed(cluster, RESOURCE, "ResourceSlice")),
+        classes=await _tried(_listed(cluster, RESOURCE, "DeviceClass")),
+        deployments=deployments,
+    )
+    return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace)
+
+
+async def _installed(cluster: KubeCluster, facts: Facts, probe_namespace: str) -> Facts:
+    namespace, overlay = facts.namespace, facts.overlay
+    configurations = await _tried(_configurations(cluster, overlay))
+    return replace(
+        facts,
+        pods=await _tried(cluster.list_raw("v1", "Pod", namespace, labels=OURS)),
+        configurations=configurations,
+        ready_endpoints=await _tried(_ready_endpoints(cluster, namespace)),
+        certificate=await _tried(_certificate(cluster, namespace, () if isinstance(configurations, Unknown) else configurations)),
+        lease=await _tried(found(cluster, "coordination.k8s.io/v1", "Lease", "virt-dra-operator", namespace)),
+        network_policy=await _tried(found(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)),
+        rights=await _tried(_rights(cluster, overlay, namespace)),
+        missing=await _tried(_missing(cluster, overlay, namespace)),
+        probe=await _probe(cluster, probe_namespace),
+        launcher_policy=await _tried(_launcher_policy(cluster)) if overlay == STANDALONE else None,
+    )
+
+
+async def _tried(asking: Awaitable[T]) -> T | Unknown:
+    try:
+        return await asking
+    except (ApiError, ManifestError) as error:
+        return Unknown(str(error))
+    except _Unreadable as error:
+        return Unknown(str(error), error.advice, error.level)
+
+
+class _Unreadable(Exception):
+    """What was read isn't what it should be, or can't be understood here."""
+
+    def __init__(self, message: str, advice: str, level: Level = WARNING) -> None:
+        super().__init__(message)
+        self.advice, self.level = advice, level
+
+
+async def _version(cluster: KubeCluster) -> str:
+    return str((await cluster.server_version()).get("gitVersion", "?"))
+
+
+async def _api_versions(cluster: KubeCluster) -> frozenset[str]:
+    return frozenset(await cluster.api_versions())
+
+
+async def _features(cluster: KubeCluster) -> Mapping[str, bool]:
+    return enabled_features(await cluster.metrics_text())
+
+
+def enabled_features(metrics: str) -> Mapping[str, bool]:
+    """The API server's feature gates, by its metrics."""
+    return {name: value == "1" for name, value in _FEATURE.findall(metrics)}
+
+
+async def _definitions(cluster: KubeCluster) -> Mapping[str, Json]:
+    read = {name: await found(cluster, *CRD, name) for name in (KUBEVIRTS, *VMS, _DEVICES)}
+    return {name: crd for name, crd in read.items() if crd is not None}
+
+
+async def _listed(cluster: KubeCluster, api_version: str, kind: str) -> Sequence[Json]:
+    """Nothing where the kind isn't served."""
+    try:
+        return await cluster.list_raw(api_version, kind)
+    except NotFound:
+        return ()
+
+
+async def _configurations(cluster: KubeCluster, overlay: str) -> Sequence[Json]:
+    read = [await found(cluster, ADMISSION, kind, "virt-dra") for kind in wanted_configurations(overlay)]
+    return [configuration for configuration in read if configuration is not None]
+
+
+async def _launcher_policy(cluster: KubeCluster) -> Json | None:
+    return await found(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY)
+
+
+async def _ready_endpoints(cluster: KubeCluster, namespace: str) -> int:
+    slices = await cluster.list_raw("discovery.k8s.io/v1", "EndpointSlice", namespace, labels="kubernetes.io/service-name=virt-dra-webhook")
+    # As Kubernetes reads it: what doesn't say whether it is ready, is.
+    return sum((each.get("conditions") or {}).get("ready") is not False for one in slices for each in one.get("endpoints") or ())
+
+
+async def _certificate(cluster: KubeCluster, namespace: str, configurations: Sequence[Json]) -> Certificate:
+    secret = await found(cluster, "v1", "Secret", "virt-dra-webhook-tls", namespace)
+    encoded = ((secret or {}).get("data") or {}).get("tls.crt")
+    if not encoded:
+        raise _Unreadable("there is no certificate in it", f"{KEEPS_CERTIFICATE} makes one (or cert-manager); see its log")
+    try:
+        from cryptography import x509
+        from cryptography.exceptions import InvalidSignature
+    except ModuleNotFoundError:
+        raise _Unreadable("this needs the library cryptography", "install it with: pip install 'virt-dra[webhook]'", INFO) from None
+    try:
+        served = x509.load_pem_x509_certificates(base64.b64decode(encoded))[0]
+    except (ValueError, IndexError, binascii.Error) as error:
+        raise _Unreadable(f"tls.crt is no certificate: {error}", f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another") from None
+
+    def signs(bundle: str) -> bool:
+        try:
+            authorities = x509.load_pem_x509_certificates(base64.b64decode(bundle))
+        except (ValueError, binascii.Error):
+            return False
+        for authority in authorities:
+            try:
+                served.verify_directly_issued_by(authority)
+            except (ValueError, TypeError, InvalidSignature):
+                continue
+            return True
+        return False
+
+    def bundles(configuration: Json) -> list[str]:
+        return [str((webhook.get("clientConfig") or {}).get("caBundle") or "") for webhook in configuration.get("webhooks") or ()]
+
+    try:
+        names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+    except x509.ExtensionNotFound:
+        names = []
+    trusting = tuple(str(Key.of(each)) for each in configurations if all(signs(bundle) for bundle in bundles(each)))
+    return Certificate(served.not_valid_after_utc, tuple(names), trusting)
+
+
+# --- rights and objects, as the manifests have them -------------------------------------------------------------------
+
+
+async def _wanted(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Json]:
+    """The manifests of what is installed, as far as it can be told from what is there."""
+    configuration = await found(cluster, ADMISSION, "ValidatingWebhookConfiguration", "virt-dra")
+    cert_manager = INJECT_ANNOTATION in ((configuration or {"metadata": {}})["metadata"].get("annotations") or {})
+    return planned(Choices(BESIDE_KUBEVIRT if overlay == BESIDE_KUBEVIRT else STANDALONE, namespace, cert_manager=cert_manager), packaged())
+
+
+async def _missing(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[str]:
+    wanted = await _wanted(cluster, overlay, namespace)
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def missing(obj: Json) -> bool:
+        async with limit:
+            metadata = obj["metadata"]
+            return await found(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", "")) is None
+
+    gone = await asyncio.gather(*(missing(obj) for obj in wanted))
+    return [str(Key.of(obj)) for obj, is_gone in zip(wanted, gone, strict=True) if is_gone]
+
+
+def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, Json]]:
+    """Account and resourceAttributes of every right that the roles among the objects give."""
+    roles = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects if obj["kind"] in ("Role", "ClusterRole")}
+    for binding in (obj for obj in objects if obj["kind"] in ("RoleBinding", "ClusterRoleBinding")):
+        rules = roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"]
+        within = {"namespace": namespace} if binding["kind"] == "RoleBinding" else {}
+        for account in binding["subjects"]:
+            for rule in rules:
+                for verb in rule["verbs"]:
+                    for group in rule["apiGroups"]:
+                        for path in rule["resources"]:
+                            resource, _, subresource = path.partition("/")
+                            for name in rule.get("resourceNames", [""]):
+                                given = {
+                                    "verb": verb,
+                                    "group": group,
+                                    "resource": resource,
+                                    "subresource": subresource,
+                                    "name": name,
+                                    **within,
+                                }
+                                yield account["name"], {key: value for key, value in given.items() if value}
+
+
+async def _rights(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Right]:
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def asked(account: str, given: Json) -> Right:
+        user = f"system:serviceaccount:{namespace}:{account}"
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+        spec = {"user": user, "groups": groups, "resourceAttributes": given}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
+        async with limit:
+            answer = await cluster.create_raw(review)
+        resource = given["resource"] + (f"/{given['subresource']}" if "subresource" in given else "")
+        named = f"{resource}.{given['group']}" if "group" in given else resource
+        return Right(
+            account, given["verb"], f"{named} {given['name']}" if "name" in given else named, bool(answer["status"].get("allowed"))
+        )
+
+    everything = attributes(await _wanted(cluster, overlay, namespace), namespace)
+    return await asyncio.gather(*(asked(account, given) for account, given in everything))
+
+
+# --- the question to the webhook --------------------------------------------------------------------------------------
+
+
+def probe(namespace: str) -> Json:
+    """A VMI with which only virt-dra's webhook finds fault: an integration path that there isn't."""
+    metadata = {"name": PROBE, "namespace": namespace, "annotations": {PATH_ANNOTATION: PROBE}}
+    domain = {"devices": {}, "resources": {"requests": {"memory": "64Mi"}}}
+    return {"apiVersion": KUBEVIRT, "kind": "VirtualMachineInstance", "metadata": metadata, "spec": {"domain": domain}}
+
+
+async def _probe(cluster: KubeCluster, namespace: str) -> str | Unknown:
+    try:
+        await cluster.create_raw(probe(namespace), dry_run=True)
+    except (NotFound, Forbidden) as error:
+        text = str(error)
+        return text if "admission webhook" in text else Unknown(text)
+    except ApiError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,161 @@
+"""Applying an installation, in order, and waiting until it works. Decides nothing: what is applied and removed is planned elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from virt_dra.api.wire import Json
+from virt_dra.cluster.port import NotFound
+from virt_dra.installation.plan import Choices, Key, stale
+from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
+from virt_dra.installation.survey import CRD, OURS, Objects, Survey, found, keeps_namespace
+
+FIELD_MANAGER: Final = "virt-dra-install"
+_POLL_SECONDS: Final = 0.5
+
+Tell = Callable[[str], None]
+Deed = Literal["created", "changed", "unchanged", "removed", "kept"]
+
+API_VERSIONS: Final[Mapping[str, str]] = {
+    "Namespace": "v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "ServiceAccount": "v1",
+    "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "Secret": "v1",
+    "ConfigMap": "v1",
+    "Issuer": "cert-manager.io/v1",
+    "Certificate": "cert-manager.io/v1",
+    "Service": "v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "Deployment": "apps/v1",
+    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
+    "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "Lease": "coordination.k8s.io/v1",
+}
+"""Every kind that any version of virt-dra has made an object of, so that an upgrade and a removal find them all."""
+CLUSTER_SCOPED: Final = frozenset({
+    "Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
+})  # fmt: skip
+
+
+class NotReady(Exception):
+    """The time is over. ``waiting``: what for, a sentence each."""
+
+    def __init__(self, waiting: Sequence[str]) -> None:
+        super().__init__("; ".join(waiting))
+        self.waiting = tuple(waiting)
+
+
+@dataclass
+class Report:
+    """What was done, in order."""
+
+    tell: Tell
+    done: list[tuple[Deed, Key]] = field(default_factory=list)
+
+    def add(self, deed: Deed, key: Key) -> None:
+        self.done.append((deed, key))
+        self.tell(f"{key}: {deed}")
+
+
+async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
+    """All objects with our label: cluster-scoped ones, and those in a namespace."""
+
+    async def of(kind: str, api_version: str) -> tuple[Json, ...]:
+        try:
+            return await cluster.list_raw(api_version, kind, "" if kind in CLUSTER_SCOPED else namespace, labels=OURS)
+        except NotFound:
+            return ()  # a kind that this cluster doesn't serve
+
+    found = await asyncio.gather(*(of(kind, api_version) for kind, api_version in API_VERSIONS.items()))
+    return tuple(obj for objects in found for obj in objects)
+
+
+async def install(cluster: Objects, objects: Sequence[Json], seen: Survey, choices: Choices, report: Report, deadline: Deadline) -> None:
+    """Apply all objects in their order, then remove what an older version had. Raises :class:`NotReady` and the port's exceptions."""
+    waiting_for_definitions: list[Key] = []
+    for obj in objects:
+        key = Key.of(obj)
+        if key.kind == "Namespace" and keeps_namespace(seen, choices):
+            report.add("kept", key)
+            continue
+        if key.kind != "CustomResourceDefinition" and waiting_for_definitions:
+            await _established(cluster, waiting_for_definitions, deadline)
+            waiting_for_definitions = []
+        applied = await cluster.apply(obj, field_manager=FIELD_MANAGER, force=True)
+        before = seen.there.get(key)
+        same = before is not None and before["metadata"].get("resourceVersion") == applied["metadata"].get("resourceVersion")
+        report.add("created" if before is None else "unchanged" if same else "changed", key)
+        if key.kind == "CustomResourceDefinition":
+            waiting_for_definitions.append(key)
+    for key in stale(await ours(cluster, choices.namespace), objects):
+        await remove(cluster, key, report)
+
+
+async def remove(cluster: Objects, key: Key, report: Report) -> None:
+    """Delete one object; nothing if it is gone."""
+    try:
+        await cluster.delete_raw(API_VERSIONS[key.kind], key.kind, key.name, key.namespace)
+    except NotFound:
+        return
+    report.add("removed", key)
+
+
+class Deadline:
+    """When waiting ends. ``sleep`` and ``now`` come in, so that tests needn't wait."""
+
+    def __init__(self, seconds: float, now: Callable[[], float], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._now, self._sleep = now, sleep
+        self._end = now() + seconds
+
+    async def until(self, waiting: Callable[[], Awaitable[Sequence[str]]], tell: Tell | None = None) -> None:
+        """Ask again and again what is still awaited, until that is nothing. Raises :class:`NotReady`."""
+        told: Sequence[str] = ()
+        while True:
+            left = await waiting()
+            if not left:
+                return
+            if tell is not None:
+                for sentence in left:
+                    if sentence not in told:
+                        tell(f"waiting: {sentence}")
+            told = left
+            if self._now() >= self._end:
+                raise NotReady(left)
+            await self._sleep(_POLL_SECONDS)
+
+
+async def _established(cluster: Objects, keys: Iterable[Key], deadline: Deadline) -> None:
+    keys = tuple(keys)
+
+    async def waiting() -> list[str]:
+        definitions = [(key, await found(cluster, *CRD, key.name)) for key in keys]
+        return [f"{key} isn't established yet" for key, crd in definitions if crd is None or not condition_holds(crd, "Established")]
+
+    await deadline.until(waiting)
+
+
+async def wait_for_deployments(cluster: Objects, keys: Iterable[Key], deadline: Deadline, tell: Tell) -> None:
+    """Until every Deployment has rolled out. Raises :class:`NotReady`, which then also says what the pods wait for."""
+    keys = tuple(keys)
+
+    async def waiting() -> list[str]:
+        deployments = [(key, await found(cluster, "apps/v1", "Deployment", key.name, key.namespace)) for key in keys]
+        return [sentence for key, deployment in deployments if (sentence := rollout(key, deployment))]
+
+    try:
+        await deadline.until(waiting, tell)
+    except NotReady as error:
+        pods = [pod for namespace in {key.namespace for key in keys} for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)]
+        raise NotReady((*error.waiting, *(sentence for pod in pods for sentence in pod_troubles(pod)))) from None

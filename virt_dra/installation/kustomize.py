@@ -1,0 +1,167 @@
+"""Reads ``manifests/`` as kustomize does, as far as those files go: resources, components, labels, images, JSON patches and
+``$patch: delete``.
+
+What kustomize knows besides is refused by name, so that a file that says more than is read here can't be applied in part. A test holds
+the outcome against ``kubectl kustomize``. The result keeps the order of reading; :mod:`virt_dra.installation.plan` sorts.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.reading.documents import DocumentError, read_documents
+from virt_dra.api.wire import Json
+from virt_dra.cluster.memory.patches import PatchError, patched
+
+KUSTOMIZATION: Final = "kustomization.yaml"
+_KNOWN: Final = frozenset({"apiVersion", "kind", "resources", "components", "labels", "images", "patches"})
+
+Read = Callable[[str], bytes | None]
+"""The content of a file, by its path from the root of the manifests; None where there is none."""
+
+
+class ManifestError(ValueError):
+    """A kustomization that can't be read here. The text begins with the file's path."""
+
+
+@dataclass(frozen=True)
+class _Kustomization:
+    path: str
+    raw: Json
+
+    def list(self, key: str) -> Sequence[Json]:
+        value = self.raw.get(key) or []
+        if not isinstance(value, list):
+            raise ManifestError(f"{self.path}: {key} must be a list")
+        return value
+
+
+def build(read: Read, folder: str, components: Iterable[str] = ()) -> tuple[Json, ...]:
+    """The objects of a folder with a kustomization, in the order in which they are read.
+
+    ``components`` are folders added as if the kustomization named them. Raises :class:`ManifestError`.
+    """
+    return tuple(_built(read, posixpath.normpath(folder), [], (), [posixpath.normpath(component) for component in components]))
+
+
+def _built(read: Read, folder: str, before: Sequence[Json], within: tuple[str, ...], more: Sequence[str] = ()) -> list[Json]:
+    """``before``: what a component adds to and changes; for a kustomization of its own it is empty. ``more``: further components."""
+    if folder in within:
+        raise ManifestError(f"{folder}/{KUSTOMIZATION}: includes itself")
+    here = _kustomization(read, folder)
+    objects = list(before)
+    for name in here.list("resources"):
+        path = posixpath.normpath(posixpath.join(folder, str(name)))
+        content = read(path)
+        objects += _objects(content, path) if content is not None else _built(read, path, [], (*within, folder))
+    named = [posixpath.normpath(posixpath.join(folder, str(name))) for name in here.list("components")]
+    for component in (*named, *more):
+        objects = _built(read, component, objects, (*within, folder))
+    for patch in here.list("patches"):
+        objects = _patched(objects, patch, here.path)
+    for entry in here.list("labels"):
+        objects = [_labelled(obj, entry, here.path) for obj in objects]
+    images = {str(image["name"]): image for image in here.list("images")}
+    objects = [_with_images(obj, images) for obj in objects]
+    _refuse_doubles(objects, here.path)
+    return objects
+
+
+def _kustomization(read: Read, folder: str) -> _Kustomization:
+    path = posixpath.join(folder, KUSTOMIZATION)
+    content = read(path)
+    if content is None:
+        raise ManifestError(f"{path}: there is no such file")
+    (raw,) = _objects(content, path) or [{}]
+    unknown = sorted(set(raw) - _KNOWN)
+    if unknown:
+        raise ManifestError(f"{path}: {', '.join(unknown)} can't be read here; use one of: {', '.join(sorted(_KNOWN))}")
+    return _Kustomization(path, raw)
+
+
+def _objects(content: bytes, path: str) -> list[Json]:
+    try:
+        documents = read_documents(content, path)
+    except DocumentError as error:
+        raise ManifestError(str(error)) from None
+    objects = []
+    for document in documents:
+        if not isinstance(document.raw, dict):
+            raise ManifestError(f"{document.source}: must be an object")
+        objects.append(document.raw)
+    return objects
+
+
+def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
+    """A JSON patch for every object that its target selects by kind and name (regular expressions are not read), or its removal."""
+    target, text = patch.get("target"), patch.get("patch")
+    unknown = sorted((set(patch) - {"target", "patch"}) | (set(target or {}) - {"kind", "name"}))
+    if unknown or not isinstance(target, dict) or not isinstance(text, str):
+        raise ManifestError(f"{path}: a patch has a target (kind, name) and an inline patch; {', '.join(unknown) or 'one is missing'}")
+    try:
+        (document,) = read_documents(text.encode(), path)
+    except (DocumentError, ValueError) as error:
+        raise ManifestError(f"{path}: patches: {error}") from None
+    operations = document.raw if isinstance(document.raw, list) else []
+    removes = isinstance(document.raw, dict) and document.raw.get("$patch") == "delete"
+    if not removes and not operations:
+        raise ManifestError(f"{path}: patches: only JSON patches (a list of operations) and $patch: delete are read here")
+    changed = []
+    for obj in objects:
+        meant = all(wanted == (obj.get("kind") if key == "kind" else obj["metadata"].get(key)) for key, wanted in target.items())
+        if meant and removes:
+            continue
+        try:
+            changed.append(patched(obj, operations) if meant else obj)
+        except PatchError as error:
+            raise ManifestError(f"{path}: patches: {target}: {error}") from None
+    return changed
+
+
+def _labelled(obj: Json, entry: Mapping[str, object], path: str) -> Json:
+    pairs = entry.get("pairs")
+    if set(entry) - {"pairs"} or not isinstance(pairs, dict):
+        raise ManifestError(f"{path}: labels: only pairs are read here")
+    metadata = obj["metadata"]
+    return {**obj, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **pairs}}}
+
+
+def _with_images(obj: Json, images: Mapping[str, Json]) -> Json:
+    """``images``: as kustomize's, by name without tag: ``newName``, ``newTag``, ``digest``."""
+    spec = obj.get("spec", {}).get("template", {}).get("spec") if obj.get("kind") == "Deployment" else None
+    if not spec or not images:
+        return obj
+    changed = dict(spec)
+    for key in ("initContainers", "containers"):
+        if key in spec:
+            changed[key] = [{**container, "image": _image(container["image"], images)} for container in spec[key]]
+    return {**obj, "spec": {**obj["spec"], "template": {**obj["spec"]["template"], "spec": changed}}}
+
+
+def _image(image: str, images: Mapping[str, Json]) -> str:
+    name, tag = split_image(image)
+    change = images.get(name)
+    if change is None:
+        return image
+    suffix = f"@{change['digest']}" if change.get("digest") else f":{change['newTag']}" if change.get("newTag") else tag
+    return f"{change.get('newName', name)}{suffix}"
+
+
+def split_image(image: str) -> tuple[str, str]:
+    """``registry:5000/a/b:1`` -> (``registry:5000/a/b``, ``:1``); a digest is part of the second."""
+    name, at, digest = image.partition("@")
+    head, slash, last = name.rpartition("/")
+    last, colon, tag = last.partition(":")
+    return f"{head}{slash}{last}", f"{colon}{tag}{at}{digest}"
+
+
+def _refuse_doubles(objects: Iterable[Json], path: str) -> None:
+    seen: set[tuple[str, str, str, str]] = set()
+    for obj in objects:
+        key = (obj["apiVersion"].rpartition("/")[0], obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        if key in seen:
+            raise ManifestError(f"{path}: {obj['kind']} {obj['metadata']['name']} is there twice")
+        seen.add(key)

@@ -1,0 +1,300 @@
+"""Which objects an installation is: the manifests, with what the user chose. Pure; files come through a function.
+
+``virt-dra install --dry-run`` prints these objects and ``virt-dra install`` applies them: there is no third place that changes one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final, Literal
+
+from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
+from virt_dra.api.integration.standalone import COMMAND
+from virt_dra.api.kubevirt_versions import SIDECAR
+from virt_dra.api.wire import Json
+from virt_dra.installation.callers import CLIENT_CA, client_ca_secret, from_addresses
+from virt_dra.installation.kustomize import ManifestError, Read, build, split_image
+
+Overlay = Literal["beside-kubevirt", "standalone"]
+BESIDE_KUBEVIRT: Final = "beside-kubevirt"
+STANDALONE: Final = "standalone"
+NAMESPACE: Final = "virt-dra"
+"""The namespace that the manifests are written for."""
+CERT_MANAGER: Final = "components/cert-manager"
+INJECT_ANNOTATION: Final = "cert-manager.io/inject-ca-from"
+"""On webhook configurations, for cert-manager: whose authority becomes the caBundle."""
+CERTIFICATE_ANNOTATION: Final = "cert-manager.io/certificate-name"
+"""On Secrets, by cert-manager: of which Certificate it is made."""
+IMAGE: Final = "virt-dra"
+LAUNCHER_IMAGE: Final = "virt-dra-launcher"
+OPERATOR: Final = "virt-dra-operator"
+WEBHOOK: Final = "virt-dra-webhook"
+"""The Deployments, of one container each."""
+LAUNCHER_POLICY: Final = "virt-dra-operator-launchers"
+"""The ValidatingAdmissionPolicy of the pods that the operator may create (standalone); it has variables as :class:`Launcher` has fields."""
+OWN_NAMESPACE: Final = "ownNamespace"
+"""A variable of policies: the namespace of virt-dra."""
+VM_NAMESPACE: Final = "forVirtualMachines"
+"""A variable of policies: True where the operator may create pods and VMIs."""
+SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+"""Where nothing of ours belongs: what is there isn't watched by the webhook, and couldn't be removed with its namespace."""
+
+APPLY_ORDER: Final = (
+    "Namespace",
+    "CustomResourceDefinition",
+    "PriorityClass",
+    # Before the rights that they limit.
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ServiceAccount",
+    "ClusterRole",
+    "Role",
+    "ClusterRoleBinding",
+    "RoleBinding",
+    "Secret",
+    "ConfigMap",
+    "Issuer",
+    "Certificate",
+    "Service",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "Deployment",
+    # Last, so that nothing is sent to a webhook whose Deployment isn't even there.
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+)
+"""Kinds, in the order in which they are applied; removed in the opposite one."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user may choose. ``image`` and ``launcher_image``: whole references, else those of the manifests.
+
+    ``operator_arguments`` and ``webhook_arguments`` come after those of the manifests, so that theirs win. ``vm_namespace_label``: of the
+    namespaces in which the operator may create pods and VMIs (standalone); None: all but the cluster's and its own.
+    """
+
+    overlay: Overlay = BESIDE_KUBEVIRT
+    namespace: str = NAMESPACE
+    image: str | None = None
+    launcher_image: str | None = None
+    cert_manager: bool = False
+    operator_arguments: tuple[str, ...] = ()
+    webhook_arguments: tuple[str, ...] = ()
+    client_ca: bytes = b""
+    """Authorities (PEM) of the certificates that API servers present to the webhook."""
+    api_server_networks: tuple[str, ...] = ()
+    """From which alone reviews come; () for any."""
+    vm_namespace_label: str | None = None
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """Which object: as a person would name it. ``api_version`` doesn't count: it is the same object in another one."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, obj: Json, kind: str = "") -> Key:
+        """``kind``: for items of lists, which don't say it."""
+        metadata = obj["metadata"]
+        return cls(kind or obj["kind"], metadata.get("namespace", ""), metadata["name"])
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def packaged(root: Traversable | None = None) -> Read:
+    """Reads the manifests that belong to this version of the package."""
+    folder = root or files("virt_dra") / "manifests"
+
+    def read(path: str) -> bytes | None:
+        found = folder.joinpath(*path.split("/"))
+        return found.read_bytes() if found.is_file() else None
+
+    return read
+
+
+def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
+    """All objects, in the order in which they are to be applied. Raises :class:`~.install_kustomize.ManifestError`."""
+    components = (*((CERT_MANAGER,) if choices.cert_manager else ()), *((CLIENT_CA,) if choices.client_ca else ()))
+    objects = build(read, f"overlays/{choices.overlay}", components)
+    if choices.client_ca:
+        labels = {key: value for key, value in objects[0]["metadata"]["labels"].items() if key.startswith("app.kubernetes.io/")}
+        objects = (*objects, client_ca_secret(choices.namespace, choices.client_ca, labels))
+    objects = tuple(from_addresses(obj, choices.api_server_networks) for obj in objects)
+    chosen = [_with_arguments(_with_images(in_namespace(obj, choices.namespace), choices), choices) for obj in objects]
+    operator = next((obj for obj in chosen if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None)
+    if choices.vm_namespace_label is not None:
+        chosen = [_for_namespaces(obj, choices.vm_namespace_label) for obj in chosen]
+    limited = (with_launcher(obj, launcher_of(operator)) if operator is not None else obj for obj in chosen)
+    return tuple(sorted(limited, key=lambda obj: (_place(obj), Key.of(obj))))
+
+
+def _place(obj: Json) -> int:
+    try:
+        return APPLY_ORDER.index(obj["kind"])
+    except ValueError:
+        raise ManifestError(f"{Key.of(obj)}: its kind has no place in the order of applying") from None
+
+
+def in_namespace(obj: Json, namespace: str) -> Json:
+    """The object for another namespace than :data:`NAMESPACE`: wherever the manifests name it, as a name of its own or within one."""
+    if namespace == NAMESPACE:
+        return obj
+    metadata = dict(obj["metadata"])
+    if obj["kind"] == "Namespace":
+        metadata["name"] = namespace
+    elif "namespace" in metadata:
+        metadata["namespace"] = namespace
+    if "annotations" in metadata:
+        metadata["annotations"] = {
+            key: f"{namespace}/{value.removeprefix(f'{NAMESPACE}/')}" if key == INJECT_ANNOTATION else value
+            for key, value in metadata["annotations"].items()
+        }
+    moved = {**obj, "metadata": metadata}
+    match obj["kind"]:
+        case "ClusterRoleBinding" | "RoleBinding":
+            moved["subjects"] = [{**subject, "namespace": namespace} for subject in obj["subjects"]]
+        case "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration":
+            moved["webhooks"] = [_webhook_in(webhook, namespace) for webhook in obj["webhooks"]]
+        case "ValidatingAdmissionPolicy":
+            old, new = f"system:serviceaccount:{NAMESPACE}:", f"system:serviceaccount:{namespace}:"
+            conditions = [{**each, "expression": each["expression"].replace(old, new)} for each in obj["spec"].get("matchConditions", ())]
+            spec = {**obj["spec"], "matchConditions": conditions} if conditions else obj["spec"]
+            moved["spec"] = _with_variables(spec, {OWN_NAMESPACE: _cel(namespace)})
+        case "Certificate" if "dnsNames" in obj["spec"]:
+            names = [name.replace(f".{NAMESPACE}.", f".{namespace}.") for name in obj["spec"]["dnsNames"]]
+            moved["spec"] = {**obj["spec"], "dnsNames": names}
+    return moved
+
+
+def _webhook_in(webhook: Json, namespace: str) -> Json:
+    client = webhook["clientConfig"]
+    selector = webhook["namespaceSelector"]
+    terms = [
+        {**term, "values": [namespace if value == NAMESPACE else value for value in term["values"]]}
+        for term in selector["matchExpressions"]
+    ]
+    return {
+        **webhook,
+        "clientConfig": {**client, "service": {**client["service"], "namespace": namespace}},
+        "namespaceSelector": {**selector, "matchExpressions": terms},
+    }
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What the operator makes launcher pods of, as its arguments say: the policy of what it may create says the same."""
+
+    image: str
+    command: tuple[str, ...]
+    sidecars: bool
+
+
+def launcher_of(operator: Json) -> Launcher:
+    """What the operator's Deployment says; of arguments that are given twice the last counts, as it does for the operator."""
+    arguments = operator["spec"]["template"]["spec"]["containers"][0]["args"]
+    given = [tuple(text.partition("=")[::2]) for text in arguments]
+    images = [value for option, value in given if option == "--launcher-image"]
+    command = (*COMMAND, *(value for option, value in given if option == "--launcher-argument"))
+    gates = [[part.strip() for part in gate.partition("=")] for option, value in given if option == "--gates" for gate in value.split(",")]
+    sidecars = [not equals or word.lower() == "true" for gate, equals, word in gates if gate == SIDECAR]
+    return Launcher(images[-1] if images else "", command, bool(sidecars) and sidecars[-1])
+
+
+def with_launcher(obj: Json, launcher: Launcher) -> Json:
+    """The policy of the pods that the operator may create, for what it creates; any other object as it is."""
+    if obj["kind"] != "ValidatingAdmissionPolicy" or obj["metadata"]["name"] != LAUNCHER_POLICY:
+        return obj
+    return {**obj, "spec": _with_variables(obj["spec"], launcher_variables(launcher))}
+
+
+def launcher_variables(launcher: Launcher) -> Mapping[str, str]:
+    """Expressions of the variables of :data:`LAUNCHER_POLICY`, by name."""
+    return {"image": _cel(launcher.image), "command": _cel(launcher.command), "sidecars": _cel(launcher.sidecars)}
+
+
+def _for_namespaces(obj: Json, label: str) -> Json:
+    """A policy whose variable :data:`VM_NAMESPACE`, if it has it, is true of namespaces with the label; any other object as it is."""
+    if obj["kind"] != "ValidatingAdmissionPolicy":
+        return obj
+    return {**obj, "spec": _with_variables(obj["spec"], {VM_NAMESPACE: f"{_cel(label)} in namespaceObject.metadata.?labels.orValue({{}})"})}
+
+
+def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
+    """A policy's spec in which the variables of these names have other expressions."""
+    variables = [{**each, "expression": expressions.get(each["name"], each["expression"])} for each in spec.get("variables", ())]
+    return {**spec, "variables": variables} if variables else spec
+
+
+def _cel(value: str | bool | Sequence[str]) -> str:
+    """A literal: CEL reads JSON's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _with_images(obj: Json, choices: Choices) -> Json:
+    """Images of containers, and those that containers are told of by an argument ``--…image=``."""
+    new = {IMAGE: choices.image, LAUNCHER_IMAGE: choices.launcher_image}
+    if obj["kind"] != "Deployment" or not any(new.values()):
+        return obj
+
+    def replaced(image: str) -> str:
+        return new.get(split_image(image)[0]) or image
+
+    def argument(text: str) -> str:
+        option, equals, value = text.partition("=")
+        return f"{option}={replaced(value)}" if equals and option.endswith("image") else text
+
+    template = obj["spec"]["template"]
+    containers = [
+        {**container, "image": replaced(container["image"]), "args": [argument(text) for text in container["args"]]}
+        for container in template["spec"]["containers"]
+    ]
+    return {**obj, "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}}}
+
+
+def _with_arguments(obj: Json, choices: Choices) -> Json:
+    more = {OPERATOR: choices.operator_arguments, WEBHOOK: choices.webhook_arguments}
+    added = more.get(obj["metadata"]["name"]) if obj["kind"] == "Deployment" else None
+    if not added:
+        return obj
+    template = obj["spec"]["template"]
+    containers = [{**container, "args": [*container["args"], *added]} for container in template["spec"]["containers"]]
+    return {**obj, "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}}}
+
+
+def is_ours(obj: Json) -> bool:
+    """Whether an object has our label, which every object of ours has."""
+    labels = obj["metadata"].get("labels") or {}
+    return bool(labels.get(PART_OF_LABEL) == PART_OF)
+
+
+def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[Key, ...]:
+    """What an older version had and this one has not, in the order of removal. ``there``: objects with our label.
+
+    CRDs stay: with them would go everything that is stored under them. So do Namespaces, what has an owner, and the Secrets that
+    cert-manager makes of Certificates that are wanted.
+    """
+    kept = {Key.of(obj) for obj in wanted}
+    certificates = {key.name for key in kept if key.kind == "Certificate"}
+    gone = (
+        Key.of(obj)
+        for obj in there
+        if is_ours(obj)
+        and obj["kind"] not in ("Namespace", "CustomResourceDefinition")
+        and not obj["metadata"].get("ownerReferences")
+        and (obj["metadata"].get("annotations") or {}).get(CERTIFICATE_ANNOTATION) not in certificates
+    )
+    return removal_order(key for key in gone if key not in kept)
+
+
+def removal_order(keys: Iterable[Key]) -> tuple[Key, ...]:
+    """The opposite of the order of applying; kinds that are not in it come first."""
+    return tuple(sorted(set(keys), key=lambda key: (-APPLY_ORDER.index(key.kind) if key.kind in APPLY_ORDER else -99, key)))

@@ -1,0 +1,43 @@
+"""What of a roll-out is missing, from the status of its objects. Pure."""
+
+from __future__ import annotations
+
+from virt_dra.api.wire import Json
+from virt_dra.installation.plan import Key
+
+
+def condition_holds(obj: Json, condition: str) -> bool:
+    """Whether a condition of the object's status is True."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)
+
+
+def rollout(key: Key, deployment: Json | None) -> str:
+    """What of a Deployment's roll-out is missing; empty when nothing is."""
+    if deployment is None:
+        return f"{key} isn't there"
+    status = deployment.get("status") or {}
+    wanted = int(deployment["spec"].get("replicas", 1))
+    seen = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"].get("generation", 0))
+    updated, available = int(status.get("updatedReplicas", 0)), int(status.get("availableReplicas", 0))
+    old = int(status.get("replicas", 0)) - updated
+    if seen and updated >= wanted and available >= wanted and old <= 0:
+        return ""
+    return f"{key}: {min(available, updated) if seen else 0} of {wanted} replicas are available" + (
+        f", {old} old ones left" if old > 0 else ""
+    )
+
+
+def pod_troubles(pod: Json) -> list[str]:
+    """What keeps a pod from being ready, as far as its status says."""
+    name, status = Key.of(pod, "Pod"), pod.get("status") or {}
+    troubles = [
+        f"{name} isn't scheduled: {each.get('message', '')}"
+        for each in status.get("conditions") or ()
+        if each.get("type") == "PodScheduled" and each.get("status") == "False"
+    ]
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting and waiting.get("reason") not in ("ContainerCreating", "PodInitializing"):
+            troubles.append(f"{name}, container {container['name']}: {waiting.get('reason')}: {waiting.get('message', '')}")
+    return troubles

@@ -1,0 +1,262 @@
+"""What the lint and the webhook know of a live cluster, kept up to date by informers: each change costs what changed, not what there is.
+
+Reviews see one state from beginning to end: a :class:`~webhooks.lint.World` never changes, each change makes another one that shares the
+rest. Slices come in bursts (a driver publishes a pool anew, a node joins), and each new inventory has to be asked again what selectors
+match; so they are taken over together, a little later and a few at a time, with turns for reviews in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.api.integration.paths import DOMAIN
+from virt_dra.api.kubevirt_v1 import (
+    Devices,
+    DomainSpec,
+    KubeVirt,
+    VirtualMachine,
+    VirtualMachineInstance,
+    VirtualMachineInstanceSpec,
+    VirtualMachineInstanceTemplate,
+    VirtualMachineSpec,
+)
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.persistent_map import PersistentMap
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.cluster.cluster_clock import ClusterClock
+from virt_dra.cluster.watching.informer import Informer, InformerObserver, Source, running
+from webhooks.knowledge import LauncherSettings
+from webhooks.lint import Configuration, Inventory, Preflight, Settings, World
+from webhooks.lint.world import KINDS, Key, direct_claims, title
+from webhooks.server.log import LOGGER
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
+
+SETTLE_SECONDS: Final = 0.1
+"""From a slice's change until it is taken over, with all that changed meanwhile."""
+AT_ONCE: Final = 25
+"""Slices that are taken over in one turn: a few milliseconds of work."""
+
+
+@dataclass(frozen=True)
+class LiveSettings:
+    """``version``, ``gates``: in place of what the KubeVirt object says, or where there is none. ``address_keys``: of drivers (K-6.6)."""
+
+    lint: Settings = field(default_factory=Settings.for_admission)
+    launcher: LauncherSettings = field(default_factory=LauncherSettings)
+    version: KubeVirtVersion | None = None
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    address_keys: tuple[DriverKeys, ...] = ()
+
+
+class LiveWorld:
+    """Follows a cluster while :meth:`following`; :meth:`knowledge` is what the webhook asks for at each review."""
+
+    def __init__(
+        self,
+        cluster: Source,
+        settings: LiveSettings | None = None,
+        *,
+        observer: InformerObserver | None = None,
+        clock: ClusterClock | None = None,
+    ) -> None:
+        self._settings, self._clock = settings or LiveSettings(), clock or ClusterClock()
+        self._world = World(
+            configuration=Configuration.of(None, self._settings.version, self._settings.gates),
+            inventory=Inventory.of((), self._settings.address_keys),
+            known=frozenset(KINDS),
+        )
+        self._preflight: Preflight | None = None
+        self._maps: dict[str, PersistentMap[Any, Any]] = {
+            name: PersistentMap() for name in ("templates", "claims", "classes", "nodes", "users", "vmis", "taint_rules")
+        }
+        self._kubevirts: dict[Key, KubeVirt] = {}
+        self._slices: dict[str, ResourceSlice | None] = {}
+        """What is to be taken over; None for slices that are gone."""
+        self._wanted = asyncio.Event()
+        self._whole = False
+
+        def informer(kind: type[O], tell: Callable[[O | None, O | None], None], *, optional: bool = False, **options: Any) -> Informer[O]:
+            made = Informer(cluster, kind, optional=optional, observer=observer, **options)
+            made.on_change(tell)
+            return made
+
+        # What only some clusters have is optional: KubeVirt's kinds may come later, taint rules are young.
+        self.informers: tuple[Informer[Any], ...] = (
+            informer(ResourceClaimTemplate, self._keeper("templates"), transform=_template),
+            informer(ResourceClaim, self._keeper("claims"), transform=_bare),
+            informer(DeviceClass, self._keeper("classes"), transform=_bare),
+            informer(ResourceSlice, self._slice, transform=_bare),
+            informer(Node, self._keeper("nodes"), transform=_labels_only),
+            informer(DeviceTaintRule, self._keeper("taint_rules"), optional=True),
+            informer(VirtualMachine, self._subject, optional=True, transform=_claims_only_vm),
+            informer(VirtualMachineInstance, self._subject, optional=True, transform=_claims_only_vmi),
+            informer(KubeVirt, self._kubevirt, optional=True),
+        )
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Follows while the body runs, which begins at once: :meth:`knowledge` is None until every kind has been read."""
+        async with asyncio.TaskGroup() as group:  # a fault of either ends the body
+            tasks = [group.create_task(self._follow()), group.create_task(self._settle())]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _follow(self) -> None:
+        async with running(*self.informers):
+            while self._slices:
+                self._take_over()
+                await asyncio.sleep(0)
+            self._whole = True
+            await asyncio.Event().wait()
+
+    async def _settle(self) -> None:
+        """Takes slices over as they change, for ever."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await asyncio.sleep(SETTLE_SECONDS)
+            while self._slices:
+                self._take_over()
+                await asyncio.sleep(0)
+
+    # --- what is known --------------------------------------------------------------------------------------------
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """The kinds that haven't been read yet."""
+        return tuple(informer.kind.KIND for informer in self.informers if not informer.has_synced)
+
+    @property
+    def world(self) -> World:
+        """The present state, whether it is whole or not."""
+        return self._world
+
+    def knowledge(self) -> Preflight | None:
+        """What reviews are answered by; None until every kind has been read. Costs nothing while nothing changes."""
+        if not self._whole:
+            return None
+        if self._preflight is None:
+            self._preflight = Preflight(self._world, self._settings.lint, self._settings.launcher, self._clock, self._clock.began)
+        return self._preflight
+
+    def _set(self, **changes: Any) -> None:
+        self._world = replace(self._world, **changes)
+        self._preflight = None
+
+    # --- changes --------------------------------------------------------------------------------------------------
+
+    def _keeper(self, name: str) -> Callable[[TypedObject | None, TypedObject | None], None]:
+        """Keeps the world's mapping of that name."""
+
+        def keep(old: TypedObject | None, new: TypedObject | None) -> None:
+            if new is not None:
+                self._maps[name] = self._maps[name].set(_key(new), new)
+            elif old is not None:
+                self._maps[name] = self._maps[name].without(_key(old))
+            self._set(**{name: self._maps[name]})
+
+        return keep
+
+    def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        if new is not None:
+            self._slices[new.name] = new
+        elif old is not None:
+            self._slices[old.name] = None
+        self._wanted.set()
+
+    def _take_over(self) -> None:
+        names = tuple(self._slices)[:AT_ONCE]
+        changes = {name: self._slices.pop(name) for name in names}
+        put = [each for each in changes.values() if each is not None]
+        self._set(inventory=self._world.inventory.changed(put, [name for name, each in changes.items() if each is None]))
+
+    def _subject(self, old: VirtualMachine | VirtualMachineInstance | None, new: VirtualMachine | VirtualMachineInstance | None) -> None:
+        users = self._maps["users"]
+        for key in direct_claims(old) if old is not None else ():
+            assert old is not None
+            left = tuple(each for each in users.get(key, ()) if each != title(old))
+            users = users.set(key, left) if left else users.without(key)
+        for key in direct_claims(new) if new is not None else ():
+            assert new is not None
+            users = users.set(key, (*users.get(key, ()), title(new)))
+        self._maps["users"] = users
+        if isinstance(new, VirtualMachineInstance):
+            self._maps["vmis"] = self._maps["vmis"].set((new.namespace, new.name), new)
+        elif isinstance(old, VirtualMachineInstance):
+            self._maps["vmis"] = self._maps["vmis"].without((old.namespace, old.name))
+        self._set(users=users, vmis=self._maps["vmis"])
+
+    def _kubevirt(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
+        if old is not None:
+            self._kubevirts.pop((old.namespace, old.name), None)
+        if new is not None:
+            self._kubevirts[new.namespace, new.name] = new
+        first = self._kubevirts[min(self._kubevirts)] if self._kubevirts else None
+        configuration = Configuration.of(first, self._settings.version, self._settings.gates)
+        observed = configuration.observed
+        if observed is not None and observed.unreadable and observed != self._world.configuration.observed:
+            logging.getLogger(LOGGER).warning(str(observed), extra={"fields": {"advice": observed.advice}})
+        self._set(configuration=configuration)
+
+
+def _key(obj: TypedObject) -> Key | str:
+    return (obj.namespace, obj.name) if obj.NAMESPACED else obj.name
+
+
+# --- what is kept of objects of which only a part is looked at ----------------------------------------------------------
+
+
+def _identity(meta: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        creation_timestamp=meta.creation_timestamp,
+        annotations={key: value for key, value in meta.annotations.items() if key.startswith(f"{DOMAIN}/")},
+        owner_references=meta.owner_references,
+    )
+
+
+_UNREAD: Final = ("annotations", "labels", "managed_fields", "finalizers")
+
+
+def _bare(obj: O) -> O:
+    """Without what can be large and nobody reads of a claim's, class's or slice's metadata."""
+    return obj.with_(metadata=obj.metadata.without(*_UNREAD))
+
+
+def _template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
+    made = template.spec.metadata.without(*_UNREAD)
+    bare = _bare(template)
+    return bare if made is template.spec.metadata else bare.with_(spec=template.spec.with_(metadata=made))
+
+
+def _labels_only(node: Node) -> Node:
+    return Node(metadata=_identity(node.metadata).with_(labels=node.metadata.labels))
+
+
+def _claims_only(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:
+    devices = Devices(gpus=spec.domain.devices.gpus, host_devices=spec.domain.devices.host_devices)
+    return VirtualMachineInstanceSpec(resource_claims=spec.resource_claims, domain=DomainSpec(devices=devices))
+
+
+def _claims_only_vmi(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
+    return VirtualMachineInstance(metadata=_identity(vmi.metadata), spec=_claims_only(vmi.spec))
+
+
+def _claims_only_vm(vm: VirtualMachine) -> VirtualMachine:
+    template = VirtualMachineInstanceTemplate(spec=_claims_only(vm.spec.template.spec))
+    return VirtualMachine(metadata=_identity(vm.metadata), spec=VirtualMachineSpec(template=template))

@@ -1,0 +1,72 @@
+"""When a launcher pod is refused because its integration path can't be chosen yet (decision 0012). Pure.
+
+The path can't be changed once the pod exists, and virt-controller creates a refused pod again. So a pod waits
+
+* as long as an object is missing without which it couldn't be scheduled anyway: its template, its claim, a DeviceClass;
+* for a limited time, where all of these are there and nothing says which driver will serve a request: a cluster autoscaler may need the
+  pending pod to bring the node that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from virt_dra.api.integration.paths import BY_DRIVERS, DRIVER_UNKNOWN, METADATA_SHIM, NATIVE, PATH_ANNOTATION, Decision, Pair
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import parse_time
+from webhooks.knowledge import Knowledge, Serving
+from webhooks.verdict import NOT_FOUND, Cause
+
+MAX_CAUSES: Final = 8
+"""Objects of one pod that a refusal names. Users can name hundreds."""
+
+
+def refusals(
+    decisions: Iterable[tuple[str, Decision]], serving: Mapping[Pair, Serving], vmi: VirtualMachineInstance | None, knowledge: Knowledge
+) -> tuple[Cause, ...]:
+    """Why the pod has to wait; () where it doesn't. ``decisions``: each with its field in the pod. ``vmi``: the pod's, if it is known."""
+    now = knowledge.now
+    if now is None:
+        return ()
+    found: dict[str, Cause] = {}
+    for place, decision in decisions:
+        known = serving.get(decision.pair)
+        if known is None or decision.reason not in BY_DRIVERS:
+            continue
+        for missing in known.missing:
+            # Classes are named by claims and templates, not by the VMI.
+            what = (
+                missing
+                if knowledge.verified or missing.namespace
+                else f"a {missing.kind} of request {str(decision.pair)[:127]!r} is missing"
+            )
+            message = f"{what}; create it or correct the name. The pod is created once it exists: its driver decides how the pod is made"
+            found.setdefault(message, Cause(NOT_FOUND, message, place))
+        if decision.reason == DRIVER_UNKNOWN and known.undecided is not None:
+            until = knowledge.began(max(known.undecided, _created(vmi, now))) + knowledge.launcher.driver_wait
+            if now < until:
+                found.setdefault(str(decision.pair), Cause(NOT_FOUND, _undecided(decision.pair, knowledge.launcher.driver_wait), place))
+    causes = tuple(found.values())
+    if len(causes) <= MAX_CAUSES:
+        return causes
+    return (*causes[:MAX_CAUSES], Cause(NOT_FOUND, f"and {len(causes) - MAX_CAUSES} more", "spec.resourceClaims"))
+
+
+def _undecided(pair: Pair, wait: timedelta) -> str:
+    return (
+        f'no published device matches request {str(pair)[:127]!r} and no selector begins with device.driver == "…", so it is not known '
+        "which driver will serve it, which decides how the pod is made; the pod is created as soon as a device matches, at the latest "
+        f"after {wait.total_seconds():.0f} s. Name the driver in the DeviceClass, or set annotation {PATH_ANNOTATION} to {NATIVE} (the "
+        f"driver writes metadata files) or {METADATA_SHIM} (it doesn't)"
+    )
+
+
+def _created(vmi: VirtualMachineInstance | None, now: datetime) -> datetime:
+    """When the VMI was created; now, where it isn't known yet: then it is new."""
+    text = vmi.metadata.creation_timestamp if vmi is not None else None
+    try:
+        return parse_time(text) if text else now
+    except (ValueError, OverflowError):
+        return now

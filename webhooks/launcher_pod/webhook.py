@@ -1,0 +1,420 @@
+"""The pod webhook: what a launcher pod needs for its devices' integration path, as a JSON patch (K-11, decision 0012). Pure.
+
+    metadata-shim   a downwardAPI volume a pair (claim, request), mounted in the container compute where KubeVirt looks for metadata
+    device-plugin   claims in place of extended resources, a variable filled from an annotation, an init container that waits for it
+    native, none    nothing; for none a warning says what to do
+
+The patch is what the pod lacks, so that a pod that was patched is left alone, whoever is called before or after us. Names of ours that
+something else has (a volume, a variable, a container, a claim entry) are a refusal: the VM could not boot, and who looks at its events
+reads why. A directory that another volume is mounted at is left to it, with a warning.
+
+Annotations of ours that a pod brings along are removed: virt-controller copies them from VMIs, which users write (K-4.2).
+
+A pod whose path can't be chosen yet is refused (:mod:`webhooks.launcher_pod.refusals`); virt-controller creates it again.
+
+Where the caller isn't verified (:attr:`Knowledge.verified`), the VMI's uid, which is known to who may read its namespace, stands for the
+right to an answer: paths depend only on the drivers of claims that this very VMI names, and answers name no driver and no class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim
+from virt_dra.api.go_text import visible
+from virt_dra.api.integration import paths
+from virt_dra.api.integration.device_claims import AssignedDevice, assign, pod_claims, read_device_claims
+from virt_dra.api.integration.paths import Decision, Pair
+from virt_dra.api.integration.record import Integration
+from virt_dra.api.kubevirt_v1 import GROUP, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.meta import OwnerReference
+from virt_dra.api.reading.json_annotations import AnnotationError, joined
+from virt_dra.api.wire import Json
+from webhooks.knowledge import Knowledge, LauncherSettings, Serving
+from webhooks.launcher_pod.lost_requests import loses_requests, lost_requests
+from webhooks.launcher_pod.patch import (
+    Patch,
+    annotation_reference,
+    downward_volume,
+    is_downward_volume,
+    refers_to,
+    resources_of,
+)
+from webhooks.launcher_pod.refusals import refusals
+from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, Cause, Verdict
+
+COMPUTE: Final = "compute"
+"""The container that runs QEMU. It is found by this name, never by its position (K-4.3)."""
+LAUNCHER_LABEL: Final = "kubevirt.io"
+LAUNCHER: Final = "virt-launcher"
+EPHEMERAL_ANNOTATION: Final = "kubevirt.io/ephemeral-provisioning"
+"""A pod that only holds a place; it never starts a VM (K-5.1)."""
+
+MOUNTED_BY_OTHERS: Final = "MountedByOthers"
+"""native, with a warning: another volume is mounted where the pair's would be."""
+
+MAX_PAIRS: Final = 128
+"""Requests that compute may use, where any of them needs something of us. Each gets a volume, and users can ask for thousands."""
+
+_WAIT: Final = 'until [ -s "$0" ]; do sleep 1; done'
+_WAIT_RESOURCES: Final[Json] = {"cpu": "100m", "memory": "64Mi"}
+"""Requests and limits, so that a guaranteed pod stays one. An init container's count only as far as they exceed the containers' (K-4.9)."""
+_IDENTITY: Final = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
+"""What the init container has in common with compute."""
+
+
+def is_launcher(raw: Json) -> bool:
+    """Whether a pod, as JSON of whatever shape, is a launcher pod that will start a VM."""
+    metadata = raw.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if not isinstance(labels, dict) or labels.get(LAUNCHER_LABEL) != LAUNCHER:
+        return False
+    return not (isinstance(annotations, dict) and EPHEMERAL_ANNOTATION in annotations)
+
+
+def owner_of(pod: Pod) -> OwnerReference | None:
+    """The VMI that a launcher pod is for (K-4.1)."""
+    owner = pod.metadata.controller_owner
+    found = owner is not None and owner.kind == VirtualMachineInstance.KIND and owner.api_version.partition("/")[0] == GROUP
+    return owner if found else None
+
+
+def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
+    """What to change in a launcher pod that is to be created, or why it can't be.
+
+    ``namespace``: of the request. Pods that no VMI owns are left as they are. Raises WireError where the pod has not the shape of one.
+    """
+    pod = Pod.from_wire(raw)
+    owner = owner_of(pod)
+    if owner is None:
+        return Verdict(allowed=True)
+    index = next((index for index, container in enumerate(pod.spec.containers) if container.name == COMPUTE), None)
+    if index is None:
+        return Verdict(allowed=True, warnings=(f"spec.containers: a launcher pod without a container {COMPUTE} is left as it is",))
+    try:
+        return _Mutation(pod, raw, index, namespace, owner, knowledge).verdict()
+    except AnnotationError as error:
+        # The message names the annotation, too: an event shows nothing of a cause but its message.
+        problems = ((visible(joined(error.field, path)), visible(message)) for path, message in error.problems)
+        return Verdict(False, tuple(Cause(INVALID, f"{place}: {message}", place) for place, message in problems))
+    except paths.BadWish as error:
+        return Verdict(False, (Cause(INVALID, visible(str(error)), str(error).partition(": ")[0]),))
+
+
+@dataclass
+class _Mutation:
+    """One review: the pod as it came, and what is found out about it step by step.
+
+    ``index``: of the container compute. ``added``: what it gets of claims besides what it has.
+    """
+
+    pod: Pod
+    raw: Json
+    index: int
+    namespace: str
+    owner: OwnerReference
+    knowledge: Knowledge
+    patch: Patch = field(default_factory=Patch)
+    causes: list[Cause] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    volumes: list[Json] = field(default_factory=list)
+    mounts: list[Json] = field(default_factory=list)
+    added: list[Pair] = field(default_factory=list)
+
+    def verdict(self) -> Verdict:
+        """Raises AnnotationError and BadWish."""
+        wish = paths.wished_path(self.pod.metadata.annotations)
+        devices = self._assigned()
+        claims = {each.name: each for each in self.pod.spec.resource_claims}
+        if devices:
+            claims = self._with_claims(claims, devices)
+        self._add_lost_requests(claims)
+        self._use_claims({each.resource for each in devices})
+        decisions = self._decisions(claims, {each.entry.name for each in devices}, wish)
+        shims = [decision.pair for decision in decisions if decision.path == paths.METADATA_SHIM]
+        if shims and len(decisions) > MAX_PAIRS:
+            message = (
+                f"{len(decisions)} requests are used, of which virt-dra would have to serve some; no VM has more than {MAX_PAIRS} devices"
+            )
+            return Verdict(False, (Cause(INVALID, message, f"{self._field}.resources.claims"),))
+        for pair in shims:
+            self._add_metadata(claims[pair.claim], pair)
+        if devices:
+            self._add_variables(devices)
+            self._add_wait()
+        hopeless = any(each.path == paths.NONE and each.reason != paths.BAD_NAME for each in decisions) and len(decisions) <= MAX_PAIRS
+        # Without a record a pod is taken for one whose devices come natively; that nothing can be done is to be told, too.
+        record = Integration.of(decisions, devices, paths.layout_of(self.version)) if shims or devices or hopeless else None
+        self._annotate(record.to_annotation() if record else None)
+        self.patch.append(("spec", "volumes"), len(self.pod.spec.volumes), self.volumes)
+        self.patch.append((*self._at, "volumeMounts"), len(self.compute.volume_mounts), self.mounts)
+        if self.causes:
+            return Verdict(False, tuple(self.causes), tuple(self.warnings))
+        return Verdict(True, warnings=tuple(self.warnings), patch=self.patch.operations)
+
+    @property
+    def compute(self) -> Container:
+        return self.pod.spec.containers[self.index]
+
+    @property
+    def version(self) -> KubeVirtVersion:
+        return self.knowledge.gates.version
+
+    @property
+    def _at(self) -> tuple[str | int, ...]:
+        return "spec", "containers", self.index
+
+    @property
+    def _field(self) -> str:
+        return f"spec.containers[{self.index}]"
+
+    # --- which pairs, which path ---
+
+    def _pairs(self, claims: Mapping[str, PodResourceClaim]) -> Mapping[Pair, str]:
+        """What compute uses of the pod's claims, each once, with its field. What isn't listed Kubernetes refuses (K-3.2)."""
+        found: dict[Pair, str] = {}
+        for index, reference in enumerate(self.references):
+            if reference.claim in claims:
+                found.setdefault(reference, f"{self._field}.resources.claims[{index}]")
+        return found
+
+    @property
+    def references(self) -> list[Pair]:
+        return [*(Pair(each.name, each.request or "") for each in self.compute.resources.claims), *self.added]
+
+    def _decisions(self, claims: Mapping[str, PodResourceClaim], ours: set[str], wish: paths.Wish) -> list[Decision]:
+        pairs = self._pairs(claims)
+        asked = [pair for pair in pairs if pair.claim not in ours and pair.request]
+        serving = self._serving(claims, asked)
+        settings, version = self.knowledge.launcher, self.version
+        decisions: list[Decision] = []
+        new: list[tuple[str, Decision]] = []
+        warnings: list[str] = []
+        for pair, place in pairs.items():
+            entry, known = claims[pair.claim], serving.get(pair)
+            drivers = known.drivers if known else ()
+            decision = paths.decide(entry, pair.request, version, wish, drivers, settings.writers, in_device_claims=pair.claim in ours)
+            # Where ours is mounted, the path was decided when the pod came the first time, whatever is known of drivers now.
+            decided_before = decision.reason in paths.BY_DRIVERS and self._has_metadata(entry, pair)
+            if decided_before and decision.path == paths.NATIVE:
+                decision = paths.decide(entry, pair.request, version, paths.METADATA_SHIM, drivers, settings.writers)
+            if decision.path == paths.METADATA_SHIM:
+                decision = self._unless_mounted(entry, decision)
+            if not decided_before:
+                new.append((place, decision))
+            unknown = decision.reason in _NOT_KNOWN_TO_WRITE and (not known or not known.drivers or not known.complete)
+            tells_of_drivers = bool(drivers) or decision.reason in paths.BY_DRIVERS
+            if (decision.warning or unknown) and (self.knowledge.verified or not tells_of_drivers):
+                warnings.append(f"{place}: {decision.message}{_BY_VERSION.format(decision.path, version) if unknown else ''}")
+            decisions.append(decision)
+        if not self.knowledge.verified and self._vmi is None and any(each.reason in paths.BY_DRIVERS for _, each in new):
+            self._unknown_vmi("whose claims decide how the pod is made")
+        refused = refusals(new, serving, self._vmi, self.knowledge)
+        self.causes += refused
+        self.warnings += () if refused else warnings
+        return decisions
+
+    def _serving(self, claims: Mapping[str, PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+        """The drivers of the pairs, as far as they may be told of: see the module."""
+        entries, asked = tuple(claims.values()), tuple(pairs)
+        if not self.knowledge.verified:
+            named = {(each.name, _source(each)) for each in self._vmi.spec.resource_claims} if self._vmi is not None else set()
+            entries = tuple(each for each in entries if (each.name, _source(each)) in named)
+            asked = tuple(pair for pair in asked if any(pair.claim == each.name for each in entries))
+        return self.knowledge.drivers(self.namespace, entries, asked) if asked else {}
+
+    # --- metadata-shim ---
+
+    def _directory(self, entry: PodResourceClaim, pair: Pair) -> str:
+        return paths.metadata_directory(entry, pair.request, paths.layout_of(self.version))
+
+    def _has_metadata(self, entry: PodResourceClaim, pair: Pair) -> bool:
+        name, directory = paths.metadata_volume(pair.claim, pair.request), self._directory(entry, pair)
+        volume = next((each for each in self.pod.spec.volumes if each.name == name), None)
+        mounted = any(each.name == name and _same_path(each.mount_path, directory) for each in self.compute.volume_mounts)
+        return (
+            volume is not None
+            and mounted
+            and is_downward_volume(volume, paths.SHIM_FILE, paths.metadata_annotation(pair.claim, pair.request))
+        )
+
+    def _unless_mounted(self, entry: PodResourceClaim, decision: Decision) -> Decision:
+        pair = decision.pair
+        directory = self._directory(entry, pair)
+        others = [
+            each.name
+            for each in self.compute.volume_mounts
+            if _same_path(each.mount_path, directory) and each.name != paths.metadata_volume(pair.claim, pair.request)
+        ]
+        if not others:
+            return decision
+        message = f"volume {others[0][:63]!r} is mounted at {directory} already; it is left to supply the metadata"
+        return Decision(pair, paths.NATIVE, MOUNTED_BY_OTHERS, message, warning=True)
+
+    def _add_metadata(self, entry: PodResourceClaim, pair: Pair) -> None:
+        if self._has_metadata(entry, pair):
+            return
+        name, annotation = paths.metadata_volume(pair.claim, pair.request), paths.metadata_annotation(pair.claim, pair.request)
+        if self._add_volume(name, paths.SHIM_FILE, annotation):
+            self.mounts.append({"name": name, "mountPath": self._directory(entry, pair), "readOnly": True})
+
+    def _add_volume(self, name: str, file: str, annotation: str) -> bool:
+        """Whether the pod has the volume then."""
+        for index, volume in enumerate(self.pod.spec.volumes):
+            if volume.name == name:
+                if is_downward_volume(volume, file, annotation):
+                    return True
+                self._clash(f"spec.volumes[{index}].name", f"a volume is called {name!r}, which is virt-dra's for its own volume")
+                return False
+        self.volumes.append(downward_volume(name, file, annotation))
+        return True
+
+    def _clash(self, place: str, message: str) -> None:
+        self.causes.append(Cause(DUPLICATE, f"{message}; call it something else", place))
+
+    # --- device-plugin ---
+
+    def _assigned(self) -> tuple[AssignedDevice, ...]:
+        """The devices of the annotation with their claims. Raises AnnotationError."""
+        wanted = read_device_claims(self.pod.metadata.annotations)
+        if not wanted:
+            return ()
+        if self._vmi is None:
+            self._unknown_vmi(f"whose devices {paths.DEVICE_CLAIMS_ANNOTATION} names")
+            return ()
+        return assign(self._vmi, wanted)
+
+    @property
+    def _vmi(self) -> VirtualMachineInstance | None:
+        """The pod's VMI; None if the informer hasn't received it yet."""
+        vmi = self.knowledge.vmi(self.namespace, self.owner.name)
+        proven = self.knowledge.verified or bool(self.owner.uid)  # objects of files have no uid
+        return vmi if vmi is not None and vmi.metadata.uid == self.owner.uid and proven else None
+
+    def _unknown_vmi(self, why: str) -> None:
+        message = (
+            f"VirtualMachineInstance {self.owner.name[:253]!r}, {why}, is not known to this webhook yet; the pod is to be created again "
+            "in a moment"
+        )
+        self.causes.append(Cause(NOT_FOUND, message, "metadata.ownerReferences"))
+
+    def _with_claims(self, have: Mapping[str, PodResourceClaim], devices: Iterable[AssignedDevice]) -> dict[str, PodResourceClaim]:
+        """Claims in place of extended resources; the claims that the pod has then."""
+        devices = tuple(devices)
+        new: list[PodResourceClaim] = []
+        for entry in pod_claims(devices):
+            there = have.get(entry.name)
+            if there is None:
+                new.append(entry)
+            elif _source(there) != _source(entry):
+                index = [each.name for each in self.pod.spec.resource_claims].index(entry.name)
+                message = f"a claim is called {entry.name!r}, which is virt-dra's for a device of {paths.DEVICE_CLAIMS_ANNOTATION}"
+                self._clash(f"spec.resourceClaims[{index}].name", message)
+        self.patch.append(("spec", "resourceClaims"), len(self.pod.spec.resource_claims), [each.to_wire() for each in new])
+        uses = dict.fromkeys(Pair(each.entry.name, each.request) for each in devices)
+        there_already = self.references
+        whole = {each.claim for each in there_already if not each.request}
+        self.added = [each for each in uses if each not in there_already and each.claim not in whole]
+        return {**have, **{entry.name: entry for entry in new}}
+
+    # --- what compute uses ---
+
+    def _add_lost_requests(self, claims: Mapping[str, PodResourceClaim]) -> None:
+        used = [reference for reference in self.references if reference.claim in claims]
+        if not loses_requests(self.version) or not used:
+            return
+        if self._vmi is not None:
+            self.added += lost_requests(self._vmi, self.knowledge.gates, used)
+        elif self.knowledge.now is not None:
+            self._unknown_vmi(f"of which KubeVirt {self.version} may have left requests out of the pod")
+
+    def _use_claims(self, resources: Iterable[str]) -> None:
+        """The references of :attr:`added`, and no more of the extended ``resources``."""
+        raw = resources_of(self.raw["spec"]["containers"][self.index])
+        references: list[Json] = [{"name": each.claim, "request": each.request} for each in self.added]
+        if not raw:
+            if references:
+                self.patch.put((*self._at, "resources"), {"claims": references})
+            return
+        for name in ("limits", "requests"):
+            given = raw.get(name)
+            for resource in sorted(given.keys() & set(resources)) if isinstance(given, dict) else ():
+                self.patch.remove((*self._at, "resources", name, resource))
+        self.patch.append((*self._at, "resources", "claims"), len(self.compute.resources.claims), references)
+
+    def _add_variables(self, devices: Iterable[AssignedDevice]) -> None:
+        new: list[Json] = []
+        for variable in dict.fromkeys(name for device in devices for name in device.variables):
+            annotation = paths.address_annotation(variable)
+            there = [(index, each) for index, each in enumerate(self.compute.env) if each.name == variable]
+            if not there:
+                new.append({"name": variable, "valueFrom": {"fieldRef": annotation_reference(annotation)}})
+            elif not refers_to((there[-1][1].value_from or {}).get("fieldRef"), annotation):
+                message = f"variable {variable} is set by something else, so KubeVirt would not see the addresses of the claims' devices"
+                self.causes.append(Cause(DUPLICATE, f"{message}; remove it", f"{self._field}.env[{there[-1][0]}].name"))
+        self.patch.append((*self._at, "env"), len(self.compute.env), new)
+
+    def _add_wait(self) -> None:
+        """Variables are fixed when a container starts, so nothing must start before the annotation is there (K-11.2)."""
+        if not self._add_volume(paths.WAIT_VOLUME, paths.WAIT_FILE, paths.ADDRESSES_READY_ANNOTATION):
+            return
+        ours = wait_container(self.compute, self.knowledge.launcher)
+        for index, each in enumerate(self.pod.spec.init_containers):
+            if each.name == paths.WAIT_CONTAINER:
+                if each.command != tuple(ours["command"]):
+                    place = f"spec.initContainers[{index}].name"
+                    self._clash(place, f"an init container is called {each.name!r}, which is virt-dra's for its own")
+                return
+        self.patch.append(("spec", "initContainers"), len(self.pod.spec.init_containers), [ours])
+
+    # --- annotations ---
+
+    def _annotate(self, integration: str | None) -> None:
+        """Set ours, remove what only we may set."""
+        have = self.pod.metadata.annotations
+        for key in paths.own_pod_annotations(have):
+            if key != paths.INTEGRATION_ANNOTATION or integration is None:
+                self.patch.remove(("metadata", "annotations", key))
+        if integration is None or have.get(paths.INTEGRATION_ANNOTATION) == integration:
+            return
+        if have:
+            self.patch.put(("metadata", "annotations", paths.INTEGRATION_ANNOTATION), integration)
+        else:
+            self.patch.put(("metadata", "annotations"), {paths.INTEGRATION_ANNOTATION: integration})
+
+
+_NOT_KNOWN_TO_WRITE: Final = (paths.DRIVER_WRITES_NO_METADATA, paths.DRIVER_UNKNOWN)
+_BY_VERSION: Final = ", so path {} is taken, by the version of KubeVirt ({}) alone"
+
+
+def wait_container(compute: Container, settings: LauncherSettings) -> Json:
+    """The init container that ends once the operator has written the addresses. Its image: as configured, else compute's own."""
+    container: Json = {
+        "name": paths.WAIT_CONTAINER,
+        "image": settings.wait_image or compute.image or "",
+        "command": ["/bin/sh", "-c", _WAIT, f"{paths.WAIT_DIRECTORY}/{paths.WAIT_FILE}"],
+        "resources": {"limits": dict(_WAIT_RESOURCES), "requests": dict(_WAIT_RESOURCES)},
+        "volumeMounts": [{"name": paths.WAIT_VOLUME, "mountPath": paths.WAIT_DIRECTORY, "readOnly": True}],
+        "securityContext": {
+            **{key: value for key, value in (compute.security_context or {}).items() if key in _IDENTITY},
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    policy = (compute.model_extra or {}).get("imagePullPolicy")
+    if policy and not settings.wait_image:
+        container["imagePullPolicy"] = policy
+    return container
+
+
+def _source(entry: PodResourceClaim) -> tuple[str, str]:
+    return entry.resource_claim_name or "", entry.resource_claim_template_name or ""
+
+
+def _same_path(one: str, other: str) -> bool:
+    return one.rstrip("/") == other.rstrip("/")

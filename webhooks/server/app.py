@@ -1,0 +1,506 @@
+"""The admission webhooks as an HTTPS server: it reads, limits, logs, counts and answers; what it answers is :mod:`webhooks.validation`'s.
+
+    POST /validate-vmi, /validate-vm,   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1 Status with its HTTP code
+         /mutate-launcher-pod
+    GET  /healthz                       the process answers
+    GET  /readyz                        it has its knowledge, and isn't shutting down
+    GET  /metrics                       on the plain port only
+
+Replicas share nothing. Why it is built like this: docs/decisions/0011-webhook-server.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from virt_dra.api.wire import Json
+from webhooks.knowledge import Knowledge
+from webhooks.review import BadReview, Review, answer, check_content_type, failure, namespace_hint, read_review
+from webhooks.selectors.parts import Part
+from webhooks.server.callers import Callers
+from webhooks.server.connections import ConnectionLimits, Connections
+from webhooks.server.lanes import MAX_WAITING, Asker, FairThread, TooManyWaiting
+from webhooks.server.log import LOGGER, Repeats
+from webhooks.server.metrics import CONTENT_TYPE, Metrics
+from webhooks.server.reviewing import NOT_IN_TIME, ROUNDS, Collecting, TooMuchAtOnce
+from webhooks.tls.exchange import CertificateError, ReloadingTls
+from webhooks.validation import WEBHOOKS, Webhook, judge
+from webhooks.verdict import Verdict
+from webhooks.worker.parent import Worker, WorkerLimits
+
+AT_ONCE_BYTES: Final = 8 * 1024
+MEDIUM_BYTES: Final = 64 * 1024
+"""Reviews are decided on the event loop, in a thread, or, larger ones, in another, so that none makes all others wait. The worst of each
+size takes 20 ms, 60 ms, and 0.1 s (docs/decisions/0011-webhook-server.md)."""
+AT_ONCE_LISTS: Final = 24
+"""Lists of selectors that a review may look up on the event loop: half a millisecond each where there are 2,000 devices."""
+_TIMEOUT = re.compile(r"(\d{1,4})s")
+_MARGIN: Final = 0.5
+"""Seconds by which an answer comes before the API server gives up."""
+_HANG_UP_AFTER: Final = (
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+)
+"""The rest of such a request isn't read."""
+_HANG_UP_SECONDS: Final = 1.0
+"""For the ends of a TLS connection to say goodbye."""
+
+T = TypeVar("T")
+
+KnowledgeSource = Callable[[], Knowledge | None]
+"""The present state; None as long as there is none."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client, or all together, may take.
+
+    ``body_bytes``: of one request. ``buffered_bytes``: of all requests that are being read or decided. ``seconds``: for one answer, less
+    where the API server says that it waits less. ``head_seconds``: until the first request of a connection has arrived.
+    ``idle_seconds``: a connection without requests; more than the 90 s after which Kubernetes' client closes it, so that the server never
+    closes one that is about to be used. ``connections_per_address``, ``connections_reserved``: as :class:`ConnectionLimits` has them.
+    """
+
+    body_bytes: int = 3 * 1024 * 1024
+    buffered_bytes: int = 64 * 1024 * 1024
+    seconds: float = 8.0
+    head_seconds: float = 10.0
+    idle_seconds: float = 120.0
+    connections: int = 1000
+    connections_per_address: int = 250
+    connections_reserved: int = 100
+
+    def of_listener(self, *, encrypted: bool) -> ConnectionLimits:
+        reserved = min(self.connections_reserved, self.connections // 10) if encrypted else 0
+        each = min(self.connections_per_address, self.connections - reserved)
+        return ConnectionLimits(self.connections, each, reserved, head_seconds=self.head_seconds)
+
+
+@dataclass
+class _Held:
+    """The part of a body that has arrived. ``group``: whose share it takes from; None for a verified client."""
+
+    group: str | None
+    size: int = 0
+
+
+class WebhookServer:
+    """One server. :meth:`start` opens its ports, :meth:`stop` closes them without losing a request."""
+
+    def __init__(
+        self,
+        knowledge: KnowledgeSource,
+        tls: ReloadingTls,
+        metrics: Metrics | None = None,
+        limits: Limits | None = None,
+        callers: Callers | None = None,
+        evaluation: WorkerLimits | None = None,
+    ) -> None:
+        self.metrics = metrics or Metrics()
+        self._knowledge = knowledge
+        self._tls = tls
+        self._limits = limits or Limits()
+        self.callers = callers or Callers()
+        self._log = logging.getLogger(LOGGER)
+        self._repeats = Repeats(time.monotonic)
+        self._worker = Worker(self._slices, evaluation, observer=self.metrics, log=self._log)
+        self._evaluation = AsyncExitStack()
+        self._evaluation_seconds = (evaluation or WorkerLimits()).seconds
+        self._draining = False
+        self._in_flight = 0
+        self._buffered = 0
+        self._buffered_of: Counter[str] = Counter()
+        """By the address of clients that aren't verified."""
+        self._servers: list[web.Server] = []
+        self._connections: list[Connections] = []
+        self._medium = FairThread("review")
+        self._large = FairThread("large-review")
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def start(self, host: str, port: int, plain_port: int | None = None) -> tuple[int, int | None]:
+        """Listen for reviews with TLS, and for probes and metrics without where ``plain_port`` isn't None; the ports, which matter for 0.
+
+        Raises OSError where a port isn't free.
+        """
+        self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
+        self.metrics.callers_mode.labels(self.callers.unverified).set(1)
+        await self._evaluation.enter_async_context(self._worker.running())
+        reviews = await self._listen(self._reviews, host, port, encrypted=True)
+        plain = await self._listen(self._probes, host, plain_port, encrypted=False) if plain_port is not None else None
+        return reviews, plain
+
+    async def stop(self, announce_seconds: float) -> None:
+        """Shut down: not ready from now on; after ``announce_seconds``, in which clients learn it and are asked request by request to close
+        their connections, no new ones; then every request that has begun is answered."""
+        self._draining = True
+        self._log.info("shutting down", extra={"fields": {"inFlight": self._in_flight, "announceSeconds": announce_seconds}})
+        await asyncio.sleep(announce_seconds)
+        for connections in self._connections:
+            await connections.stop_listening()
+        # aiohttp's own shutdown comes last: it no longer reads what is left of a request that is being received.
+        await asyncio.gather(*(connections.end(self._limits.seconds + _HANG_UP_SECONDS) for connections in self._connections))
+        for server in self._servers:
+            await server.shutdown(_HANG_UP_SECONDS)
+        for lane in (self._medium, self._large):
+            lane.close()
+        await self._evaluation.aclose()
+        self._log.info("stopped")
+
+    async def keep_certificate(self, every_seconds: float) -> None:
+        """Look for a renewed certificate for ever, every so many seconds."""
+        told = ""
+        trusted = self._tls.client_ca_changes
+        while True:
+            await asyncio.sleep(every_seconds)
+            try:
+                changed = await asyncio.to_thread(self._tls.reload)
+            except CertificateError as error:
+                self.metrics.certificate_reloads.labels("failed").inc()
+                if str(error) != told:
+                    self._log.error("certificate not reloaded, the one in service stays", extra={"fields": {"reason": str(error)}})
+                told = str(error)
+                continue
+            told = ""
+            if changed:
+                self.metrics.certificate_reloads.labels("loaded").inc()
+                self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
+                self._log.info("certificate reloaded", extra={"fields": {"expires": self._tls.expires.isoformat()}})
+            if trusted != self._tls.client_ca_changes:
+                trusted = self._tls.client_ca_changes
+                # Who was verified by the former authorities must be verified again.
+                for connections in self._connections:
+                    connections.retire()
+                self._log.info("other authorities of clients are trusted", extra={"fields": {}})
+
+    @property
+    def ready(self) -> bool:
+        """What /readyz says."""
+        return self.unready is None
+
+    @property
+    def unready(self) -> str | None:
+        """Why the server isn't ready; None if it is."""
+        if self._draining:
+            return "shutting down"
+        knowledge = self._knowledge()
+        if knowledge is None:
+            return "the cluster's state isn't known yet"
+        if knowledge.slices is not None and not self._worker.filled:
+            return "the process that evaluates selectors is being started"
+        return None
+
+    def _slices(self) -> Iterable[Part] | None:
+        """What selectors are evaluated on."""
+        knowledge = self._knowledge()
+        return knowledge.slices if knowledge is not None else None
+
+    async def _listen(self, handler: Callable[[web.BaseRequest], object], host: str, port: int, *, encrypted: bool) -> int:
+        server = web.Server(
+            handler,  # type: ignore[arg-type] # a coroutine function; aiohttp's own alias can't be named
+            access_log=None,
+            auto_decompress=False,  # a small body must not become a large one
+            keepalive_timeout=self._limits.idle_seconds,
+            lingering_time=1.0,
+            logger=_QuietLogger(self._log, self._repeats),
+        )
+        connections = Connections(server, self.metrics, self._limits.of_listener(encrypted=encrypted), self._is_verified)
+        self._servers.append(server)
+        self._connections.append(connections)
+        return await connections.listen(host, port, self._tls.context if encrypted else None)
+
+    def _is_verified(self, peer: Mapping[str, Any]) -> bool:
+        try:
+            return self.callers.verified(peer, datetime.now(UTC))
+        except BadReview:
+            return False
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    async def _reviews(self, request: web.BaseRequest) -> web.StreamResponse:
+        with self._answering(request):
+            webhook = WEBHOOKS.get(request.path)
+            if webhook is None:
+                return self._closing(request, self._health(request, {}))
+            return self._closing(request, await self._reviewed(webhook, request))
+
+    async def _probes(self, request: web.BaseRequest) -> web.StreamResponse:
+        with self._answering(request):
+            return self._closing(request, self._health(request, {"/metrics": self._metrics}))
+
+    @contextmanager
+    def _answering(self, request: web.BaseRequest) -> Iterator[None]:
+        protocol = request.protocol
+        for connections in self._connections:
+            connections.asked(protocol)
+        self._in_flight += 1
+        self.metrics.in_flight.set(self._in_flight)
+        try:
+            yield
+        finally:
+            if not self._draining:  # else aiohttp closes the connection when the answer is sent
+                for connections in self._connections:
+                    connections.answered(protocol)
+            self._in_flight -= 1
+            self.metrics.in_flight.set(self._in_flight)
+
+    def _closing(self, request: web.BaseRequest, response: web.Response) -> web.Response:
+        retired = any(connections.is_retired(request.protocol) for connections in self._connections)
+        if self._draining or retired or response.status in _HANG_UP_AFTER:
+            response.force_close()
+        return response
+
+    def _health(self, request: web.BaseRequest, more: dict[str, Callable[[], web.Response]]) -> web.Response:
+        pages = {"/healthz": lambda: web.Response(text="ok\n"), "/readyz": self._readiness, **more}
+        page = pages.get(request.path)
+        if page is None:
+            told = ", ".join([*WEBHOOKS, *pages])
+            return self._failed(BadReview(404, "NotFound", f"there is nothing at this path; there are {told}"))
+        if request.method not in ("GET", "HEAD"):
+            return self._failed(BadReview(405, "MethodNotAllowed", "only GET is possible here"), {"Allow": "GET, HEAD"})
+        return page()
+
+    def _readiness(self) -> web.Response:
+        unready = self.unready
+        return web.Response(text=f"{unready or 'ok'}\n", status=503 if unready else 200)
+
+    def _metrics(self) -> web.Response:
+        self.metrics.ready.set(self.ready)
+        return web.Response(body=self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _reviewed(self, webhook: Webhook, request: web.BaseRequest) -> web.Response:
+        begin = time.perf_counter()
+        seconds = self._seconds(request)
+        held = _Held(next((each.group(request.protocol) for each in self._connections if request.protocol in each), None))
+        read = False
+        try:
+            everything = self._tells(request)
+            async with asyncio.timeout(seconds):
+                self._check(request)
+                body = await self._body(request, held)
+                read = True
+                for connections in self._connections:
+                    connections.deciding(request.protocol)
+                review, wire, verdict = await self._decided(webhook, body, held.group or "", everything=everything)
+        except BadReview as bad:
+            return self._failed(bad)
+        except TimeoutError:
+            what = "decided" if read else "received"
+            code, reason = (504, "Timeout") if read else (408, "Timeout")
+            return self._failed(BadReview(code, reason, f"the review could not be {what} within {seconds:g} s"))
+        finally:
+            self._hold(held, -held.size)
+        taken = time.perf_counter() - begin
+        for connections in self._connections:
+            connections.proven(request.protocol)
+        self.metrics.reviews.labels(webhook.name, review.operation, str(verdict.allowed).lower()).inc()
+        self.metrics.seconds.labels(webhook.name).observe(taken)
+        self._tell(webhook, review, verdict, taken)
+        return web.Response(body=wire, content_type="application/json")
+
+    def _seconds(self, request: web.BaseRequest) -> float:
+        """For this answer. The API server tells how long it waits, as ``?timeout=10s``."""
+        told = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
+        return min(self._limits.seconds, max(float(told[1]) - _MARGIN, _MARGIN)) if told else self._limits.seconds
+
+    def _check(self, request: web.BaseRequest) -> None:
+        """Raises :class:`BadReview` for what can be refused before any of the body is read."""
+        if request.method != "POST":
+            raise BadReview(405, "MethodNotAllowed", "only POST is possible here")
+        check_content_type(request.headers.get("Content-Type", ""))
+        if "Content-Encoding" in request.headers:
+            raise BadReview(415, "UnsupportedMediaType", "Content-Encoding is not supported; send plain JSON")
+        if (request.content_length or 0) > self._limits.body_bytes:
+            raise self._too_large()
+
+    async def _body(self, request: web.BaseRequest, held: _Held) -> bytes:
+        """What has arrived counts, not what was announced: announcing costs a client nothing."""
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
+        parts: list[bytes] = []
+        try:
+            async for part in request.content.iter_any():
+                self._hold(held, len(part))
+                if held.size > self._limits.body_bytes:
+                    raise self._too_large()
+                parts.append(part)
+        except web.RequestPayloadError as error:
+            raise BadReview(400, "BadRequest", f"the body could not be received: {error}") from None
+        return b"".join(parts)
+
+    def _hold(self, held: _Held, size: int) -> None:
+        """So many bytes more of a body. Raises :class:`BadReview` where there are too many of all, or of one address."""
+        held.size += size
+        self._buffered += size
+        if held.group is not None:
+            self._buffered_of[held.group] += size
+            if not self._buffered_of[held.group]:
+                del self._buffered_of[held.group]
+        of_address = self._buffered_of[held.group] if held.group is not None else 0
+        if size > 0 and (self._buffered > self._limits.buffered_bytes or of_address > self._limits.buffered_bytes // 2):
+            raise BadReview(503, "ServiceUnavailable", "too many large requests at once; try again")
+
+    def _too_large(self) -> BadReview:
+        return BadReview(
+            413, "RequestEntityTooLarge", f"the body is larger than {self._limits.body_bytes} bytes, the limit of this webhook"
+        )
+
+    def _tells(self, request: web.BaseRequest) -> bool:
+        """True if the answer may depend on all that is known. Raises :class:`BadReview` for a caller who gets none."""
+        peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        verified = False
+        try:
+            verified = self.callers.verified(peer, datetime.now(UTC))
+            return self.callers.tells(verified=verified)
+        finally:
+            self.metrics.callers.labels(str(verified).lower()).inc()
+
+    async def _decided(self, webhook: Webhook, body: bytes, address: str, *, everything: bool) -> tuple[Review, bytes, Verdict]:
+        known = self._knowledge()
+        if known is None:
+            raise BadReview(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
+        knowledge = known if everything else known.for_anybody
+        lane = self._lane(len(body))
+        # What callers who aren't verified say of namespaces counts within what comes from their address.
+        asker = (address, namespace_hint(body))
+        until = time.monotonic() + self._evaluation_seconds
+        why, rounds = "", 0
+        if lane is self._large:
+            read, decided = await self._run(lane, asker, _read_large, webhook, body, knowledge)
+            if decided is not None:
+                return read, *decided
+            review = read
+        else:
+            review = await self._run(lane, asker, read_review, body)
+        while True:
+            collecting = Collecting(why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is None else None)
+            try:
+                verdict = await self._run(lane, asker, judge, webhook, review, knowledge.asking(collecting))
+            except TooMuchAtOnce:
+                lane = self._medium
+                continue
+            if not collecting.asked:
+                return review, _encoded(answer(review.uid, verdict)), verdict
+            # A caller who isn't verified doesn't take from the share of the namespace that it names.
+            share = review.namespace if knowledge.verified else f"?{review.namespace}"
+            why = await self._worker.answer(share, collecting.asked, max(until - time.monotonic(), 0.0))
+            rounds += 1
+
+    def _lane(self, size: int) -> FairThread | None:
+        """Where a review is decided: on the event loop, or in a thread, the large ones in another."""
+        if size <= AT_ONCE_BYTES:
+            return None
+        return self._medium if size <= MEDIUM_BYTES else self._large
+
+    async def _run(self, lane: FairThread | None, asker: Asker, function: Callable[..., T], *arguments: Any) -> T:
+        if lane is None:
+            return function(*arguments)
+        try:
+            return await lane.run(asker, function, *arguments)
+        except TooManyWaiting:
+            message = f"{MAX_WAITING} large reviews of this namespace are waiting; try again"
+            raise BadReview(503, "ServiceUnavailable", message) from None
+
+    def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
+        self.metrics.failures.labels(str(bad.code)).inc()
+        self._write(logging.WARNING, "request without a verdict", {"code": bad.code, "reason": str(bad)}, (bad.code, str(bad)))
+        allow = {"Allow": "POST"} if bad.code == HTTPStatus.METHOD_NOT_ALLOWED else {}
+        body = _encoded(failure(bad.code, bad.reason, str(bad)))
+        return web.Response(body=body, status=bad.code, content_type="application/json", headers=headers or allow)
+
+    def _tell(self, webhook: Webhook, review: Review, verdict: Verdict, taken: float) -> None:
+        level = logging.DEBUG if verdict.allowed else logging.INFO
+        if not self._log.isEnabledFor(level):
+            return
+        fields = {
+            "webhook": webhook.name,
+            "uid": review.uid,
+            "operation": review.operation,
+            "kind": review.kind,
+            "namespace": review.namespace,
+            "name": review.name,
+            "user": review.user,
+            "dryRun": review.dry_run,
+            "allowed": verdict.allowed,
+            "operations": len(verdict.patch),
+            "reason": verdict.message,
+            "warnings": len(verdict.warnings),
+            "milliseconds": round(taken * 1000, 3),
+        }
+        if verdict.allowed:
+            self._log.log(level, "admitted", extra={"fields": fields})
+        else:
+            self._write(level, "denied", fields, (webhook.name, review.namespace, review.name, review.user, verdict.message))
+
+    def _write(self, level: int, message: str, fields: dict[str, object], key: object) -> None:
+        """A line that clients can provoke."""
+        suppressed = self._repeats.suppressed_before(key)
+        if suppressed is not None:
+            self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})
+
+
+def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, tuple[bytes, Verdict] | None]:
+    """The review in a large body; with the answer, and without its objects, if it needs no selectors. Raises :class:`BadReview`.
+
+    A body may hold a million objects. Collecting cyclic garbage among them, again and again while they are read, would hold up the event
+    loop for longer than reading does; so there is no collection until they are gone.
+    """
+    gc.disable()
+    try:
+        review = read_review(body)
+        collecting = Collecting()
+        verdict = judge(webhook, review, knowledge.asking(collecting))
+        if collecting.asked:
+            return review, None
+        wire = _encoded(answer(review.uid, verdict))
+        return replace(review, object=None, old=None), (wire, verdict)
+    except BadReview as bad:
+        refused = BadReview(bad.code, bad.reason, str(bad))  # without the traceback, which refers to all that was read
+    finally:
+        gc.enable()
+    raise refused
+
+
+def _encoded(value: Json) -> bytes:
+    return json.dumps(value).encode()
+
+
+class _QuietLogger(logging.LoggerAdapter[logging.Logger]):
+    """What aiohttp logs: requests that aren't HTTP are their clients' faults and are told without where in our process they were found."""
+
+    def __init__(self, logger: logging.Logger, repeats: Repeats) -> None:
+        super().__init__(logger, {})
+        self._repeats = repeats
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: object) -> None:
+        error = kwargs.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            suppressed = self._repeats.suppressed_before((error.code, error.message))
+            if suppressed is not None:
+                fields = {"code": error.code, "reason": error.message, **({"suppressed": suppressed} if suppressed else {})}
+                self.logger.warning("not a request in HTTP", extra={"fields": fields})
+            return
+        # Whoever closes connections in the middle of requests makes lines as fast as that; what differs in them is the address only.
+        suppressed = self._repeats.suppressed_before((str(msg).partition(" from ")[0], type(error).__name__))
+        if suppressed is not None:
+            fields = {"suppressed": suppressed} if suppressed else {}
+            reason = error if isinstance(error, BaseException) else None
+            self.logger.log(level, msg, *args, exc_info=reason, extra={"fields": fields})

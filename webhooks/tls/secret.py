@@ -1,0 +1,150 @@
+"""The authority of :mod:`webhooks.tls.authority` in two Secrets, and the webhook configurations that trust it. Pure.
+
+One Secret has the authority with its key, for whoever renews; the other what servers need, which mount it. A Secret is written with the
+resourceVersion it was read with, so that of two that renew at once one is refused and takes what the other wrote. A certificate is
+trusted before it is served: a new authority gets into ``caBundle`` weeks before it signs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
+from virt_dra.api.wire import Json
+from webhooks.tls.authority import (
+    CA_CERTIFICATES,
+    CA_KEY,
+    CERTIFICATE,
+    KEY,
+    Bundle,
+    BundleError,
+    KeySource,
+    bootstrap,
+    names_of,
+    renewed,
+    succeeded,
+)
+
+SECRET_TYPE: Final = "kubernetes.io/tls"
+AUTHORITY_TYPE: Final = "Opaque"
+_FILES: Final = (CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The bundle that counts. ``authority`` and ``serving``: the data that the Secrets must get, None where they have it."""
+
+    bundle: Bundle
+    authority: Json | None
+    serving: Json | None
+
+
+def settled(
+    authority: Json | None, serving: Json | None, held: Bundle | None, dns_names: Sequence[str] | None, now: datetime, keys: KeySource
+) -> Settled:
+    """What the Secrets should hold.
+
+    ``authority``, ``serving``: as read, None where there is none. ``held``: what counted last; Secrets that have vanished or were emptied
+    get it back, so that nobody has to learn another authority. ``dns_names``: the names wanted; None leaves them as they are (two releases
+    side by side would else renew by turns), and needs ``held``.
+
+    A serving Secret that isn't of the authority is filled anew: it was empty, or cert-manager's. One that has an authority's key is of a
+    release that kept both in one: its certificate and its authority stay trusted, and another authority takes over.
+    Raises :class:`BundleError` where the authority's Secret has a key and can't be read; that is never overwritten.
+    """
+    signing, served = _files_of(authority), _files_of(serving)
+    present = _present(signing, served, held, tuple(dns_names or _names(held)), now, keys)
+    bundle = renewed(present, tuple(dns_names or _names(present)), now, keys)
+    return Settled(
+        bundle,
+        None if signing == bundle.authority_files() else encoded(bundle.authority_files()),
+        None if served == bundle.serving_files() else encoded(bundle.serving_files()),
+    )
+
+
+def _present(
+    signing: Mapping[str, bytes], served: Mapping[str, bytes], held: Bundle | None, names: Sequence[str], now: datetime, keys: KeySource
+) -> Bundle:
+    if CA_KEY in signing:
+        pair = {name: content for name, content in served.items() if name in (CERTIFICATE, KEY)}
+        try:
+            return Bundle.from_files({**pair, **{name: signing[name] for name in (CA_CERTIFICATES, CA_KEY) if name in signing}})
+        except BundleError:
+            if held is not None and held.authority_files() == signing:
+                return held
+            return Bundle.of_authority(signing, names, now, keys)
+    if held is not None:
+        return held
+    if CA_KEY in served:
+        try:
+            return succeeded(Bundle.from_files(served), names, now, keys)
+        except BundleError:
+            pass  # nobody was served by what can't be read
+    return bootstrap(names, now, keys)
+
+
+def _names(bundle: Bundle | None) -> tuple[str, ...]:
+    return tuple(sorted(names_of(bundle.serving.certificate))) if bundle is not None else ()
+
+
+def _files_of(secret: Json | None) -> dict[str, bytes]:
+    return files_of(secret) if secret is not None else {}
+
+
+def files_of(secret: Json) -> dict[str, bytes]:
+    """The files that a Secret has of ours. Raises :class:`BundleError` for what isn't base64."""
+    data = secret.get("data")
+    if not isinstance(data, dict):
+        return {}
+    found: dict[str, bytes] = {}
+    for name in _FILES:
+        value = data.get(name)
+        if not value:
+            continue
+        try:
+            found[name] = base64.b64decode(value, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            raise BundleError(f"{name} is not base64") from None
+    return found
+
+
+def encoded(files: Mapping[str, bytes]) -> Json:
+    """Files as the ``data`` of a Secret."""
+    return {name: _base64(content) for name, content in files.items()}
+
+
+def new_secret(name: str, namespace: str, data: Json, secret_type: str) -> Json:
+    metadata = {"name": name, "namespace": namespace, "labels": {PART_OF_LABEL: PART_OF}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": secret_type, "data": data}
+
+
+def filled(secret: Json, data: Json) -> Json:
+    """A Secret, as read, with other content of ours, and none of ours besides. It keeps its resourceVersion and type."""
+    there = secret.get("data")
+    kept = {name: value for name, value in there.items() if name not in _FILES} if isinstance(there, dict) else {}
+    return {**secret, "data": {**kept, **data}}
+
+
+def trust_operations(configuration: Json, ca_bundle: bytes) -> list[Json]:
+    """Operations (RFC 6902) that make all webhooks of a configuration trust the authorities; [] where they do.
+
+    They fail, instead of hitting another one, where the list of webhooks has changed meanwhile.
+    """
+    wanted = _base64(ca_bundle)
+    operations: list[Json] = []
+    listed = configuration.get("webhooks")
+    for index, webhook in enumerate(listed if isinstance(listed, list) else ()):
+        client: Mapping[str, object] = webhook.get("clientConfig") or {}
+        if client.get("caBundle") != wanted:
+            operations.append({"op": "test", "path": f"/webhooks/{index}/name", "value": webhook.get("name")})
+            operations.append({"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": wanted})
+    return operations
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
