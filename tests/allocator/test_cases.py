@@ -76,5 +76,5 @@ def test_case(file: Path) -> None:
 @pytest.mark.parametrize("file", [file for file in FILES if "refused:" not in file.read_text(encoding="utf-8")], ids=lambda file: file.stem)
 def test_shortcuts_at_once_change_nothing_but_how_far_a_search_came(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", 0)
-    monkeypatch.setattr("virt_dra.allocator.shortcuts._LOOK_AHEAD", 0)
+    monkeypatch.setattr("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0)
     test_case(file)

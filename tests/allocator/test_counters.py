@@ -113,7 +113,7 @@ def test_ending_for_want_of_counters_changes_no_answer(random: Random) -> None:
     claims = [_claim(random, i) for i in range(random.randint(1, 2))]
     with patch.object(counter_supply, "_MANY", 0):
         ended = _outcome(build.snapshot(problem, Toy), claims)
-    with patch("virt_dra.allocator.shortcuts.Shortcuts._lacks", return_value=False):
+    with patch("virt_dra.allocator.pruning.pruner.Shortcuts._lacks", return_value=False):
         assert _outcome(build.snapshot(problem, Toy), claims) == ended
 
 

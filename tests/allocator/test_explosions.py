@@ -53,7 +53,7 @@ def test_a_refusal_to_be_reported_is_met_and_reported_soon() -> None:
 def test_an_alternative_for_all_devices_of_which_one_is_in_use_is_counted() -> None:
     given: Json = {"slices": [{"node": "n1", "devices": ["d0", "d1", "d2"]}], "used": ["gpu.example.com/pool/d1"]}
     first = {"name": "r0", "first": [{"when": ["false"]}, {"all": True}, {"count": 1}]}
-    with patch("virt_dra.allocator.search._PATIENCE", 0), patch("virt_dra.allocator.shortcuts._LOOK_AHEAD", 0):
+    with patch("virt_dra.allocator.search._PATIENCE", 0), patch("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0):
         found = allocate(build.snapshot(given, Toy), [build.claim({"requests": [first, {"name": "r1"}]})], NODE)
     assert isinstance(found, Allocated)
     assert [result.device for result in found.results[0].devices.results] == ["d0", "d2"]

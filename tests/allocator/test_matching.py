@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from virt_dra.allocator.matching import satisfiable
+from virt_dra.allocator.pruning.matching import satisfiable
 
 
 def _by_trying(demands: list[tuple[int, int]], free: int) -> bool:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from tests.allocator import build
 from virt_dra.allocator import Allocated, allocate
-from virt_dra.allocator.packing import Bin, Demand, refusing
+from virt_dra.allocator.pruning.bin_packing import Bin, Demand, refusing
 
 NODE = build.node("n1")
 
@@ -90,8 +90,8 @@ def test_shared_devices_are_filled_as_the_plain_search_fills_them() -> None:
             plain = allocate(build.snapshot(given), claims, NODE, explain=False)
         with (
             patch("virt_dra.allocator.search._PATIENCE", 0),
-            patch("virt_dra.allocator.shortcuts._LOOK_AHEAD", 0),
-            patch("virt_dra.allocator.bounds._WEIGHED", 1),
+            patch("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0),
+            patch("virt_dra.allocator.pruning.lower_bounds._WEIGHED", 1),
         ):
             found = allocate(build.snapshot(given), claims, NODE, explain=False)
         assert isinstance(found, Allocated) == isinstance(plain, Allocated)

@@ -18,14 +18,14 @@ from tests.upstream.allocator.compare import comparable
 from tests.upstream.allocator.ours import features, ours, snapshot, wire_answer
 from tests.upstream.allocator.problems import Json, problem
 from virt_dra.allocator import Allocated, Allocator
-from virt_dra.allocator.bounds import Bounds
-from virt_dra.allocator.demand import Demand
 from virt_dra.allocator.features.selectors import SelectorFilter
-from virt_dra.allocator.memory import Memory
 from virt_dra.allocator.model import Choice, Device, Request, Upcoming
 from virt_dra.allocator.pools import Reachable
+from virt_dra.allocator.pruning.lower_bounds import Bounds
+from virt_dra.allocator.pruning.nogoods import Memory
+from virt_dra.allocator.pruning.pruner import Shortcuts
+from virt_dra.allocator.reuse.pod_classes import Demand
 from virt_dra.allocator.search import Search
-from virt_dra.allocator.shortcuts import Shortcuts
 from virt_dra.allocator.steps import Enter, Outcome
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -82,7 +82,7 @@ def _without(*shortcuts: str) -> Iterator[None]:
 @pytest.mark.parametrize("patience", [0, 64])
 def test_the_rules_taken_plainly_give_the_same_answers(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", patience)
-    monkeypatch.setattr("virt_dra.allocator.shortcuts._LOOK_AHEAD", patience)
+    monkeypatch.setattr("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", patience)
     compared = 0
     for given in _problems(250, seed=SEED + patience):
         try:
@@ -97,7 +97,7 @@ def test_the_rules_taken_plainly_give_the_same_answers(patience: int, monkeypatc
 @pytest.mark.parametrize("shortcuts", [(each,) for each in SHORTCUTS] + [tuple(SHORTCUTS)], ids=lambda names: " + ".join(names)[:40])
 def test_no_shortcut_changes_an_answer(shortcuts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", 0)
-    monkeypatch.setattr("virt_dra.allocator.shortcuts._LOOK_AHEAD", 0)
+    monkeypatch.setattr("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0)
     for given in _problems(100, seed=hash_of(shortcuts)):
         with _without(*shortcuts):
             want = ours(given)
@@ -142,7 +142,7 @@ def _itself(device: Device) -> Device:
 
 def test_failures_leave_no_trace_and_solutions_can_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", 0)
-    monkeypatch.setattr("virt_dra.allocator.shortcuts._LOOK_AHEAD", 0)
+    monkeypatch.setattr("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0)
     with patch("virt_dra.allocator.attempt.Search", Traceless):
         for given in _problems(300, seed=SEED + 1):
             ours(given)

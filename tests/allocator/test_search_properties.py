@@ -281,7 +281,7 @@ def _hard_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
 def test_what_is_left_out_changes_neither_the_answer_nor_the_error(random: Random) -> None:
     given, claims = _hard_problem(random)
     patience = random.choice((0, 0, 5, 20))
-    with patch("virt_dra.allocator.search._PATIENCE", patience), patch("virt_dra.allocator.shortcuts._LOOK_AHEAD", 2 * patience):
+    with patch("virt_dra.allocator.search._PATIENCE", patience), patch("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 2 * patience):
         got = _outcome(given, claims, explain=False)
     with patch("virt_dra.allocator.attempt.Search", Plain):
         assert _outcome(given, claims, explain=False) == got

@@ -98,7 +98,7 @@ def test_the_walk_chooses_what_asking_every_node_anew_would_choose(seed: int, al
     given = _cluster(random, nodes=5)
     nodes = [build.node({"name": f"n{i}", "labels": {"zone": f"z{i % 3}"}}) for i in range(5)]
     wanted = 3 if all_nodes else 1
-    monkeypatch.setattr("virt_dra.allocator.walk.wanted_nodes", lambda count: wanted)
+    monkeypatch.setattr("virt_dra.allocator.reuse.batch.wanted_nodes", lambda count: wanted)
     walk = Walk(build.snapshot(given), nodes, all_nodes=all_nodes)
     plain = _Plain(given, nodes, wanted, all_nodes=all_nodes)
     alive: list[Placed] = []

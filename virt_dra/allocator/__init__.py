@@ -17,10 +17,10 @@ from virt_dra.allocator.errors import AllocationError, DeadlineExceeded, FatalEr
 from virt_dra.allocator.explain import Explanation
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.pod_claims import PodClaims
+from virt_dra.allocator.reuse.batch import Placed, Walk, wanted_nodes
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.allocator.usage import Use
-from virt_dra.allocator.walk import Placed, Walk, wanted_nodes
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from virt_dra.allocator.demand import Demand, Solution, solution_of
 from virt_dra.allocator.errors import Aborted, AllocationError, DeadlineExceeded, Interrupt, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
@@ -18,8 +17,9 @@ from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pools import INVALID, Reachable
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import Results
+from virt_dra.allocator.reuse.node_classes import state
+from virt_dra.allocator.reuse.pod_classes import Demand, Solution, solution_of
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Search
-from virt_dra.allocator.shapes import state
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim

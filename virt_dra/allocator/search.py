@@ -15,11 +15,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from virt_dra.allocator.errors import DeadlineExceeded, Interrupt, StepLimitExceeded
-from virt_dra.allocator.kinds import Entry
 from virt_dra.allocator.model import RESULT_LIMIT, Availability, Bound, Check, Choice, ClaimPlan, Device, Filter, Request, Slots
 from virt_dra.allocator.observer import Observer
-from virt_dra.allocator.reports import may_report
-from virt_dra.allocator.shortcuts import Shortcuts
+from virt_dra.allocator.pruning.interchangeability import Entry
+from virt_dra.allocator.pruning.pruner import Shortcuts
+from virt_dra.allocator.pruning.reportable import may_report
 from virt_dra.allocator.steps import Enter, Outcome, Step
 
 DEFAULT_STEP_LIMIT = 1_000_000

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from virt_dra.allocator import cel_engine
-from virt_dra.allocator.demand import Demands
 from virt_dra.allocator.features.attributes import Attributes
 from virt_dra.allocator.features.capacity import Capacities
 from virt_dra.allocator.features.derived_attributes import CompileDerived
@@ -22,6 +21,7 @@ from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.pools import Pools
 from virt_dra.allocator.published import PublishedValues
+from virt_dra.allocator.reuse.pod_classes import Demands
 from virt_dra.allocator.usage import NOTHING_USED, PoolUse, Use, by_pool, changed, uses_of
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice

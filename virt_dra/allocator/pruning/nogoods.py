@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from virt_dra.allocator.kinds import Entry, Kinds
 from virt_dra.allocator.model import RESULT_LIMIT, Check, Choice
+from virt_dra.allocator.pruning.interchangeability import Entry, Kinds
 from virt_dra.allocator.steps import Enter, Outcome
 
 _REMEMBERED_FAILURES = 100_000

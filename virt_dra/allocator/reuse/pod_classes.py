@@ -20,7 +20,7 @@ from virt_dra.allocator.model import Choice, ClaimPlan, Device, Request
 from virt_dra.allocator.pools import Pools, Reachable
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import Results
-from virt_dra.allocator.shapes import Shapes
+from virt_dra.allocator.reuse.node_classes import Shapes
 from virt_dra.api.resource_v1 import DeviceClass, DeviceSubRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec
 
 _REMEMBERED_OUTCOMES = 200_000

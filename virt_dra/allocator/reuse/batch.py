@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from virt_dra.allocator.attempt import Allocator, Decision
-from virt_dra.allocator.demand import Demand
 from virt_dra.allocator.errors import Interrupt, NodeError
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import PoolId
+from virt_dra.allocator.reuse.pod_classes import Demand
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.allocator.usage import by_pool, uses_of

@@ -17,10 +17,10 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from virt_dra.allocator.bounds import Bounds
-from virt_dra.allocator.kinds import Kinds
-from virt_dra.allocator.memory import Memory, State
 from virt_dra.allocator.model import Device
+from virt_dra.allocator.pruning.interchangeability import Kinds
+from virt_dra.allocator.pruning.lower_bounds import Bounds
+from virt_dra.allocator.pruning.nogoods import Memory, State
 from virt_dra.allocator.steps import Enter, Outcome
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeGuard
 
-from virt_dra.allocator import packing
-from virt_dra.allocator.kinds import Broken, Entry, Kinds
-from virt_dra.allocator.matching import satisfiable
 from virt_dra.allocator.model import RESULT_LIMIT, Agrees, Check, Choice, Consumes, Device, Slots
+from virt_dra.allocator.pruning import bin_packing as packing
+from virt_dra.allocator.pruning.interchangeability import Broken, Entry, Kinds
+from virt_dra.allocator.pruning.matching import satisfiable
 from virt_dra.allocator.steps import Enter
 
 _TRIED_LABELS = 1_000
