@@ -18,6 +18,7 @@ from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, de
 from virt_dra.allocator.published import PublishedValues
 from virt_dra.api import resource_v1
 from virt_dra.api.core_v1 import Node, NodeSelector
+from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import ResourceSlice
 
 INCOMPLETE = "PoolIncomplete"
@@ -221,9 +222,8 @@ def _gather(slices: list[ResourceSlice], features: Features, numbers: PublishedV
 
 
 def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers: PublishedValues) -> Pool:
-    newest = max(slice_.spec.pool.generation for slice_ in slices)
-    current = [slice_ for slice_ in slices if slice_.spec.pool.generation == newest]
-    counted = current if features.compatibility_groups else [slice_ for slice_ in current if not _has_groups(slice_)]
+    newest, current = newest_generation(slices, generation_of)
+    counted = [slice_ for slice_ in current if features.compatibility_groups or not _has_groups(slice_)]
     counters = [slice_.spec.model_dump_json(include={"shared_counters"}) for slice_ in counted if slice_.spec.shared_counters]
     parts = tuple(_part(key, slice_, features, counters, numbers) for slice_ in counted)
     wanted = sorted({slice_.spec.pool.resource_slice_count for slice_ in current})

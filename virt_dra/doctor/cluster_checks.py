@@ -23,6 +23,7 @@ from virt_dra.api.kubevirt_versions import (
     ObservedVersion,
     listed_twice,
 )
+from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
 from virt_dra.api.wire import Json, WireError
 from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, Facts, Finding, Unknown
@@ -177,12 +178,11 @@ def drivers(facts: Facts) -> Iterator[Finding]:
 
 def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[Finding]:
     where = f"driver {driver}"
-    newest: dict[str, int] = {}
+    by_pool: dict[str, list[ResourceSlice]] = defaultdict(list)
     for each in slices:
-        pool = each.spec.pool
-        newest[pool.name] = max(newest.get(pool.name, 0), pool.generation)
-    current = [each for each in slices if each.spec.pool.generation == newest[each.spec.pool.name]]
-    devices = [device for each in current for device in each.spec.devices]
+        by_pool[each.spec.pool.name].append(each)
+    newest = {name: newest_generation(members, generation_of) for name, members in sorted(by_pool.items())}
+    devices = [device for each in slices if generation_of(each) == newest[each.spec.pool.name][0] for device in each.spec.devices]
     without = [(device.name, found) for device in devices if isinstance(found := addresses(driver, device.attributes), Unusable)]
     counted = f"{len(devices)} devices in {len(newest)} pools"
     known = KNOWN_DRIVERS.get(driver)
@@ -200,11 +200,10 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[Finding]:
             else "isn't known to write metadata (metadata-shim)"
         )
         yield Finding("drivers", OK, where, f"{counted}{rest}; {path}")
-    for name in sorted(newest):
-        seen = [each for each in current if each.spec.pool.name == name]
+    for name, (generation, seen) in newest.items():
         if any(each.spec.pool.resource_slice_count != len(seen) for each in seen):
             announced = seen[0].spec.pool.resource_slice_count
-            message = f"pool {name}, generation {newest[name]}: {len(seen)} of {announced} slices are there; nothing is allocated from it"
+            message = f"pool {name}, generation {generation}: {len(seen)} of {announced} slices are there; nothing is allocated from it"
             yield Finding("pools", WARNING, where, message, "wait for the driver, or restart it where this stays")
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.persistent_map import PersistentMap
+from virt_dra.api.pool_generations import newest_generation
 from virt_dra.api.resource_v1 import ResourceSlice
 from webhooks.lint.device_set import DeviceSet
 from webhooks.selectors.answers import Answers, Depths, Evaluator, Kept, Question, digest
@@ -146,8 +147,7 @@ class Inventory:
         parts = self._pools.get(pool, ())
         if len(parts) < 2:
             return parts
-        newest = max(part.generation for part in parts)
-        return tuple(part for part in parts if part.generation == newest)
+        return newest_generation(parts, lambda part: part.generation)[1]
 
     # --- selectors ---
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cel import DerivedAttribute, EvaluationError, Selector, device_input
@@ -87,13 +88,14 @@ class Report:
 
 def evaluate(compiled: Selector | DerivedAttribute, slices: Sequence[ResourceSlice]) -> Report:
     """Evaluate on each device of the newest generation of each pool, in the order of the slices."""
-    newest: dict[tuple[str, str], int] = {}
+    pools: dict[tuple[str, str], list[ResourceSlice]] = {}
     for piece in slices:
-        newest[_pool(piece)] = max(newest.get(_pool(piece), 0), piece.spec.pool.generation)
+        pools.setdefault(_pool(piece), []).append(piece)
+    newest = {pool: newest_generation(members, generation_of)[0] for pool, members in pools.items()}
     found: list[Found] = []
     outdated: list[str] = []
     for piece in slices:
-        if piece.spec.pool.generation < newest[_pool(piece)]:
+        if generation_of(piece) < newest[_pool(piece)]:
             outdated.append(piece.metadata.name)
             continue
         found += (_found(compiled, piece, device) for device in piece.spec.devices)

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar, runtime_checkable
 
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import Device, ResourceSlice
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
@@ -121,7 +122,7 @@ class FollowedPool:
 
     @property
     def generation(self) -> int:
-        return max(self._generations)
+        return newest_generation(self._generations, int)[0]
 
     @property
     def size(self) -> int:
@@ -212,8 +213,7 @@ class PublishedDevices:
 
 def pool_of(members: Sequence[ResourceSlice]) -> Pool:
     """The pool that these slices of one driver and pool make: one or more, each once."""
-    generation = max(s.spec.pool.generation for s in members)
-    current = [s for s in members if s.spec.pool.generation == generation]
+    generation, current = newest_generation(members, generation_of)
     ordered = tuple(sorted(current, key=lambda s: (s.name, "" if s.name else repr(s.to_wire()))))
     return Pool(generation, ordered)
 
