@@ -2,7 +2,7 @@
 
 Everything is made of one commit with the locked tools, so that whoever builds the same commit with the same Python and zlib gets the same
 bytes: the commit's files are unpacked into a new folder, times are those of the commit, modes and order are fixed. Signing is left to who
-has the keys (docs/guides/release.md).
+has the keys (RELEASE.md).
 """
 
 from __future__ import annotations
