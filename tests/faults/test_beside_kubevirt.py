@@ -34,11 +34,13 @@ def storm(here: Site) -> Iterator[tuple[ExitStack, Reviews]]:
 def once(report: Report, *, told: bool) -> None:
     """Each VM's object was created once, and its pod got its metadata once, by whatever operator. ``told``: so was its Event.
 
-    The API server doesn't always get to tell whom it answers; what it stored is verified already.
+    The audit log doesn't have every write as done: one whose connection ends under way is logged as 504, and two may not be logged at all.
+    What the API server stored is verified already.
     """
     number = len(report.vms)
-    assert number - 2 <= report.done["create virtualmachineinstancedevices"] <= number
-    assert number - 2 <= report.done["patch pods"] <= number
+    logged = number - 2 - report.refused[504]
+    assert logged <= report.done["create virtualmachineinstancedevices"] <= number
+    assert logged <= report.done["patch pods"] <= number
     if told:
         assert report.done["create events"] == number
 

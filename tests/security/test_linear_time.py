@@ -26,7 +26,8 @@ from virt_dra.api.semver import SemVer
 FACTOR = 8
 """Between a text and the next longer one that is measured."""
 GROWTH = 2.5
-"""Times FACTOR: what the time may grow by. Twice as much as the text is noise; a square would be FACTOR times as much."""
+"""Times FACTOR: what the time may grow by. A square would be FACTOR times as much; twice is what a text that leaves the processor's cache
+may cost, so the step from half the text must be too large, too."""
 ALLOWANCE = 0.020
 """Seconds that any of these texts may take: some 5 times what the slowest reader needs for a short one."""
 SINGLE, PAIR = 48 * 1024, 12 * 1024
@@ -34,8 +35,6 @@ SINGLE, PAIR = 48 * 1024, 12 * 1024
 PAIRS = None if os.environ.get("VIRT_DRA_ALL_PAIRS") else 60
 """Pairs of tokens that are tried of each reader, always the same ones; all of them take some minutes."""
 RUNS = 5
-CONFIRMED = 3
-"""Measurements that must all find a square: beside other work on the machine a single one of so short times may."""
 
 
 def repeated(token: str, length: int) -> str:
@@ -106,11 +105,8 @@ def _fault(reader: Reader, opening: str, longest: int, tokens: tuple[str, ...], 
             once = cost(reader, make(length + RUNS))
             if once <= ALLOWANCE or once <= cost(reader, make(length // FACTOR + RUNS)) * FACTOR * 1.5:
                 continue
-            for _ in range(CONFIRMED):
-                shorter, longer = least(reader, make, length // FACTOR), least(reader, make, length)
-                if longer <= ALLOWANCE or longer <= shorter * FACTOR * GROWTH:
-                    break
-            else:
+            shorter, half, longer = (least(reader, make, size) for size in (length // FACTOR, length // 2, length))
+            if longer > ALLOWANCE and longer > shorter * FACTOR * GROWTH and longer > half * 2 * 1.5:
                 return (
                     f"{reader.name}: {opening!r} {tokens!r} {closing!r}, {'alternating' if alternating else 'one after the other'}: "
                     f"{length // FACTOR:,} characters take {shorter:.4f} s, {length:,} take {longer:.4f} s"
