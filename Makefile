@@ -26,14 +26,14 @@ cluster:
 	@tools/venv.sh dev
 	@tools/control-plane.sh
 	@$(if $(filter none,$(KUBEVIRT)),tools/libvirt.sh)
-	@exec $(BIN)/python -m tests.cluster.play --kubeconfig $(KUBECONFIG_FILE) $(if $(PORT),--port $(PORT)) $(if $(NODES),--nodes $(NODES)) \
+	@exec $(BIN)/python -m devtools.play --kubeconfig $(KUBECONFIG_FILE) $(if $(PORT),--port $(PORT)) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(GATES),--gates $(GATES)) $(if $(WITHOUT),--without $(WITHOUT)) $(if $(KUBEVIRT),--kubevirt $(KUBEVIRT)) \
 		$(if $(GPUS),--gpus $(GPUS)) $(if $(DRIVER),--driver $(DRIVER))
 
 N ?= 20000
 conformance:  ## Compare with the Kubernetes references at length: N allocation cases, 10 N expressions; SEED=S repeats a run
 	@tools/venv.sh dev
-	$(BIN)/python -m tests.upstream.conformance $(N) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m devtools.upstream.conformance $(N) $(if $(SEED),--seed $(SEED))
 
 lint:
 	@tools/venv.sh dev

@@ -1,6 +1,6 @@
 """Faults on a real control plane while VMs start: nothing lost, nothing doubled, all VMs ready in the end.
 
-Each line is a scenario of :mod:`tests.faults`, which fails if a VM doesn't come up, an object was made twice, something published was
+Each line is a scenario of :mod:`devtools.faults`, which fails if a VM doesn't come up, an object was made twice, something published was
 taken back, or two VMs have the same device.
 """
 
@@ -20,12 +20,12 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tests.cluster.control_plane import ControlPlane
-from tests.faults import certificates, clocks, outage, scenarios, writes
-from tests.faults.answers import Fault
-from tests.faults.ledger import audit_arguments
-from tests.faults.scenarios import Report
-from tests.faults.site import Site, site
+from devtools.cluster.control_plane import ControlPlane
+from devtools.faults import certificates, clocks, outage, scenarios, writes
+from devtools.faults.answers import Fault
+from devtools.faults.ledger import audit_arguments
+from devtools.faults.scenarios import Report
+from devtools.faults.site import Site, site
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
 
 SEED = 20261121

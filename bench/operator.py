@@ -26,8 +26,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from tests.cluster.control_plane import ControlPlane
-from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS
+from devtools.cluster.control_plane import ControlPlane
+from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, TypedObject

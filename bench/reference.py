@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SOURCES = Path(__file__).parent.parent / "tests" / "upstream"
+SOURCES = Path(__file__).parent.parent / "devtools" / "upstream"
 
 
 class NotAvailable(Exception):
@@ -18,7 +18,7 @@ class NotAvailable(Exception):
 
 @contextmanager
 def built(program: str) -> Iterator[Path]:
-    """The program of tests/upstream/PROGRAM, in a folder that is gone afterwards. Raises :class:`NotAvailable`."""
+    """The program of devtools/upstream/PROGRAM, in a folder that is gone afterwards. Raises :class:`NotAvailable`."""
     if shutil.which("go") is None:
         raise NotAvailable("Go is not installed (https://go.dev/dl)")
     with tempfile.TemporaryDirectory() as folder:

@@ -28,9 +28,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.webhooks.server.hostile import Hostile, hostile_reviews
-from tests.webhooks.server.serving import launcher_pod, review
-from tests.webhooks.server.test_hostile_reviews import expected, is_settled
+from devtools.webhooks.hostile_reviews import Hostile, expected, hostile_reviews, is_settled
+from devtools.webhooks.serving import launcher_pod, review
 
 OBJECTS = 10_000
 DEVICES = 2_000

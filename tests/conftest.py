@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import libvirt_witness
-from tests.cluster.control_plane import ControlPlane, require
+from devtools.cluster.control_plane import ControlPlane, require
+from devtools.libvirt import witness as libvirt_witness
 
 Golden = Callable[[str, str], None]
 

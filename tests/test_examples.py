@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests import libvirt_witness
+from devtools.libvirt import witness as libvirt_witness
 from tests.conftest import Golden
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.cli.main import cli

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tests.allocator import build
+from devtools.allocator import build
 
 Json = dict[str, Any]
 D = build.DRIVER

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.allocator import build
+from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Allocator, Features, NodeError
 from virt_dra.allocator.explain import lines

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.allocator import build
+from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Features, Snapshot, Unsatisfiable, allocate
 from virt_dra.allocator.features import counter_supply

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.allocator import build
+from devtools.allocator import build
 from virt_dra.allocator import Allocated, Allocator, DeadlineExceeded, FatalError, Features, Snapshot, Walk, allocate, explain
 from virt_dra.api.resource_v1 import ResourceClaim
 

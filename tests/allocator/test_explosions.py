@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.allocator import build
+from devtools.allocator import build
 from tests.allocator.explosions import FAMILIES, Json, Problem
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, NodeError, Unsatisfiable, allocate

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.allocator import build
+from devtools.allocator import build
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import NodeSelector
 

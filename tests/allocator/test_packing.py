@@ -8,7 +8,7 @@ from itertools import product
 from random import Random
 from unittest.mock import patch
 
-from tests.allocator import build
+from devtools.allocator import build
 from virt_dra.allocator import Allocated, allocate
 from virt_dra.allocator.pruning.bin_packing import Bin, Demand, refusing
 

@@ -1,5 +1,5 @@
 """Random problems of every feature against the plain allocator, with every shortcut and without; and one allocator for many nodes and
-pods against a fresh one for each. The Go reference stands behind both (tests/upstream/allocator); here nothing else is needed."""
+pods against a fresh one for each. The Go reference stands behind both (devtools/upstream/allocator); here nothing else is needed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.allocator.plain import TooLong, plain_answer
-from tests.upstream.allocator.compare import comparable
-from tests.upstream.allocator.ours import features, ours, snapshot, wire_answer
-from tests.upstream.allocator.problems import Json, problem
+from devtools.allocator.plain import TooLong, plain_answer
+from devtools.upstream.allocator.compare import comparable
+from devtools.upstream.allocator.ours import features, ours, snapshot, wire_answer
+from devtools.upstream.allocator.problems import Json, problem
 from virt_dra.allocator import Allocated, Allocator
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.model import Choice, Device, Request, Upcoming

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.allocator import build
+from devtools.allocator import build
 from virt_dra.allocator import DEFAULT, Allocated, allocate
 from virt_dra.allocator.published import PublishedValues
 from virt_dra.api.resource_v1 import Device

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.allocator import build
+from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, NodeError, Snapshot, allocate
 from virt_dra.allocator.features import FeatureTable

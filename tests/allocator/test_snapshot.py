@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.allocator import build
+from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import Allocated, Snapshot, allocate
 from virt_dra.allocator.model import DeviceId

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.allocator import build
+from devtools.allocator import build
 from virt_dra.allocator import DEFAULT, Allocated, Allocator, FatalError, NodeError, Placed, Snapshot, Walk, allocate, wanted_nodes
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim

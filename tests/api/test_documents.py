@@ -1,4 +1,4 @@
-"""Reading manifests: Kubernetes' meaning of YAML (yaml_upstream.jsonl, made by tests/upstream/yaml), places, limits, hostile input."""
+"""Reading manifests: Kubernetes' meaning of YAML (yaml_upstream.jsonl, made by devtools/upstream/yaml), places, limits, hostile input."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every field of the Go API types exists in ours, with a type that reads the same JSON.
 
-``fields-v0.37.2.json`` is what ``tests/upstream/fields`` prints for k8s.io/api v0.37.2.
+``fields-v0.37.2.json`` is what ``devtools/upstream/fields`` prints for k8s.io/api v0.37.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Quantities: Kubernetes' answers (quantity_upstream.jsonl, made by tests/upstream/quantity), and exact arithmetic."""
+"""Quantities: Kubernetes' answers (quantity_upstream.jsonl, made by devtools/upstream/quantity), and exact arithmetic."""
 
 from __future__ import annotations
 

@@ -1,46 +1,19 @@
 """Expressions with their answers, as data.
 
-``language.jsonl``, ``random.jsonl`` and ``device.jsonl`` hold what Kubernetes' own package answers (made with tests/upstream/cel), word for
-word. ``deviations.jsonl`` holds what this engine answers where that differs, with the reference's answer and the reason.
+``language.jsonl``, ``random.jsonl`` and ``device.jsonl`` hold what Kubernetes' own package answers (made with devtools/upstream/cel),
+word for word. ``deviations.jsonl`` holds what this engine answers where that differs, with the reference's answer and the reason.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.cel.answers import Question, answer
+from devtools.cel.answers import answer
+from devtools.cel.cases import Case, load, question_of
 from virt_dra.cel.checker import check
 from virt_dra.cel.cost.ceiling import ceiling
 from virt_dra.cel.declarations import STORED_EXPRESSIONS
 from virt_dra.cel.syntax.parser import parse
-
-CASES = Path(__file__).parent / "cases"
-Case = dict[str, Any]
-
-
-def load(name: str) -> list[Case]:
-    return [json.loads(line) for line in (CASES / name).read_text(encoding="utf-8").splitlines()]
-
-
-def sample_device() -> dict[str, Any]:
-    """The device that the selectors of device.jsonl are about, with its driver."""
-    raw: dict[str, Any] = json.loads((CASES / "device.json").read_text(encoding="utf-8"))
-    return {"driver": raw["driver"], **raw["device"]}
-
-
-def question_of(case: Case, mode: str) -> Question:
-    """The question that a case answers."""
-    if mode == "language":
-        return {"expression": case["expression"], "mode": mode}
-    asked: Question = {key: case[key] for key in ("new", "features", "derived") if key in case}
-    return {"expression": case["expression"], "device": case.get("device", SAMPLE), **asked}
-
-
-SAMPLE = sample_device()
 
 
 def expected(case: Case) -> Case:

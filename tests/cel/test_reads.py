@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.upstream.cel.selectors import selector
+from devtools.upstream.cel.selectors import selector
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import CompileError, EvaluationError, Selector, compile_selector, convertible, device_input
 from virt_dra.cel.reads import NOTHING, Reads, together

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from tests.cel.hostile import worst
-from tests.cel.hostile.bounds import exceeded
-from tests.cel.hostile.measure import ALLOWED, DEVICE, accepted, forget, kept, measured
+from devtools.cel.hostile import worst
+from devtools.cel.hostile.bounds import exceeded
+from devtools.cel.hostile.measure import ALLOWED, DEVICE, accepted, forget, kept, measured
 from virt_dra.cel import STORED_EXPRESSIONS, CompileError, EvaluationError, Interrupted, Work, compile_selector
 from virt_dra.cel.functions import regex
 from virt_dra.cel.functions.printing import printed

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from tests.cluster.control_plane import ControlPlane, RequestError, require
-from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS, crd
+from devtools.cluster.control_plane import ControlPlane, RequestError, require
+from devtools.deployed.minimal_crds import KUBEVIRT_CRDS, crd
 from virt_dra.api.reading.yaml_writing import write_documents
 from virt_dra.cli.main import cli
 from virt_dra.cluster.kube.cluster import KubeCluster

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cli.webhook_cluster import kubevirt_kinds
-from tests.cluster.control_plane import ControlPlane
-from tests.webhooks.server.serving import SPEC, vm, vmi
+from devtools.cluster.control_plane import ControlPlane
+from devtools.deployed.webhook import kubevirt_kinds
+from devtools.webhooks.serving import SPEC, vm, vmi
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cli.main import cli

@@ -13,11 +13,11 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from tests.cli.operator_cluster import Vms, devices_kind, kinds, replica
-from tests.cli.webhook_cluster import kubevirt_kinds, until
-from tests.cluster.agents.worlds import eventually
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.processes import Component, ComponentError, free_port, operator
+from devtools.agents.worlds import eventually
+from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.processes import Component, ComponentError, free_port, operator
+from devtools.deployed.operator import Vms, devices_kind, kinds, replica
+from devtools.deployed.webhook import kubevirt_kinds, until
 from tests.controllers.hostile_selectors import HOSTILE
 from virt_dra.cli.operator import command
 from virt_dra.controllers.operator.instance_loop import Settings

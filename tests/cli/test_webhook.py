@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.webhooks.server.serving import body, vmi
+from devtools.webhooks.serving import body, vmi
 from virt_dra.cli.main import cli
 from webhooks.tls.authority import SystemKeys
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from devtools.cluster.control_plane import ControlPlane
+from devtools.deployed.webhook import configurations, configured, free_port, kubevirt_kinds, post, until, webhook
+from devtools.webhooks.serving import SPEC, launcher_pod, review, vm, vmi
 from tests.cli.test_webhook_cluster import Room
-from tests.cli.webhook_cluster import configurations, configured, free_port, kubevirt_kinds, post, until, webhook
-from tests.cluster.control_plane import ControlPlane
-from tests.webhooks.server.serving import SPEC, launcher_pod, review, vm, vmi
 
 VMI_OF = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "controller": True}
 

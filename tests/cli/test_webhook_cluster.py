@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.webhook_cluster import (
+from devtools.cluster.control_plane import ControlPlane, RequestError
+from devtools.deployed.webhook import (
     Webhook,
     balanced,
     certificates,
@@ -24,8 +25,7 @@ from tests.cli.webhook_cluster import (
     until,
     webhook,
 )
-from tests.cluster.control_plane import ControlPlane, RequestError
-from tests.webhooks.server.serving import SPEC, launcher_pod, vm, vmi
+from devtools.webhooks.serving import SPEC, launcher_pod, vm, vmi
 from virt_dra.api.integration.paths import metadata_annotation
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from tests.cli.webhook_cluster import free_port, kubevirt_kinds, until, webhook
-from tests.cluster.agents.containers import write_volume
-from tests.cluster.control_plane import ControlPlane, require
-from tests.webhooks.server.serving import KNOWLEDGE, body, hang_up, request, vmi
+from devtools.agents.containers import write_volume
+from devtools.cluster.control_plane import ControlPlane, require
+from devtools.deployed.webhook import free_port, kubevirt_kinds, until, webhook
+from devtools.webhooks.serving import KNOWLEDGE, body, hang_up, request, vmi
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.live.webhook_tls import SECRET, StoredAuthority
 from webhooks.server.app import WebhookServer

@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane
+from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Container, Namespace, Pod, PodSpec
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import (

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.admin_requests import AdminRequests
-from tests.cluster.credentials import Credentials
+from devtools.cluster.admin_requests import AdminRequests
+from devtools.cluster.credentials import Credentials
 
 
 @dataclass

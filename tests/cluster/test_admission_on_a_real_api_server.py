@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.admin_requests import RequestError
-from tests.cluster.agents.kubevirt_installation import kubevirt_installed
-from tests.cluster.agents.worlds import eventually
-from tests.cluster.control_plane import ControlPlane
+from devtools.agents.kubevirt_installation import kubevirt_installed
+from devtools.agents.worlds import eventually
+from devtools.cluster.admin_requests import RequestError
+from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates, KubeVirtVersion
 from virt_dra.api.wire import Json
 from webhooks.admission import admit

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.agents.containers import MountClash, write_mounted_file, write_volume
-from tests.cluster.agents.downward import UnsupportedField, environment, field_value
-from tests.cluster.agents.hardware import Gadget, Pool, mdev_devices, pci_devices
+from devtools.agents.containers import MountClash, write_mounted_file, write_volume
+from devtools.agents.downward import UnsupportedField, environment, field_value
+from devtools.agents.hardware import Gadget, Pool, mdev_devices, pci_devices
 from virt_dra.api.core_v1 import Container, EnvVar, Pod, PodSpec
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceTaint

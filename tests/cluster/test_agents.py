@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.agents.containers import RunningContainer
-from tests.cluster.agents.driver import Driver
-from tests.cluster.agents.hardware import Pool, pci_devices, pools_of_nodes
-from tests.cluster.agents.kubelet import Kubelet
-from tests.cluster.agents.worlds import embedded_world, eventually, real_world
-from tests.cluster.control_plane import ControlPlane
+from devtools.agents.containers import RunningContainer
+from devtools.agents.driver import Driver
+from devtools.agents.hardware import Pool, pci_devices, pools_of_nodes
+from devtools.agents.kubelet import Kubelet
+from devtools.agents.worlds import embedded_world, eventually, real_world
+from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.integration.device_metadata import BASE
 from virt_dra.api.integration.paths import ADDRESSES_READY_ANNOTATION, WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE

@@ -13,11 +13,12 @@ from random import Random
 
 import pytest
 
-from tests.cluster.api_steps import Json, normalized, prepared
-from tests.cluster.control_plane import ALL_DRA_GATES, ControlPlane, require
-from tests.cluster.test_recorded import DIFFERENT, GATES, SCENARIOS, differences, replay
-from tests.upstream.apiserver.compare import compare
-from tests.upstream.apiserver.record import ASKED, Server
+from devtools.cluster.control_plane import ALL_DRA_GATES, ControlPlane, require
+from devtools.upstream.apiserver.compare import compare
+from devtools.upstream.apiserver.record import ASKED, Server
+from devtools.upstream.apiserver.replay import DIFFERENT, GATES, differences, replay
+from devtools.upstream.apiserver.steps import Json, normalized, prepared
+from tests.cluster.test_recorded import SCENARIOS
 from virt_dra.cluster.kinds import resource_of
 
 SAMPLED = 3

@@ -20,7 +20,7 @@ import click
 import pytest
 from kubernetes.aio import client, config
 
-from tests.cluster.control_plane import (
+from devtools.cluster.control_plane import (
     ADVICE,
     ALL_DRA_GATES,
     API_SERVER,
@@ -33,14 +33,14 @@ from tests.cluster.control_plane import (
     binary,
     require,
 )
-from tests.cluster.credentials import Credentials
-from tests.cluster.play import parsed_gates
-from tests.cluster.programs import KUBECTL
+from devtools.cluster.credentials import Credentials
+from devtools.cluster.programs import KUBECTL
+from devtools.play.command import parsed_gates
 
 ORPHAN = """
 import sys, time
 from pathlib import Path
-from tests.cluster.supervisor import Supervisor
+from devtools.cluster.supervisor import Supervisor
 folder = Path(sys.argv[1])
 supervisor = Supervisor(folder)
 print(supervisor.start(["sleep", "600"], folder / "log"), flush=True)

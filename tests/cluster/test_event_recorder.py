@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from devtools.cluster.control_plane import ControlPlane
 from tests.cluster.contract import claim, device_class
-from tests.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Namespace, ObjectReference
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.agents.driver import Driver
-from tests.cluster.agents.hardware import Pool, mdev_devices, pci_devices
-from tests.cluster.agents.kubelet import Kubelet
-from tests.cluster.agents.kubevirt import FakeKubeVirt
-from tests.cluster.agents.kubevirt_admission import FINALIZER, KubeVirtAdmission, patch_between
-from tests.cluster.agents.kubevirt_installation import kubevirt_installed
-from tests.cluster.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
-from tests.cluster.agents.worlds import embedded_world, eventually, real_world
-from tests.cluster.control_plane import ControlPlane
+from devtools.agents.driver import Driver
+from devtools.agents.hardware import Pool, mdev_devices, pci_devices
+from devtools.agents.kubelet import Kubelet
+from devtools.agents.kubevirt import FakeKubeVirt
+from devtools.agents.kubevirt_admission import FINALIZER, KubeVirtAdmission, patch_between
+from devtools.agents.kubevirt_installation import kubevirt_installed
+from devtools.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
+from devtools.agents.worlds import embedded_world, eventually, real_world
+from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, Gates, KubeVirtVersion

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.agents.kubelet import Kubelet
-from tests.cluster.agents.kubevirt import FakeKubeVirt, SyncError, check_failure
-from tests.cluster.agents.rate_limiter import RateLimiter
-from tests.cluster.agents.worlds import eventually
+from devtools.agents.kubelet import Kubelet
+from devtools.agents.kubevirt import FakeKubeVirt, SyncError, check_failure
+from devtools.agents.rate_limiter import RateLimiter
+from devtools.agents.worlds import eventually
 from tests.cluster.test_fake_kubevirt import gates_of, vmi
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.scripted_server import (
+from devtools.cluster.scripted_server import (
     ScriptedServer,
     asking,
     cut_answer,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.scripted_server import VERSION, json_answer, scripted_server, status, text_answer, write_kubeconfig
+from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.scripted_server import VERSION, json_answer, scripted_server, status, text_answer, write_kubeconfig
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
 
@@ -165,7 +165,7 @@ def test_the_service_account_of_a_pod_and_its_token_that_changes(tmp_path: Path,
     """Over real TLS, as in a pod; the files are where the test says, since nobody may write to a pod's place here."""
     from kubernetes.aio.config import incluster_config
 
-    from tests.cluster.credentials import Credentials
+    from devtools.cluster.credentials import Credentials
 
     credentials = Credentials(tmp_path / "pki")
     token = tmp_path / "token"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devtools.cluster.scripted_server import status_object
 from tests.cluster.contract import WIDGET, claim
-from tests.cluster.scripted_server import status_object
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice

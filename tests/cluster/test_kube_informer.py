@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.scripted_server import CuttingProxy, cutting_proxy
 from tests.cluster.contract import claim, eventually, resource_slice
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.scripted_server import CuttingProxy, cutting_proxy
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.kube.cluster import KubeCluster, connect

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.scripted_server import cutting_proxy
+from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.scripted_server import cutting_proxy
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LEASE, LeadershipLost, LeaseTiming, lead, may_take, taken

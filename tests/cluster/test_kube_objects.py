@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane
+from devtools.cluster.control_plane import ControlPlane
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.limits import Limits
 from virt_dra.cluster.port import ApiError, BadRequest, Conflict, Forbidden, NotFound

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.cluster.scripted_server import ScriptedServer, asking, scripted_server
+from devtools.cluster.scripted_server import ScriptedServer, asking, scripted_server
 from virt_dra.api.core_v1 import Pod
 from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.watching.informer import Informer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.agents.kubevirt_crds import definitions, pruned_object
-from tests.cluster.control_plane import ControlPlane
+from devtools.agents.kubevirt_crds import definitions, pruned_object
+from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from devtools.cluster.admin_requests import RequestError
+from devtools.cluster.control_plane import ControlPlane
 from tests.cli.test_lint_objects import CLASS, SLICE, TEMPLATE, V1BETA1_STYLE, _changed
-from tests.cluster.admin_requests import RequestError
-from tests.cluster.control_plane import ControlPlane
 from tests.simulator.odd_inputs import inputs
 from virt_dra.api.reading.documents import Document, Source
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice

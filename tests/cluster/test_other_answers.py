@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.scripted_server import ScriptedServer, event_line, json_answer, stream_answer
+from devtools.cluster.scripted_server import ScriptedServer, event_line, json_answer, stream_answer
 from tests.cluster.test_kube_client import POD, PODS, asked, page, raw
 from virt_dra.api.core_v1 import Pod
 from virt_dra.cluster.kube.cluster import KubeCluster

@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cluster.agents.containers import RunningContainer
-from tests.cluster.agents.kubelet import Kubelet, image_name
-from tests.cluster.agents.worlds import embedded_world, eventually
-from tests.cluster.play import parsed_kubevirt
-from tests.cluster.play_agents import Site
-from tests.cluster.play_network import PodNetwork
+from devtools.agents.containers import RunningContainer
+from devtools.agents.kubelet import Kubelet, image_name
+from devtools.agents.worlds import embedded_world, eventually
+from devtools.play.agents import Site
+from devtools.play.command import parsed_kubevirt
+from devtools.play.network import PodNetwork
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json

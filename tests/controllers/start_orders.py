@@ -11,15 +11,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from tests.cluster.agents.background import background
-from tests.cluster.agents.driver import Driver
-from tests.cluster.agents.embedded_loops import embedded_loops
-from tests.cluster.agents.hardware import Pool, pci_devices
-from tests.cluster.agents.kubelet import Kubelet
-from tests.cluster.agents.kubevirt import FakeKubeVirt
-from tests.cluster.agents.kubevirt_admission import KubeVirtAdmission
-from tests.cluster.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
-from tests.cluster.virtual_time import virtual_clock, virtual_now
+from devtools.agents.background import background
+from devtools.agents.driver import Driver
+from devtools.agents.embedded_loops import embedded_loops
+from devtools.agents.hardware import Pool, pci_devices
+from devtools.agents.kubelet import Kubelet
+from devtools.agents.kubevirt import FakeKubeVirt
+from devtools.agents.kubevirt_admission import KubeVirtAdmission
+from devtools.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
+from devtools.cluster.virtual_time import virtual_clock, virtual_now
 from tests.controllers.test_instance_loop import Recorded
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.integration.known_drivers import metadata_writers

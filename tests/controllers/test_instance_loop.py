@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import pytest
 
-from tests.cluster.agents.worlds import eventually
+from devtools.agents.worlds import eventually
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates

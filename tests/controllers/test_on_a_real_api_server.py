@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane
+from devtools.cluster.control_plane import ControlPlane
 from tests.controllers.changed_objects import changed
 from tests.controllers.published_world import BASE, NOW
 from tests.controllers.standalone_world import SETTINGS, vm

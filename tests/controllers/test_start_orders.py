@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.virtual_time import run_virtually
+from devtools.cluster.virtual_time import run_virtually
 from tests.controllers.start_orders import LOOSE, NAMED, STEPS, Origin, Outcome, Plan, Step, site
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import yaml
 
-from tests.cli.webhook_cluster import Answer
-from tests.cluster.agents.hardware import Gadget
-from tests.e2e.worlds import Hardware, World
+from devtools.agents.hardware import Gadget
+from devtools.deployed.webhook import Answer
+from devtools.deployed.worlds import Hardware, World
 from virt_dra.api.integration.device_metadata import PCI_BUS_ID
 
 Json = dict[str, Any]

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import libvirt_witness
-from tests.cluster.control_plane import CONTROLLERS, SCHEDULER, ControlPlane, require
-from tests.e2e import cases, worlds
-from tests.e2e.worlds import World, Worlds
+from devtools.cluster.control_plane import CONTROLLERS, SCHEDULER, ControlPlane, require
+from devtools.deployed import worlds
+from devtools.deployed.worlds import World, Worlds
+from devtools.libvirt import witness as libvirt_witness
+from tests.e2e import cases
 
 InWorld = Callable[[str], World]
 """``standalone``, or a KubeVirt version: the world beside it."""

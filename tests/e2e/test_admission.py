@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
+from devtools.deployed.overlay import configurations
+from devtools.deployed.worlds import Json, World
 from tests.e2e import cases
 from tests.e2e.conftest import InWorld
-from tests.e2e.overlay import configurations
-from tests.e2e.worlds import Json, World
 
 PLACE = "1.9.0"
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests import libvirt_witness
+from devtools.libvirt import witness as libvirt_witness
 from tests.conftest import Golden
 from tests.e2e import cases
 from tests.e2e.cases import VERSIONS, Case

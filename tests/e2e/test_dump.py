@@ -11,10 +11,10 @@ import yaml
 from click.testing import CliRunner
 from lxml import etree
 
+from devtools.deployed.worlds import World
 from tests.e2e import cases
 from tests.e2e.cases import VERSIONS
 from tests.e2e.conftest import InWorld
-from tests.e2e.worlds import World
 from virt_dra.cli.main import cli
 
 Json = dict[str, Any]

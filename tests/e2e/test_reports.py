@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster.agents.driver import Driver
+from devtools.agents.driver import Driver
+from devtools.deployed.worlds import Json, World
 from tests.e2e.conftest import InWorld
-from tests.e2e.worlds import Json, World
 from virt_dra.api.resource_v1 import DeviceTaint
 
 PLACE = "1.9.0"

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests import libvirt_witness
-from tests.cluster.control_plane import RequestError
+from devtools.cluster.control_plane import RequestError
+from devtools.deployed.worlds import Json, World
+from devtools.libvirt import witness as libvirt_witness
 from tests.conftest import Golden
 from tests.e2e import cases
 from tests.e2e.cases import Case
 from tests.e2e.conftest import InWorld
 from tests.e2e.told import domain_of, told
-from tests.e2e.worlds import Json, World
 from virt_dra.api.resource_v1 import DeviceTaint
 
 PLACE = cases.STANDALONE

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from lxml import etree
 
-from tests.e2e.worlds import World
+from devtools.deployed.worlds import World
 from virt_dra.api.integration import standalone
 
 Json = dict[str, Any]

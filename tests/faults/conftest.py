@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.control_plane import CONTROLLERS, SCHEDULER, ControlPlane, require
-from tests.faults.ledger import audit_arguments
+from devtools.cluster.control_plane import CONTROLLERS, SCHEDULER, ControlPlane, require
+from devtools.faults.ledger import audit_arguments
 
 
 @pytest.fixture(scope="package")

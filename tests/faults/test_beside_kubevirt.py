@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane
-from tests.faults import certificates, clocks, outage, scenarios, writes
-from tests.faults.certificates import Reviews
-from tests.faults.scenarios import Report
-from tests.faults.site import Site, site
+from devtools.cluster.control_plane import ControlPlane
+from devtools.faults import certificates, clocks, outage, scenarios, writes
+from devtools.faults.certificates import Reviews
+from devtools.faults.scenarios import Report
+from devtools.faults.site import Site, site
 from virt_dra.installation.plan import BESIDE_KUBEVIRT
 
 SEED = 20261121

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane
-from tests.faults.answers import FAULTS, Fault, answering, each_once
-from tests.faults.writes import behind
+from devtools.cluster.control_plane import ControlPlane
+from devtools.faults.answers import FAULTS, Fault, answering, each_once
+from devtools.faults.writes import behind
 from virt_dra.api.meta import UnknownObject
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.cluster.kube.limits import Limits

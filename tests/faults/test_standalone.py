@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane
-from tests.faults import clocks, outage, scenarios, writes
-from tests.faults.site import Site, site
+from devtools.cluster.control_plane import ControlPlane
+from devtools.faults import clocks, outage, scenarios, writes
+from devtools.faults.site import Site, site
 from virt_dra.installation.plan import STANDALONE
 
 SEED = 20261121

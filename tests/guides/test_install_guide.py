@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import libvirt_witness
-from tests.cluster.programs import CONTROLLERS, KUBECTL, SCHEDULER, binary, require
+from devtools.cluster.programs import CONTROLLERS, KUBECTL, SCHEDULER, binary, require
+from devtools.libvirt import witness as libvirt_witness
 from tests.guides.page import NOT_RUN, Block, blocks, comparable, of_way
 from tests.guides.shell import Ran, Shell
 

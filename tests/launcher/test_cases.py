@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
+from devtools.libvirt import witness as libvirt_witness
 from launcher import LauncherError
-from tests import libvirt_witness
 from tests.conftest import Golden
 from tests.launcher.scenarios import cases, converted
 from virt_dra.api.wire import Json

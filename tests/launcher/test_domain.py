@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
+from devtools.libvirt import witness as libvirt_witness
 from launcher import LauncherError, convert
 from launcher.domain import Domain
-from tests import libvirt_witness
 from tests.conftest import Golden
 from virt_dra.api.wire import Json
 

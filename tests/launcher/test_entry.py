@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import libvirt_witness
+from devtools.libvirt import witness as libvirt_witness
 from virt_dra.api.wire import Json
 
 PATIENCE = 30.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import libvirt_witness
+from devtools.libvirt import witness as libvirt_witness
 from tests.full_disk import on_a_disk
 from tests.launcher.test_entry import STATUS, VMI, Pod, ended
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from devtools.libvirt import witness as libvirt_witness
 from launcher import Conversion, LauncherError, convert
-from tests import libvirt_witness
 from virt_dra.api.wire import Json
 
 anything = st.text(st.characters(codec=None), max_size=8)  # no codec: surrogates too

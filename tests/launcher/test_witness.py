@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from devtools.libvirt import daemon as libvirt_daemon
+from devtools.libvirt import witness as libvirt_witness
+from devtools.libvirt.daemon import Daemon, Mode, NoDaemon, Plan, usual_mode
+from devtools.libvirt.witness import emulated
 from launcher import LauncherError, convert
 from launcher.libvirt_conn import answers, define, dumpxml, undefine
-from tests import libvirt_daemon, libvirt_witness
-from tests.libvirt_daemon import Daemon, Mode, NoDaemon, Plan, usual_mode
-from tests.libvirt_witness import emulated
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.control_plane import ControlPlane
+from devtools.cluster.control_plane import ControlPlane
 
 Json = dict[str, Any]
 JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane, require
-from tests.manifests.audited import POLICY
+from devtools.cluster.control_plane import ControlPlane, require
+from devtools.deployed.audit_policy import POLICY
 from tests.manifests.live_cluster import Cluster, install, live
 from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE

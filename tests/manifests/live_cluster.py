@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.cli.webhook_cluster import free_port
-from tests.cluster.control_plane import ControlPlane, RequestError
-from tests.cluster.mounted import MountedSecret
-from tests.manifests.kubevirt_crds import KUBEVIRT_CRDS
+from devtools.cluster.control_plane import ControlPlane, RequestError
+from devtools.cluster.mounted import MountedSecret
+from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
+from devtools.deployed.webhook import free_port
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.control_plane import RequestError
+from devtools.cluster.control_plane import RequestError
 from tests.manifests.live_cluster import MERGE, Cluster
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
 

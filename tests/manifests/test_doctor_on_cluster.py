@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cluster.control_plane import RequestError
+from devtools.cluster.control_plane import RequestError
 from tests.manifests.live_cluster import MERGE, Cluster, until
 from virt_dra.cli.main import cli
 from virt_dra.installation.plan import BESIDE_KUBEVIRT

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.programs import KUBECTL, binary
+from devtools.cluster.programs import KUBECTL, binary
 from virt_dra.api.wire import Json
 from virt_dra.installation.kustomize import ManifestError, build
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, Overlay, packaged, planned

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from devtools.deployed.audit_policy import Right, asked, rights, used
 from tests.manifests.acting import acting_as
-from tests.manifests.audited import Right, asked, rights, used
 from tests.manifests.live_cluster import CERTIFICATES, OPERATOR, WEBHOOK, Cluster
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.control_plane import ControlPlane, RequestError
+from devtools.cluster.control_plane import ControlPlane, RequestError
+from devtools.deployed.audit_policy import rights
 from tests.manifests.acting import JSON_PATCH, MERGE, acting_as
-from tests.manifests.audited import rights
 from tests.manifests.live_cluster import Cluster, until
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NEWEST, Gates

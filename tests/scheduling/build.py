@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.allocator import build
+from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import Snapshot
 from virt_dra.api.core_v1 import Node, Pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.allocator import build
+from devtools.allocator import build
 from tests.scheduling.build import Json, claim, on_each_node, pod, view, with_status
 from virt_dra.allocator import Features
 from virt_dra.api.core_v1 import Pod

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from lxml import etree
 from prometheus_client.parser import text_string_to_metric_families
 
+from devtools.webhooks.hostile_reviews import TEXTS, hostile_reviews
+from devtools.webhooks.serving import serving
 from launcher import LauncherError, convert
 from tests.controllers.changed_objects import changed
 from tests.controllers.published_world import BASE, NOW
 from tests.controllers.standalone_world import SETTINGS
 from tests.security.test_namespaces import RECORD
-from tests.webhooks.server.hostile import TEXTS, hostile_reviews
-from tests.webhooks.server.serving import serving
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import PCI_ADDRESS
 from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from devtools.webhooks.serving import launcher_pod
 from tests.webhooks.lint.test_cases import COMMON
-from tests.webhooks.server.serving import launcher_pod
 from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import parse_time

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.server.serving import launcher_pod
+from devtools.webhooks.serving import launcher_pod
 from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import format_time

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devtools.webhooks.serving import launcher_pod
 from tests.webhooks.launcher_pod.test_cases import knowledge_of
-from tests.webhooks.server.serving import launcher_pod
 from virt_dra.cluster.memory.patches import patched
 from webhooks.launcher_pod.webhook import mutate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.webhooks.worker.hostile import cluster
+from devtools.webhooks.slow_selectors import cluster
 from webhooks.selectors.answers import Answers, Depths, Failure
 
 PARTS = tuple(cluster({}, devices=2, slices=3).world.inventory.parts)

@@ -17,8 +17,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.cluster.credentials import client_authority, client_certificate
-from tests.webhooks.server.serving import JSON, Served, body, launcher_pod, serving, trusting, vm, vmi
+from devtools.cluster.credentials import client_authority, client_certificate
+from devtools.webhooks.serving import JSON, Served, body, launcher_pod, serving, trusting, vm, vmi
 from webhooks.review import BadReview
 from webhooks.server.callers import LIMIT, REFUSE, TELL, Callers
 from webhooks.tls.authority import Pair, SystemKeys

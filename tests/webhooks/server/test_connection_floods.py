@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from tests.cluster.credentials import client_authority, client_certificate
-from tests.webhooks.server.serving import Served, body, serving
+from devtools.cluster.credentials import client_authority, client_certificate
+from devtools.webhooks.serving import Served, body, serving
 from webhooks.server.app import Limits
 from webhooks.server.callers import LIMIT, Callers
 from webhooks.tls.authority import SystemKeys

@@ -1,4 +1,4 @@
-"""No review is answered wrongly, however it is made: 3,000 by :mod:`tests.webhooks.server.hostile`, some of them over the network.
+"""No review is answered wrongly, however it is made: 3,000 by :mod:`devtools.webhooks.hostile_reviews`, some of them over the network.
 
 More of them, with times: ``python -m bench webhook``.
 """
@@ -6,7 +6,6 @@ More of them, with times: ``python -m bench webhook``.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import logging
 from io import StringIO
@@ -14,39 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tests.webhooks.server.hostile import Hostile, hostile_reviews
-from tests.webhooks.server.serving import KNOWLEDGE, Served, body, decide, review, serving, vmi
+from devtools.webhooks.hostile_reviews import Hostile, expected, hostile_reviews, is_settled
+from devtools.webhooks.serving import KNOWLEDGE, Served, body, decide, serving, vmi
 from tests.webhooks.server.test_server import ADMITTED
-from virt_dra.api.kubevirt_versions import NEWEST, Gates
-from virt_dra.api.wire import WireError
-from virt_dra.cli.jsonl.lines import read_vmi
-from virt_dra.cluster.memory.patches import patched
-from webhooks import vmi as vmi_rules
-from webhooks.review import BadReview, Review, read_review
+from webhooks.review import BadReview, Review
 from webhooks.server.app import Limits
 from webhooks.server.log import json_logging
-from webhooks.validation import WEBHOOKS, judge
+from webhooks.validation import WEBHOOKS
 from webhooks.verdict import Verdict
-
-
-def expected(hostile: Hostile) -> tuple[bool, str]:
-    """Whether an object of a well-formed review is allowed, and the message: as KubeVirt's rules say that read it by themselves."""
-    try:
-        verdict = vmi_rules.review(read_vmi(json.loads(json.dumps(hostile.object))), Gates.of(NEWEST))
-    except WireError as error:
-        return False, ", ".join(message for _, message in error.problems)
-    return verdict.allowed, verdict.message
-
-
-def is_settled(pod: dict[str, Any], response: dict[str, Any]) -> bool:
-    """Whether what a launcher pod was answered can be done, is no more than ours, and leaves nothing to be done a second time."""
-    if not response["allowed"]:
-        return bool(response["status"]["details"]["causes"])
-    operations = json.loads(base64.b64decode(response.get("patch", "W10=")))
-    changed = patched(pod, operations)
-    assert isinstance(changed, dict)
-    again = judge(WEBHOOKS["/mutate-launcher-pod"], read_review(json.dumps(review(changed)).encode()), KNOWLEDGE)
-    return again.allowed and not again.patch and all("virt-dra" in json.dumps(operation) for operation in operations)
 
 
 def test_every_one_is_answered_as_it_should() -> None:

@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from tests.webhooks.server.serving import NAMES, Served, body, hang_up, serving, trusting, vmi
+from devtools.webhooks.serving import NAMES, Served, body, hang_up, serving, trusting, vmi
 from tests.webhooks.server.test_server import ADMITTED, LARGE, Held, _head, _until
 from webhooks.server.app import Limits
 from webhooks.server.log import json_logging

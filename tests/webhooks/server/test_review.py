@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.server.serving import body, request, review, vmi
+from devtools.webhooks.serving import body, request, review, vmi
 from webhooks.review import BadReview, Review, answer, check_content_type, read_review
 from webhooks.verdict import INVALID, Cause, Verdict
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.server.serving import JSON, KNOWLEDGE, SPEC, Served, body, hang_up, serving, status, vm, vmi
+from devtools.webhooks.serving import JSON, KNOWLEDGE, SPEC, Served, body, hang_up, serving, status, vm, vmi
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.knowledge import Knowledge, KubeVirtOnly, Subject
 from webhooks.server.app import Limits

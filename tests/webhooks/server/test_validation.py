@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.server.serving import KNOWLEDGE, SPEC, launcher_pod, review, vm, vmi
+from devtools.webhooks.serving import KNOWLEDGE, SPEC, launcher_pod, review, vm, vmi
 from webhooks.knowledge import KubeVirtOnly, Subject
 from webhooks.lint import Preflight, Settings, World
 from webhooks.review import BadReview, answer, read_review

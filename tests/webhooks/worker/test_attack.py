@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.webhooks.server.serving import Served, body, serving, vmi
-from tests.webhooks.worker.attack import TENANTS, measured, percentile, unseen, vmi_of
-from tests.webhooks.worker.hostile import HOSTILE, cluster, with_templates
+from devtools.webhooks.attack import TENANTS, measured, percentile, unseen, vmi_of
+from devtools.webhooks.serving import Served, body, serving, vmi
+from devtools.webhooks.slow_selectors import HOSTILE, cluster, with_templates
 from webhooks.lint import Preflight
 from webhooks.server.callers import TELL, Callers
 

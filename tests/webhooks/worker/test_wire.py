@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.worker.hostile import cluster
+from devtools.webhooks.slow_selectors import cluster
 from webhooks.selectors.answers import MAX_MESSAGE, Depths, Failure, Question
 from webhooks.selectors.evaluating import evaluate
 from webhooks.selectors.parts import Work

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.worker.hostile import DRIVER, HOSTILE, cluster
+from devtools.webhooks.slow_selectors import DRIVER, HOSTILE, cluster
 from virt_dra.api.resource_v1 import ResourceSlice
 from webhooks.lint import Inventory
 from webhooks.selectors.answers import Evaluator

@@ -2,7 +2,7 @@
 
 Kubernetes' cost (``virt_dra.cel.cost``) says nothing about the time that an evaluation takes here: a list doubles in size for a cost of 1.
 So every loop, function and operator that may take more than a few microseconds charges its time beforehand, by measured rates
-(``tests/cel/hostile`` searches for expressions that are charged too little); the rest is charged by the nodes of the tree. A charge may
+(``devtools/cel/hostile`` searches for expressions that are charged too little); the rest is charged by the nodes of the tree. A charge may
 exhaust the budget and end the evaluation, polls the caller's interrupt, and is deducted from the caller's :class:`Work`.
 """
 

@@ -1,6 +1,6 @@
 """Static time estimates of an expression, by the nodes of its tree: for selections, calls and literals, which charge nothing themselves.
 
-In measured microseconds; ``tests/cel/hostile`` searches for expressions that take longer. A loop's body is estimated separately, and
+In measured microseconds; ``devtools/cel/hostile`` searches for expressions that take longer. A loop's body is estimated separately, and
 charged for each step.
 """
 

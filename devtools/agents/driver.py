@@ -1,0 +1,227 @@
+"""A DRA driver: publishes its pools, prepares claims on nodes, describes devices in KEP-5304 metadata files.
+
+It misbehaves as told: :attr:`Driver.delay`, :attr:`Driver.failure`, :meth:`Driver.withdraw`, :attr:`Driver.registered`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from devtools.agents.hardware import Gadget, Pool
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.device_metadata import FILE_SUFFIX, DeviceMetadata, MetadataDevice, MetadataRequest, request_directory
+from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, DeviceRequestAllocationResult, DeviceTaint, ResourceClaim, ResourceSlice
+from virt_dra.cluster.port import AlreadyExists, Cluster, NotFound
+
+Health = Literal["Healthy", "Unhealthy", "Unknown"]
+
+
+class PrepareError(RuntimeError):
+    """A claim that can't be prepared now. The kubelet tries again."""
+
+
+@dataclass(frozen=True)
+class PreparedDevice:
+    """A device as a container gets it. ``requests``: base names of the requests it serves."""
+
+    driver: str
+    pool: str
+    device: str
+    request: str
+    environment: Mapping[str, str]
+
+    @property
+    def base_request(self) -> str:
+        return self.request.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared claim. ``files``: base request -> (absolute path in the container, content)."""
+
+    devices: tuple[PreparedDevice, ...]
+    files: Mapping[str, tuple[str, str]]
+
+
+class Driver:
+    """One driver at all the nodes its pools name. :meth:`publish` it.
+
+    * ``metadata``: whether it writes metadata files (K-7.7, K-7.8). ``cdi``: whether it hands devices to the runtime by CDI, whose ids
+      then stand for them in health reports.
+    * ``delay``: seconds that preparing takes; ``failure``: the text preparing fails with, as long as it isn't "".
+    * ``registered``: False as while its pod restarts: kubelets don't find it.
+    """
+
+    def __init__(self, cluster: Cluster, pools: Iterable[Pool], *, metadata: bool = True, cdi: bool = True) -> None:
+        self._cluster = cluster
+        self._pools = {pool.name: pool for pool in pools}
+        names = {pool.driver for pool in self._pools.values()}
+        if len(names) != 1:
+            raise ValueError(f"a driver needs pools, all of one driver: {', '.join(sorted(names)) or 'none given'}")
+        (self.name,) = names
+        self.metadata = metadata
+        self._cdi = cdi
+        self.delay = 0.0
+        self.failure = ""
+        self.registered = True
+        self.prepared: dict[str, Prepared] = {}
+        """By the claim's uid."""
+        self._health: dict[tuple[str, str], tuple[Health, str]] = {}
+        self._listeners: list[asyncio.Event] = []
+
+    # --- publishing -------------------------------------------------------------------------------------------------
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        return tuple(self._pools.values())
+
+    async def publish(self) -> None:
+        """Bring the published slices to what the pools are: new ones first, then what is obsolete goes, as Kubernetes' helper does."""
+        wanted = {obj.name: obj for pool in self._pools.values() for obj in pool.slices()}
+        present = {obj.name: obj for obj in await self._published()}
+        for name, obj in wanted.items():
+            known = present.get(name)
+            if known is None:
+                await self._create(obj)
+            elif known.spec != obj.spec:
+                await self._cluster.update(known.with_(spec=obj.spec))
+        await self._delete(name for name in present if name not in wanted)
+
+    async def change(self, pool: Pool) -> None:
+        """Publish a pool in place of the one of its name. Its generation is what it says; see :meth:`Pool.next_generation`."""
+        self._pools[pool.name] = pool
+        await self.publish()
+
+    async def taint(self, pool: str, device: str, *taints: DeviceTaint) -> None:
+        """Give a device these taints and no others, in a new generation of its pool."""
+        await self.change(self._pools[pool].tainted(device, *taints))
+
+    async def withdraw(self) -> None:
+        """Take all slices back, as when the driver is uninstalled; it isn't found any more. :meth:`come_back` ends it."""
+        self.registered = False
+        await self._delete([obj.name for obj in await self._published()])
+
+    async def come_back(self) -> None:
+        """Found again, with every pool in a new generation."""
+        self._pools = {name: pool.next_generation() for name, pool in self._pools.items()}
+        await self.publish()
+        self.registered = True
+        self._tell()
+
+    async def _published(self) -> tuple[ResourceSlice, ...]:
+        return (await self._cluster.list(ResourceSlice, fields=f"spec.driver={self.name}")).items
+
+    async def _create(self, obj: ResourceSlice) -> None:
+        try:
+            await self._cluster.create(obj)
+        except AlreadyExists:  # one of ours that was written since we looked, or a foreign one of that name, which stays
+            known = await self._cluster.get(ResourceSlice, obj.name)
+            if known.spec.driver != self.name:
+                raise
+            await self._cluster.update(known.with_(spec=obj.spec))
+
+    async def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                await self._cluster.delete(ResourceSlice, name)
+            except NotFound:
+                continue
+
+    # --- preparing --------------------------------------------------------------------------------------------------
+
+    async def prepare(self, pod: Pod, claim: ResourceClaim) -> Prepared:
+        """Make a claim's devices of this driver ready. The same claim again: the same answer. Raises :class:`PrepareError`."""
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if self.failure:
+            raise PrepareError(self.failure)
+        known = self.prepared.get(claim.metadata.uid)
+        if known is None:
+            known = self.prepared[claim.metadata.uid] = self._prepared(pod, claim)
+        return known
+
+    def unprepare(self, claim_uid: str) -> None:
+        """A claim that isn't prepared is no error."""
+        self.prepared.pop(claim_uid, None)
+
+    def _prepared(self, pod: Pod, claim: ResourceClaim) -> Prepared:
+        allocation = claim.status.allocation
+        results = [result for result in allocation.devices.results if result.driver == self.name] if allocation else []
+        found = [(result, self._found(pod, result)) for result in results]
+        devices = tuple(
+            PreparedDevice(self.name, result.pool, result.device, result.request, dict(gadget.environment)) for result, gadget in found
+        )
+        files: dict[str, tuple[str, str]] = {}
+        if self.metadata:
+            for request in dict.fromkeys(result.request for result in results):
+                base = request.partition("/")[0]
+                entries = [self._described(result, gadget) for result, gadget in found if result.request == request]
+                files[base] = (self._path(claim, base), _stream(claim, request, entries))
+        return Prepared(devices, files)
+
+    def _found(self, pod: Pod, result: DeviceRequestAllocationResult) -> Gadget:
+        pool = self._pools.get(result.pool)
+        gadget = pool.gadget(result.device) if pool is not None else None
+        if pool is None or gadget is None:
+            raise PrepareError(f"device {result.pool}/{result.device} isn't there")
+        if pool.node and pool.node != pod.spec.node_name:
+            raise PrepareError(f"device {result.pool}/{result.device} is not on node {pod.spec.node_name}")
+        return gadget
+
+    def _described(self, result: DeviceRequestAllocationResult, gadget: Gadget) -> MetadataDevice:
+        return MetadataDevice(driver=self.name, pool=result.pool, name=result.device, attributes=gadget.described())
+
+    def _path(self, claim: ResourceClaim, request: str) -> str:
+        entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+        return f"{request_directory(entry, None if entry else claim.name, request)}/{self.name}{FILE_SUFFIX}"
+
+    # --- health -----------------------------------------------------------------------------------------------------
+
+    def set_health(self, pool: str, device: str, health: Health, message: str = "") -> None:
+        """Report a device's health from now on; kubelets hear of it."""
+        self._health[pool, device] = (health, message)
+        self._tell()
+
+    def health(self, pool: str, device: str) -> tuple[Health, str] | None:
+        """None where the driver has never said anything."""
+        return self._health.get((pool, device))
+
+    @property
+    def reports_health(self) -> bool:
+        return bool(self._health)
+
+    def resource_id(self, claim_uid: str, device: PreparedDevice) -> str:
+        """What a kubelet calls a device in a pod's status."""
+        if self._cdi:
+            return f"{self.name}/device={claim_uid}-{device.device}"
+        return f"{self.name}/{device.pool}/{device.device}"
+
+    def listen(self, changed: asyncio.Event) -> None:
+        """``changed`` is set whenever health changes or the driver comes back."""
+        self._listeners.append(changed)
+
+    def _tell(self) -> None:
+        for changed in self._listeners:
+            changed.set()
+
+
+def _stream(claim: ResourceClaim, request: str, devices: list[MetadataDevice]) -> str:
+    """One JSON document for each version that we know, each on its line (K-7.8)."""
+    entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)
+    document = DeviceMetadata(
+        metadata=ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.metadata.uid, generation=1),
+        requests=(MetadataRequest(name=request, devices=tuple(devices)),),
+    )
+    if entry is not None:
+        document = document.with_(pod_claim_name=entry)
+    return json.dumps(document.to_wire()) + "\n"
+
+
+def without(pool: Pool, *devices: str) -> Pool:
+    """The pool's next generation without some of its devices, as when they fail."""
+    return replace(pool, generation=pool.generation + 1, devices=tuple(each for each in pool.devices if each.name not in devices))

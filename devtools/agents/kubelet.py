@@ -1,0 +1,461 @@
+"""The kubelet of some nodes: starts the pods that are bound to them, in folders that stand for their containers' file systems.
+
+What it does like the real one: claims are prepared only when they are allocated and reserved for the pod; volumes show annotations and
+follow them; a container's variables are fixed when it starts; init containers run one after the other before the rest; readiness gates
+and probes count; the health that drivers report is in the status. What containers run are Python functions (:data:`Program`), by
+container name or by image; one without runs for ever, an init container without ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from devtools.agents import pod_status
+from devtools.agents.background import background
+from devtools.agents.containers import MountClash, Program, RunningContainer, write_mounted_file, write_volume
+from devtools.agents.downward import UnsupportedField, environment, volume_files
+from devtools.agents.driver import Driver, Prepared, PrepareError
+from virt_dra.api.core_v1 import Container, Node, Pod
+from virt_dra.api.integration.paths import WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
+from virt_dra.api.integration.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
+from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.cluster.kinds import unknown_kind
+from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
+from virt_dra.cluster.watching.informer import Informer, Key, key_of, running
+from virt_dra.cluster.watching.work_queue import WorkQueue
+from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, claim_name, is_reserved_for, not_for_pod
+
+NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+CAPACITY: Mapping[str, str] = {
+    "cpu": "256",
+    "memory": "4Ti",
+    "pods": "1000",
+    "ephemeral-storage": "1Ti",
+    "devices.kubevirt.io/kvm": "1k",
+    "devices.kubevirt.io/tun": "1k",
+    "devices.kubevirt.io/vhost-net": "1k",
+}
+RETRY_SECONDS = 0.2
+_SECRET_SECONDS = 1.0
+"""Between two looks at Secrets that volumes show."""
+SECRET = unknown_kind("v1", "Secret")
+Remove = Callable[[Pod], Awaitable[None]]
+
+
+async def wait_for_addresses(container: RunningContainer) -> int:
+    """What the init container of the device-plugin path does."""
+    while not container.text(f"{WAIT_DIRECTORY}/{WAIT_FILE}"):
+        await asyncio.sleep(0.02)
+    return 0
+
+
+class NotYet(Exception):
+    """The pod can't go on for now; the text says why."""
+
+
+@dataclass
+class _Ours:
+    """A pod that was begun. ``prepared``: by pod-local claim name; ``claims``: uids of the claims it uses."""
+
+    pod: Pod
+    folder: Path
+    prepared: dict[str, Prepared] = field(default_factory=dict)
+    claims: dict[str, str] = field(default_factory=dict)
+    containers: dict[str, RunningContainer] = field(default_factory=dict)
+    programs: dict[str, asyncio.Task[int]] = field(default_factory=dict)
+    exits: dict[str, pod_status.Exit] = field(default_factory=dict)
+    started: dict[str, str] = field(default_factory=dict)
+    shown: str | None = None
+    """The version of the pod that volumes show."""
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What volumes of Secrets show, by volume."""
+    due: float = 0.0
+    """When they are to show what the pod is now; 0: they do."""
+
+
+class Kubelet:
+    """Call :meth:`register`, then :meth:`run` it in a task (or ``async with kubelet.running()``).
+
+    ``programs``: by container name; ``images``: by the image's name, without registry and tag. ``address_of``: a pod's uid -> its address
+    ("" for none); as a default pods have none. ``remove``: ends a pod that is being deleted; see :func:`remover`. ``refresh``: after how
+    many seconds a changed annotation is in volumes. ``start_delay``: seconds before a pod is begun. Both may be changed while it runs,
+    and :attr:`present`: False as while its node is cut off, when containers go on and nobody hears of it.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        nodes: Iterable[str],
+        drivers: Iterable[Driver],
+        folder: Path,
+        *,
+        programs: Mapping[str, Program] | None = None,
+        images: Mapping[str, Program] | None = None,
+        address_of: Callable[[str], str] = lambda uid: "",
+        remove: Remove | None = None,
+        refresh: float = 0.0,
+        start_delay: float = 0.0,
+        probe_period: float = 0.2,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._cluster = cluster
+        self.nodes = tuple(nodes)
+        self._drivers = {driver.name: driver for driver in drivers}
+        self._folder = folder
+        self.programs: dict[str, Program] = {WAIT_CONTAINER: wait_for_addresses, **(programs or {})}
+        self._images, self._address_of = dict(images or {}), address_of
+        self._remove = remove or remover(cluster)
+        self.refresh, self.start_delay, self._probe_period = refresh, start_delay, probe_period
+        self.present = True
+        self._clock = clock
+        self._ours: dict[str, _Ours] = {}
+        self._uids: dict[Key, str] = {}
+        self._seen: dict[str, float] = {}
+        self._changed = asyncio.Event()
+        for driver in self._drivers.values():
+            driver.listen(self._changed)
+
+    async def register(self, labels: Mapping[str, str] = NODE_LABELS, capacity: Mapping[str, str] = CAPACITY) -> None:
+        """Make the nodes, ready to take pods, with room for launchers. Nodes that are there are brought to it."""
+        for name in self.nodes:
+            metadata = ObjectMeta(name=name, labels={**labels, "kubernetes.io/hostname": name})
+            status = {"capacity": dict(capacity), "allocatable": dict(capacity), "conditions": [{"type": "Ready", "status": "True"}]}
+            try:
+                await self._cluster.create(Node(metadata=metadata))
+            except AlreadyExists:
+                await self._cluster.patch(Node, name, merge={"metadata": {"labels": dict(metadata.labels)}})
+            await self._cluster.patch(Node, name, merge={"status": status}, subresource="status")
+            # Admission marks a new node as not ready, and the controller that would take it back runs nowhere here.
+            await self._cluster.patch(Node, name, merge={"spec": {"taints": None}})
+
+    async def unregister(self) -> None:
+        for name in self.nodes:
+            try:
+                await self._cluster.delete(Node, name)
+            except NotFound:
+                continue
+
+    def container(self, pod_uid: str, name: str = "compute") -> RunningContainer | None:
+        """A started container, also after it ended; None before."""
+        ours = self._ours.get(pod_uid)
+        return ours.containers.get(name) if ours else None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Runs while the body does; then containers stop, their pods stay as they are."""
+        async with background(self.run()):
+            yield
+
+    async def run(self) -> None:
+        """For ever; ends by cancellation, after which it may be run again: containers that ran do so on."""
+        queue: WorkQueue[Key] = WorkQueue(longest_delay=1.0)
+        pods = Informer(self._cluster, Pod, first_pause=0.05, longest_pause=0.5)
+        pods.on_change(lambda old, new: queue.add(key_of(new or old or Pod())))
+        self._queue, self._pods = queue, pods
+        async with running(pods), asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            group.create_task(queue.run(self._sync, workers=8))
+
+    async def _listen(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            for key in tuple(self._uids):
+                self._queue.add(key)
+
+    # --- one pod ----------------------------------------------------------------------------------------------------
+
+    async def _sync(self, key: Key) -> float | None:
+        """Bring one pod a step on. Answers after how many seconds it should be looked at again."""
+        if not self.present:
+            return RETRY_SECONDS
+        namespace, name = key
+        pod = self._pods.store.get(name, namespace)
+        uid = self._uids.get(key)
+        if uid is not None and (pod is None or pod.metadata.uid != uid):
+            self._forget(key, uid)
+        if pod is None or pod.spec.node_name not in self.nodes:
+            return None
+        try:
+            if pod.metadata.deletion_timestamp is not None:
+                self._forget(key, pod.metadata.uid)
+                await self._remove(pod)
+                return None
+            return None if pod.status.phase in ("Succeeded", "Failed") else await self._advance(key, pod)
+        except (Conflict, NotFound):
+            return RETRY_SECONDS  # somebody else wrote; the informer will tell
+        except ApiError:
+            return 5 * RETRY_SECONDS
+
+    async def _advance(self, key: Key, pod: Pod) -> float | None:
+        now = asyncio.get_running_loop().time()
+        waited = now - self._seen.setdefault(pod.metadata.uid, now)
+        if waited < self.start_delay:
+            return self.start_delay - waited
+        self._uids[key] = pod.metadata.uid
+        ours = self._ours.setdefault(pod.metadata.uid, _Ours(pod, self._folder / pod.metadata.uid))
+        ours.pod = pod
+        again: float | None = None
+        problem = ""
+        try:
+            await self._prepare(ours)
+            mounted = await self._mount_secrets(ours)
+            again = self._show_volumes(ours)
+            if mounted is not None:
+                again = mounted if again is None else min(again, mounted)
+            await self._run_containers(key, ours)
+        except (NotYet, PrepareError, UnsupportedField, MountClash) as error:
+            problem, again = str(error), RETRY_SECONDS
+        status = pod_status.status_of(
+            pod, ours.started, ours.exits, self._ready(ours), problem, self._health(ours), self._clock(), self._address_of(pod.metadata.uid)
+        )
+        if status is not None:
+            version = {"resourceVersion": pod.metadata.resource_version}
+            await self._cluster.patch(Pod, pod.name, pod.namespace, merge={"metadata": version, "status": status}, subresource="status")
+        probed = any(container.spec.readiness_probe for container in ours.containers.values())
+        waits = [seconds for seconds in (again, self._probe_period if probed else None) if seconds is not None]
+        return min(waits, default=None)
+
+    def _forget(self, key: Key, uid: str) -> None:
+        """End a pod's containers and give its claims back to their drivers, unless another pod uses them."""
+        self._uids.pop(key, None)
+        self._seen.pop(uid, None)
+        ours = self._ours.pop(uid, None)
+        if ours is None:
+            return
+        for program in ours.programs.values():
+            program.cancel()
+        in_use = {claim for other in self._ours.values() for claim in other.claims.values()}
+        for claim in ours.claims.values():
+            if claim not in in_use:
+                for driver in self._drivers.values():
+                    driver.unprepare(claim)
+        shutil.rmtree(ours.folder, ignore_errors=True)
+
+    async def _prepare(self, ours: _Ours) -> None:
+        """Every claim of the pod by every driver of its devices."""
+        for entry in ours.pod.spec.resource_claims:
+            if entry.name in ours.prepared:
+                continue
+            named = claim_name(ours.pod, entry)
+            if isinstance(named, NotNeeded):
+                continue
+            if isinstance(named, NotCreatedYet):
+                raise NotYet(f"claim {entry.name} isn't created yet")
+            claim = await self._cluster.get(ResourceClaim, named.name, ours.pod.namespace)
+            foreign = not_for_pod(claim, ours.pod) if named.must_check_owner else None
+            if foreign is not None:
+                raise NotYet(str(foreign))
+            if claim.status.allocation is None:
+                raise NotYet(f"ResourceClaim {claim.name}: not allocated")
+            if not is_reserved_for(claim, ours.pod):
+                subject = f"pod {ours.pod.name} ({ours.pod.metadata.uid})"
+                raise NotYet(f"{subject} is not allowed to use ResourceClaim {claim.name} ({claim.metadata.uid})")
+            ours.claims[entry.name] = claim.metadata.uid
+            results = claim.status.allocation.devices.results
+            parts = [await self._driver(name).prepare(ours.pod, claim) for name in dict.fromkeys(result.driver for result in results)]
+            files = {f"{request} {index}": file for index, part in enumerate(parts) for request, file in part.files.items()}
+            ours.prepared[entry.name] = Prepared(tuple(device for part in parts for device in part.devices), files)
+
+    def _driver(self, name: str) -> Driver:
+        driver = self._drivers.get(name)
+        if driver is None or not driver.registered:
+            raise NotYet(f"DRA driver {name} is not registered")
+        return driver
+
+    # --- volumes ----------------------------------------------------------------------------------------------------
+
+    def _show_volumes(self, ours: _Ours) -> float | None:
+        """Bring the volumes of started containers up to date; how many seconds are left until that is due."""
+        version = ours.pod.metadata.resource_version
+        now = asyncio.get_running_loop().time()
+        if ours.shown == version:
+            return None
+        if ours.containers and self.refresh:
+            ours.due = ours.due or now + self.refresh
+            if now < ours.due:
+                return ours.due - now
+        ours.shown, ours.due = version, 0.0
+        for container in ours.containers.values():
+            container.pod = ours.pod
+            self._write_volumes(ours, container.spec, container.root, first=False)
+        return None
+
+    async def _mount_secrets(self, ours: _Ours) -> float | None:
+        """Bring volumes of Secrets up to date; after how many seconds that is due again. Raises :class:`NotYet` where one is missing."""
+        volumes = {volume.name: (volume.model_extra or {}).get("secret") for volume in ours.pod.spec.volumes}
+        for name, source in volumes.items():
+            if source is None:
+                continue
+            try:
+                data = (await self._cluster.get(SECRET, source["secretName"], ours.pod.namespace)).to_wire().get("data") or {}
+            except NotFound:
+                if ours.containers:
+                    continue  # what is shown stays
+                raise NotYet(f'MountVolume.SetUp failed for volume "{name}": secret "{source["secretName"]}" not found') from None
+            items = source.get("items") or [{"key": key, "path": key} for key in data]
+            missing = [item["key"] for item in items if item["key"] not in data]
+            if missing and ours.containers:
+                continue  # what is shown stays
+            if missing:
+                raise NotYet(f'MountVolume.SetUp failed for volume "{name}": references non-existent secret key: {missing[0]}')
+            ours.secrets[name] = {item["path"]: base64.b64decode(data[item["key"]]).decode() for item in items}
+            for container in ours.containers.values():
+                for mount in container.spec.volume_mounts:
+                    if mount.name == name:
+                        write_volume(container.root / mount.mount_path.lstrip("/"), ours.secrets[name])
+        return _SECRET_SECONDS if ours.secrets else None
+
+    def _write_volumes(self, ours: _Ours, spec: Container, root: Path, *, first: bool) -> dict[str, str]:
+        """Answers where downwardAPI volumes are mounted. A mount by subPath isn't refreshed."""
+        volumes = {volume.name: volume for volume in ours.pod.spec.volumes}
+        mounted: dict[str, str] = {}
+        for mount in spec.volume_mounts:
+            volume = volumes.get(mount.name)
+            target = root / mount.mount_path.lstrip("/")
+            if volume is not None and volume.downward_api is not None:
+                files = volume_files(ours.pod, volume)
+                if not mount.sub_path:
+                    mounted[mount.mount_path.rstrip("/")] = volume.name
+                    write_volume(target, files)
+                elif first and mount.sub_path in files:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_text(files[mount.sub_path], encoding="utf-8")
+            elif first and mount.name in ours.secrets:
+                write_volume(target, ours.secrets[mount.name])
+            elif first and volume is not None and volume.empty_dir is not None:
+                shared = ours.folder / "volumes" / volume.name / (mount.sub_path or "")
+                shared.mkdir(parents=True, exist_ok=True)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(shared)
+            elif first:
+                target.mkdir(parents=True, exist_ok=True)
+        return mounted
+
+    # --- containers -------------------------------------------------------------------------------------------------
+
+    async def _run_containers(self, key: Key, ours: _Ours) -> None:
+        never = ours.pod.spec.restart_policy == "Never"
+        for spec in ours.pod.spec.init_containers:
+            stays = (spec.model_extra or {}).get("restartPolicy") == "Always"
+            failed = spec.name in ours.exits and ours.exits[spec.name].code != 0
+            if failed and not never:
+                await asyncio.sleep(RETRY_SECONDS)
+                self._stop(ours, spec.name)
+            self._start(key, ours, spec, ends=not stays)
+            if not stays and (spec.name not in ours.exits or ours.exits[spec.name].code != 0):
+                return  # its end, or the pod's, comes first
+        for spec in ours.pod.spec.containers:
+            self._start(key, ours, spec, ends=False)
+
+    def _stop(self, ours: _Ours, name: str) -> None:
+        for known in (ours.containers, ours.programs, ours.exits, ours.started):
+            known.pop(name, None)
+
+    def _start(self, key: Key, ours: _Ours, spec: Container, *, ends: bool) -> None:
+        if spec.name in ours.containers:
+            return
+        root = ours.folder / "containers" / spec.name
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        variables = environment(ours.pod, spec)
+        mounted = self._write_volumes(ours, spec, root, first=True)
+        for entry, prepared in ours.prepared.items():
+            for reference in spec.resources.claims:
+                if reference.name == entry:
+                    self._inject(prepared, (reference.request or "").partition("/")[0], root, mounted, variables)
+        container = ours.containers[spec.name] = RunningContainer(ours.pod, spec, root, variables)
+        ours.started[spec.name] = pod_status.time(self._clock())
+        program = self.programs.get(spec.name) or self._images.get(image_name(spec.image or ""))
+        container.serving = program is None
+        if program is None and ends:
+            ours.exits[spec.name] = pod_status.Exit(0)
+        elif program is not None:
+            task = ours.programs[spec.name] = asyncio.ensure_future(program(container))
+            task.add_done_callback(lambda done: self._ended(key, ours, spec.name, done))
+
+    def _inject(self, prepared: Prepared, request: str, root: Path, mounted: Mapping[str, str], variables: dict[str, str]) -> None:
+        """What the drivers' CDI files do to a container that uses a claim, or one request of it."""
+        for name, (path, content) in prepared.files.items():
+            if not request or name.partition(" ")[0] == request:
+                write_mounted_file(root, path, content, mounted)
+        for device in prepared.devices:
+            if not request or device.base_request == request:
+                variables.update(device.environment)
+
+    def _ended(self, key: Key, ours: _Ours, name: str, done: asyncio.Task[int]) -> None:
+        if not done.cancelled():
+            error = done.exception()
+            container = ours.containers[name]
+            message = container.text(container.spec.termination_message_path or TERMINATION_MESSAGE_PATH)[:MAX_TERMINATION_MESSAGE]
+            ours.exits[name] = pod_status.Exit(1 if error is not None else done.result(), message)
+            self._queue.add(key)
+            if error is not None:  # a fault of the test's program: shown, not swallowed
+                asyncio.get_running_loop().call_exception_handler({"message": f"program of {name} failed", "exception": error})
+
+    # --- status -----------------------------------------------------------------------------------------------------
+
+    def _ready(self, ours: _Ours) -> dict[str, bool]:
+        return {
+            name: name not in ours.exits and pod_status.probe_succeeds(container)
+            for name, container in ours.containers.items()
+            if name in {spec.name for spec in ours.pod.spec.containers}
+        }
+
+    def _health(self, ours: _Ours) -> dict[str, list[dict[str, Any]]]:
+        """``allocatedResourcesStatus`` by container: only drivers that report health are told."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name in ours.containers:
+            spec = next((spec for spec in ours.pod.spec.containers if spec.name == name), None)
+            for reference in spec.resources.claims if spec else ():
+                devices = ours.prepared[reference.name].devices if reference.name in ours.prepared else ()
+                wanted = (reference.request or "").partition("/")[0]
+                resources = []
+                for device in devices:
+                    driver = self._drivers[device.driver]
+                    if driver.reports_health and (not wanted or device.base_request == wanted):
+                        health, message = driver.health(device.pool, device.device) or ("Unknown", "")
+                        entry = {"resourceID": driver.resource_id(ours.claims[reference.name], device), "health": health}
+                        resources.append({**entry, "message": message} if message else entry)
+                if resources:
+                    resource = f"claim:{reference.name}/{reference.request}" if reference.request else f"claim:{reference.name}"
+                    found.setdefault(name, []).append({"name": resource, "resources": resources})
+        return found
+
+
+def image_name(image: str) -> str:
+    """``registry.example.com:5000/team/virt-dra:0.1.0`` -> ``virt-dra``."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+
+
+def remover(cluster: Cluster) -> Remove:
+    """How a kubelet ends a pod that is being deleted. The port can't say ``gracePeriodSeconds: 0``, a real cluster needs it."""
+
+    async def over_the_port(pod: Pod) -> None:
+        try:
+            await cluster.delete(Pod, pod.name, pod.namespace, uid=pod.metadata.uid)
+        except (NotFound, Conflict):
+            return  # gone, or another one of its name
+
+    async def at_once(pod: Pod) -> None:
+        from virt_dra.cluster.kube.cluster import KubeCluster  # asked for where a real cluster is: its import takes long
+        from virt_dra.cluster.kube.transport import Request
+
+        assert isinstance(cluster, KubeCluster)
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        try:
+            await cluster.transport.request(Request("DELETE", path, body=options, verb="delete", subject="pods"))
+        except (NotFound, Conflict):
+            return
+
+    return at_once if type(cluster).__name__ == "KubeCluster" else over_the_port

@@ -1,0 +1,27 @@
+"""What no expression may take, in processor time; several times what is measured, for loaded machines."""
+
+from __future__ import annotations
+
+from devtools.cel.hostile.measure import Times
+
+COMPILING = 0.5
+WATCHED = 1.0
+STRETCH = 0.25
+FREE = 20.0
+RATIO = 8.0
+
+
+def exceeded(times: Times) -> str:
+    """Which bound is exceeded; empty if none is."""
+    found = []
+    if times.compiling + times.estimating > COMPILING:
+        found.append("compiling")
+    if times.watched > WATCHED:
+        found.append("watched")
+    if times.stretch > STRETCH:
+        found.append("stretch")
+    if times.free > FREE:
+        found.append("unwatched")
+    if times.watched > 0.05 and times.ratio > RATIO:  # what takes less is measured too roughly on a loaded machine
+        found.append("ratio")
+    return ", ".join(found)

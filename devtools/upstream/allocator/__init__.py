@@ -1,0 +1,1 @@
+"""Kubernetes' own structured allocator (main.go) as the witness for ours: random problems, comparing, shrinking what differs."""

@@ -1,0 +1,48 @@
+"""Both comparisons with the references, for long: ``python -m devtools.upstream.conformance N [--seed S] [--hostile-minutes M]``
+(``make conformance N=… SEED=…``).
+
+N allocation problems and ten times as many expressions, on all processors. Then two searches: M minutes for expressions that hurt
+(:mod:`devtools.cel.hostile`), and for as many seconds as a tenth of N for the selector that holds up the webhook longest
+(:mod:`devtools.webhooks.search`). Fails where a difference is unexplained, or an expression exceeds what it may take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+
+EXPRESSIONS_PER_CASE = 10
+SEARCHED = 10
+"""Cases for each second of the search."""
+
+
+def _run(module: str, *arguments: str) -> bool:
+    """Whether it ended well."""
+    return subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--hostile-minutes", type=float, default=20.0)
+    options = parser.parse_args()
+    seed, expressions = options.seed, options.count * EXPRESSIONS_PER_CASE
+    print(f"seed {seed}: {options.count} allocation cases, {expressions} expressions", flush=True)  # noqa: T201 - a command's output
+    good = [
+        _run("devtools.upstream.allocator.compare", str(options.count), "--seed", str(seed)),
+        _run("devtools.upstream.cel.compare", str(expressions), "--seed", str(seed)),
+    ]
+    harmless = [
+        _run("devtools.cel.hostile", "--minutes", str(options.hostile_minutes), "--seed", str(seed)),
+        _run("devtools.webhooks.search", str(max(options.count // SEARCHED, 60)), "--seed", str(seed)),
+    ]
+    print("no expression hurts" if all(harmless) else "AN EXPRESSION HURTS OR HOLDS UP THE WEBHOOK, see above")  # noqa: T201
+    print("no unexplained difference" if all(good) else "UNEXPLAINED DIFFERENCES, see above")  # noqa: T201
+    raise SystemExit(0 if all(good) and all(harmless) else 1)
+
+
+if __name__ == "__main__":
+    main()

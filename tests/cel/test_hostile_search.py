@@ -1,0 +1,41 @@
+"""A minute's search for expressions that hurt (``HOSTILE_SECONDS`` asks for longer); the seed changes with every run and is printed."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from devtools.cel.hostile import worst
+from devtools.cel.hostile.bounds import exceeded
+from devtools.cel.hostile.grammar import OVERLOADS, Maker
+from devtools.cel.hostile.measure import accepted
+from devtools.cel.hostile.search import OBJECTIVES, search
+from virt_dra.cel.types import BOOL
+
+SECONDS = float(os.environ.get("HOSTILE_SECONDS", "60"))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_search_finds_nothing_that_exceeds_the_bounds(objective: str, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = int(os.environ.get("HOSTILE_SEED", random.SystemRandom().randrange(2**32)))
+    with capsys.disabled():
+        print(f"HOSTILE_SEED={seed} {objective}", end=" ")  # noqa: T201 - to repeat what fails
+    finds = search(objective, seed, SECONDS / len(OBJECTIVES), worst())
+    assert finds
+    assert [(find.expression, why) for find in finds if (why := exceeded(find.times))] == []
+
+
+def test_what_is_tried_follows_from_the_seed() -> None:
+    first, second = ([Maker(random.Random(7)).make(BOOL, 4).text() for _ in range(5)] for _ in range(2))
+    assert first == second
+
+
+def test_many_of_what_is_tried_are_accepted_and_use_many_functions() -> None:
+    maker = Maker(random.Random(7))
+    texts = [maker.make(BOOL, 3).text() for _ in range(400)]
+    taken = [text for text in texts if accepted(text) is not None]
+    assert len(taken) > 40
+    named = {overload.function for overload in OVERLOADS if overload.function.isalpha()}
+    assert len([name for name in named if any(f"{name}(" in text for text in taken)]) > 40
