@@ -1,0 +1,1 @@
+"""Speed and memory, measured against peers: ``make bench`` prints tables. It imports nothing of tests."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.controllers.hostile_selectors import HOSTILE
-from tests.controllers.test_pending import CLAIM, CLASS, POD, in_use, node, slice_of
+from tests.controllers.operator.test_pending import CLAIM, CLASS, POD, in_use, node, slice_of
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim

@@ -1,0 +1,1 @@
+"""The allocator: rules as cases (``cases/``), properties over random problems, and limits of what it may take."""

@@ -18,7 +18,7 @@ from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
 from virt_dra.controllers.sources import ListedSources
 
-CASES = Path(__file__).parent / "cases" / "device_status"
+CASES = Path(__file__).parent / "devices" / "cases" / "device_status"
 BASE = base_of(CASES)
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

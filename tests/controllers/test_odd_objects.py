@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.controllers.published_world import BASE, NOW
-from tests.controllers.standalone_world import SETTINGS
+from tests.controllers.standalone.world import SETTINGS
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION

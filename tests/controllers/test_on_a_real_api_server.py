@@ -14,9 +14,9 @@ import pytest
 from devtools.cluster.control_plane import ControlPlane
 from tests.controllers.changed_objects import changed
 from tests.controllers.published_world import BASE, NOW
-from tests.controllers.standalone_world import SETTINGS, vm
-from tests.controllers.test_standalone_networks import WITH_NETWORKS
-from tests.controllers.test_standalone_networks import vmi as vmi_with_network
+from tests.controllers.standalone.test_networks import WITH_NETWORKS
+from tests.controllers.standalone.test_networks import vmi as vmi_with_network
+from tests.controllers.standalone.world import SETTINGS, vm
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, metadata_annotation
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance

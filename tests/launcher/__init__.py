@@ -1,0 +1,1 @@
+"""From a VMI and its devices to domain XML; ``golden/`` holds the XML."""

@@ -1,0 +1,1 @@
+"""The manifests: CRDs, overlays, rights, monitoring; on a real cluster as installed."""

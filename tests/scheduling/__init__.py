@@ -1,0 +1,1 @@
+"""Placing pods: nodes, claim references, extended resources."""

@@ -1,0 +1,1 @@
+"""What an attacker tries: injection, other namespaces, terminals, texts that take long."""

@@ -22,7 +22,7 @@ from devtools.webhooks.serving import serving
 from launcher import LauncherError, convert
 from tests.controllers.changed_objects import changed
 from tests.controllers.published_world import BASE, NOW
-from tests.controllers.standalone_world import SETTINGS
+from tests.controllers.standalone.world import SETTINGS
 from tests.security.test_namespaces import RECORD
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import PCI_ADDRESS

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.controllers.changed_objects import changed
+from tests.controllers.operator.test_pending import explained, node, slice_of
+from tests.controllers.operator.test_watched import Stores
 from tests.controllers.published_world import BASE, NOW, POD, World
-from tests.controllers.standalone_world import SETTINGS
-from tests.controllers.test_pending import explained, node, slice_of
-from tests.controllers.test_watched import Stores
+from tests.controllers.standalone.world import SETTINGS
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, Pair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance

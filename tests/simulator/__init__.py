@@ -1,0 +1,1 @@
+"""``virt-dra run`` below its command line: dumps of clusters, handovers, verdicts."""

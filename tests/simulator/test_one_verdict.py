@@ -82,7 +82,7 @@ def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVers
         failed = [each.failure for each in alone.outcomes if each.failure is not None]
         assert [each for each in failed if not _explained(each, judgement, len(alone.outcomes))] == []
         for raw_vm in (document.raw for document in documents if _is_vm(document.raw)):
-            # tests/cluster/test_admission_on_a_real_api_server.py holds this verdict against the real ones.
+            # tests/cli/jsonl/test_admit_on_a_real_api_server.py holds this verdict against the real ones.
             gates = judgement.world.configuration.gates
             assert isinstance(raw_vm, dict)
             verdict = admit(raw_vm, gates, kubevirt=release is not None, field_validation="Strict")

@@ -1,0 +1,1 @@
+"""Lock files, audit, releases."""

@@ -1,0 +1,1 @@
+"""The Go and C++ witnesses, asked a sample; ``make conformance`` asks more."""

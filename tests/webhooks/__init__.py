@@ -1,0 +1,1 @@
+"""Admission reviews: rules and verdicts."""

@@ -1,6 +1,6 @@
 """The verdict of API server and KubeVirt together: who refuses, what is dropped before, and what is said of it.
 
-Beside a real API server: tests/cluster/test_admission_on_a_real_api_server.py.
+Beside a real API server: tests/cli/jsonl/test_admit_on_a_real_api_server.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks real API servers what ``scenarios`` asks, and writes their answers to ``tests/cluster/recorded``. See README.md."""
+"""Asks real API servers what ``scenarios`` asks, and writes their answers to ``tests/cluster/memory/recorded``. See README.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import KINDS
 from virt_dra.cluster.kinds import resource_of
 
-RECORDED = Path(__file__).parents[3] / "tests" / "cluster" / "recorded"
+RECORDED = Path(__file__).parents[3] / "tests" / "cluster" / "memory" / "recorded"
 ASKED = tuple(kind for kind in KINDS if kind.KIND == "Pod" or resource_of(kind).group == "resource.k8s.io")
 """What scenarios make."""
 CONTENT = {"merge": "application/merge-patch+json", "operations": "application/json-patch+json"}

@@ -4,7 +4,7 @@
 //
 // The result is kept in tests/api/fields-v0.37.2.json; tests/api/test_fields.py holds our types against it. To make it anew:
 //
-//	go run . > ../../api/fields-v0.37.2.json
+//	go run . > ../../../tests/api/fields-v0.37.2.json
 package main
 
 import (

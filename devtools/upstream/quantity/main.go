@@ -2,7 +2,7 @@
 // {"text", "error"} or {"text", "canonical", "format", "nano"}; nano is the exact value in nano-units.
 // A line "A<TAB>op<TAB>B" with op in + - * answers with the result of the operation instead.
 //
-//	go run . < ../../api/quantity_inputs.txt > ../../api/quantity_upstream.jsonl
+//	go run . < ../../../tests/api/quantity_inputs.txt > ../../../tests/api/quantity_upstream.jsonl
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Answers what YAML means to Kubernetes (sigs.k8s.io/yaml). Reads JSON strings, one YAML document per line; writes per line
 // {"yaml", "json"} or {"yaml", "error"}, and "strict" with the error that strict reading (duplicate keys) has.
 //
-//	go run . < ../../api/yaml_inputs.jsonl > ../../api/yaml_upstream.jsonl
+//	go run . < ../../../tests/api/reading/yaml_inputs.jsonl > ../../../tests/api/reading/yaml_upstream.jsonl
 package main
 
 import (

@@ -1,0 +1,1 @@
+"""The lint: checks, findings, pages."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_lint_objects import CLASS, SLICE, TEMPLATE, VMI, _changed
+from tests.cli.lint.test_objects import CLASS, SLICE, TEMPLATE, VMI, _changed
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document, Source
 from webhooks.lint import Settings, judge

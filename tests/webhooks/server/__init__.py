@@ -1,0 +1,1 @@
+"""The server over TLS: limits, lifetimes, callers, certificates."""

@@ -1,0 +1,1 @@
+"""The process that evaluates selectors: its turns, its wire, attacks."""

@@ -1,0 +1,1 @@
+"""What webhook, operator and launcher write for each other."""

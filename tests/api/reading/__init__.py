@@ -1,0 +1,1 @@
+"""From text to objects and back: YAML, JSON, documents."""

@@ -1,0 +1,1 @@
+"""``virt-dra install`` and ``virt-dra uninstall``."""

@@ -1,0 +1,1 @@
+"""The filters that answer JSON lines: ``admit``, ``device-status``, ``domain-xml``, ``render``."""

@@ -1,0 +1,1 @@
+"""The embedded cluster; ``recorded/`` holds a real API server's answers."""

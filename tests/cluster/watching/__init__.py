@@ -1,0 +1,1 @@
+"""Informers, the work queue, Events."""

@@ -1,0 +1,1 @@
+"""From a pod's claims to devices with addresses."""

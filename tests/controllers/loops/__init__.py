@@ -1,0 +1,1 @@
+"""The loops of the embedded cluster: claims, scheduler, device status, virtual machines."""

@@ -1,0 +1,1 @@
+"""VMs without KubeVirt."""

@@ -1,0 +1,1 @@
+"""The tests' own tools: the control plane, drivers, kubelets, and the small KubeVirt."""
