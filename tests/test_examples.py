@@ -18,7 +18,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.cli.main import cli
 from virt_dra.cluster.files import read_written
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.embedded import Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings
 from webhooks.lint import Settings as LintSettings
@@ -40,7 +40,7 @@ def _run(example: str) -> Ran:
     judgement = judge(written.documents, LintSettings(), trial=Fitting)
     inputs, refused = inputs_of(judgement)
     cluster, now = MemoryCluster.deterministic(), datetime(2026, 1, 1, tzinfo=UTC)
-    return with_findings(asyncio.run(run_on(cluster, inputs, Settings(), lambda: now, refused)), judgement)
+    return with_findings(asyncio.run(run_on(cluster, inputs, RunSettings(), lambda: now, refused)), judgement)
 
 
 @pytest.mark.parametrize("example", RUNNING)

@@ -16,7 +16,7 @@ import yaml
 from devtools.cluster.programs import KUBECTL, binary
 from virt_dra.api.wire import Json
 from virt_dra.installation.kustomize import ManifestError, build
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, Overlay, packaged, planned
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, ObjectKey, Overlay, packaged, planned
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
@@ -43,13 +43,13 @@ def test_kustomize_reads_the_same_objects(choices: Choices, tmp_path: Path) -> N
         page = yaml.safe_load((folder / "kustomization.yaml").read_text())
         (folder / "kustomization.yaml").write_text(yaml.safe_dump({**page, "components": ["../../components/cert-manager"]}))
     printed = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True).stdout
-    assert {Key.of(obj): obj for obj in yaml.safe_load_all(printed)} == {Key.of(obj): obj for obj in objects(choices)}
+    assert {ObjectKey.of(obj): obj for obj in yaml.safe_load_all(printed)} == {ObjectKey.of(obj): obj for obj in objects(choices)}
 
 
 @each_variant
 def test_every_object_has_our_label_and_this_version(choices: Choices) -> None:
     wanted = {"app.kubernetes.io/part-of": "virt-dra", "app.kubernetes.io/version": version("virt-dra")}
-    wrong = [Key.of(obj) for obj in objects(choices) if not wanted.items() <= obj["metadata"]["labels"].items()]
+    wrong = [ObjectKey.of(obj) for obj in objects(choices) if not wanted.items() <= obj["metadata"]["labels"].items()]
     assert wrong == []
 
 
@@ -59,7 +59,7 @@ def test_every_namespaced_object_names_its_namespace(choices: Choices) -> None:
         "Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
     }  # fmt: skip
-    assert {Key.of(obj) for obj in objects(choices) if (obj["kind"] in cluster_scoped) is ("namespace" in obj["metadata"])} == set()
+    assert {ObjectKey.of(obj) for obj in objects(choices) if (obj["kind"] in cluster_scoped) is ("namespace" in obj["metadata"])} == set()
 
 
 SILENT = "virt-dra-certificates"

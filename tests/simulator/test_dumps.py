@@ -18,9 +18,9 @@ from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.patches import merged
-from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.embedded import Ran, RunSettings, run_on
 from virt_dra.simulator.held_twice import held_twice
-from virt_dra.simulator.outcome import Outcome
+from virt_dra.simulator.outcome import VmOutcome
 
 FOLDER = Path(__file__).parent / "cases"
 DUMP: list[dict[str, Any]] = yaml.safe_load((FOLDER / "dump.yaml").read_text(encoding="utf-8"))["items"]
@@ -43,10 +43,10 @@ def _changed(case: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _run(objects: list[dict[str, Any]]) -> Ran:
     inputs = [Sourced[TypedObject](read_object(obj), Source("dump", line)) for line, obj in enumerate(objects, 1)]
-    return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, Settings(), lambda: datetime(2026, 1, 3, tzinfo=UTC)))
+    return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, RunSettings(), lambda: datetime(2026, 1, 3, tzinfo=UTC)))
 
 
-def _told(outcome: Outcome) -> object:
+def _told(outcome: VmOutcome) -> object:
     if outcome.failure is not None:
         return [str(outcome.failure.step), outcome.failure.reason]
     assert outcome.ready

@@ -15,8 +15,8 @@ from virt_dra.api.reading.documents import Source, Sourced
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.simulator.embedded import Ran, Settings, run_on
-from virt_dra.simulator.outcome import Step
+from virt_dra.simulator.embedded import Ran, RunSettings, run_on
+from virt_dra.simulator.outcome import HandOver
 
 CLASS = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
 TEMPLATE = {
@@ -52,7 +52,7 @@ def _vmi(name: str = "vm", **spec: Any) -> dict[str, Any]:
 
 def _run(*raw: dict[str, Any], **settings: Any) -> Ran:
     inputs = [Sourced[TypedObject](read_object(obj), Source("input", line)) for line, obj in enumerate(raw, 1)]
-    return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, Settings(**settings), lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, RunSettings(**settings), lambda: datetime(2026, 1, 1, tzinfo=UTC)))
 
 
 def test_nodes_are_made_of_what_slices_name_and_labelled_as_virt_handler_would() -> None:
@@ -71,7 +71,7 @@ def test_given_nodes_are_the_only_ones_and_keep_their_labels() -> None:
     (outcome,) = ran.outcomes
     assert outcome.failure is not None
     assert (outcome.failure.step, outcome.failure.message) == (
-        Step.PLACEMENT,
+        HandOver.PLACEMENT,
         "0/1 nodes can allocate: 1 node(s) didn't match Pod's node affinity/selector",
     )
     assert outcome.failure.advice.startswith("add or label a node")
@@ -170,7 +170,7 @@ def test_an_instancetype_gives_its_devices_to_the_vm() -> None:
     (outcome,) = _run(CLASS, TEMPLATE, sizes, _slice("a", "0000:01:00.0"), vm).outcomes
     assert outcome.failure is not None
     assert (outcome.failure.step, outcome.failure.message) == (
-        Step.ADMISSION,
+        HandOver.ADMISSION,
         "VM field(s) spec.template.spec.domain.devices.gpus conflicts with selected instance type",
     )
 
@@ -211,7 +211,7 @@ def test_a_device_of_a_device_plugin_says_what_is_missing_here() -> None:
     vmi = _vmi(domain={"devices": {"gpus": [{"name": "g", "deviceName": "nvidia.com/A100"}]}}, resourceClaims=[])
     (outcome,) = _run(vmi).outcomes
     assert outcome.failure is not None
-    assert (outcome.failure.step, outcome.failure.reason) == (Step.DOMAIN_XML, "CountMismatch")
+    assert (outcome.failure.step, outcome.failure.reason) == (HandOver.DOMAIN_XML, "CountMismatch")
     assert "the embedded cluster does not have" in outcome.failure.advice
 
 

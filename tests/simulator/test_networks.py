@@ -14,8 +14,8 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Source, Sourced
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.simulator.embedded import Settings, run_on
-from virt_dra.simulator.outcome import Outcome, Step
+from virt_dra.simulator.embedded import RunSettings, run_on
+from virt_dra.simulator.outcome import HandOver, VmOutcome
 
 WORLD = """
 apiVersion: resource.k8s.io/v1
@@ -54,11 +54,11 @@ def _vmi(interface: dict[str, Any], **devices: Any) -> dict[str, Any]:
     return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "vm"}, "spec": spec}
 
 
-def _run(*raw: dict[str, Any], gates: dict[str, bool] = ON, kubevirt: str = "1.9") -> Outcome:
+def _run(*raw: dict[str, Any], gates: dict[str, bool] = ON, kubevirt: str = "1.9") -> VmOutcome:
     inputs = [
         Sourced[TypedObject](read_object(obj), Source("input", line)) for line, obj in enumerate([*yaml.safe_load_all(WORLD), *raw], 1)
     ]
-    settings = Settings(gates=gates, kubevirt=KubeVirtVersion.parse(kubevirt))
+    settings = RunSettings(gates=gates, kubevirt=KubeVirtVersion.parse(kubevirt))
     ran = asyncio.run(run_on(MemoryCluster.deterministic(), inputs, settings, lambda: datetime(2026, 1, 1, tzinfo=UTC)))
     (outcome,) = ran.outcomes
     return outcome
@@ -103,7 +103,7 @@ def test_a_binding_plugin_attaches_its_device_itself(published: dict[str, str], 
 def test_a_function_without_pci_address_fails_where_it_is_resolved(published: dict[str, str], message: str) -> None:
     failure = _run(_slice(**published), _vmi({"sriov": {}})).failure
     assert failure is not None
-    assert (failure.step, failure.reason) == (Step.DEVICE_STATUS, "NoAddress")
+    assert (failure.step, failure.reason) == (HandOver.DEVICE_STATUS, "NoAddress")
     assert failure.message.startswith("networks/fast: ")
     assert message in failure.message
     assert failure.advice.startswith("take a device of a driver that publishes addresses")
@@ -124,5 +124,5 @@ def test_a_network_and_a_gpu_can_not_have_one_device() -> None:
 def test_the_gate_is_alpha_and_off_unless_it_is_switched_on() -> None:
     outcome = _run(_slice(resource_kubernetes_io__pciBusID="0000:08:02.1"), _vmi({"sriov": {}}), gates={})
     assert outcome.failure is not None
-    assert outcome.failure.step == Step.ADMISSION
+    assert outcome.failure.step == HandOver.ADMISSION
     assert "--gates NetworkDevicesWithDRA=true" in outcome.failure.advice

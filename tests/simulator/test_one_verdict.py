@@ -14,9 +14,9 @@ from tests.simulator.odd_inputs import inputs, sound
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document, Source, Sourced, read_document
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.simulator.embedded import Ran, Settings, run_on
+from virt_dra.simulator.embedded import Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
-from virt_dra.simulator.outcome import Failure, Step
+from virt_dra.simulator.outcome import HandOver, HandOverFailure
 from virt_dra.simulator.preflight import inputs_of, with_findings
 from webhooks.admission import admit
 from webhooks.lint import Judgement, judge
@@ -47,7 +47,7 @@ def _judged(documents: list[Document], release: KubeVirtVersion | None = None) -
 
 
 def _ran(objects: tuple[Sourced[Any], ...], refused: tuple[Any, ...] = (), release: KubeVirtVersion | None = None) -> Ran:
-    now, chosen = datetime(2026, 1, 1, tzinfo=UTC), Settings(kubevirt=release, gates=GATES if release else {})
+    now, chosen = datetime(2026, 1, 1, tzinfo=UTC), RunSettings(kubevirt=release, gates=GATES if release else {})
     return asyncio.run(run_on(MemoryCluster.deterministic(), objects, chosen, lambda: now, refused))
 
 
@@ -101,9 +101,9 @@ def _is_vm(raw: Any) -> bool:
     return isinstance(raw, dict) and raw.get("kind") in ("VirtualMachine", "VirtualMachineInstance")
 
 
-def _explained(failure: Failure, judgement: Judgement, vms: int) -> bool:
+def _explained(failure: HandOverFailure, judgement: Judgement, vms: int) -> bool:
     """Failures of a run that the lint leaves open: it says so (nothing is known of classes or slices), VMs compete for devices, a
     device plugin would be needed, which the embedded cluster lacks, or a VM finds a VMI of its name, which KubeVirt adopts."""
-    if failure.step == Step.PLACEMENT:
+    if failure.step == HandOver.PLACEMENT:
         return bool(judgement.not_checked) or vms > 1
     return failure.reason in ("CountMismatch", "AlreadyExists")

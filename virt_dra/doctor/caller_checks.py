@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from virt_dra.doctor.facts import INFO, OK, WARNING, Facts, Finding, Unknown
+from virt_dra.doctor.facts import INFO, OK, WARNING, ClusterFacts, DoctorFinding, Unknown
 from webhooks.server.callers import LIMIT, REFUSE, TELL
 
 GUIDE: Final = "docs/guides/callers.md"
@@ -13,7 +13,7 @@ _WEBHOOK: Final = "virt-dra-webhook"
 _REVIEWS: Final = 8443
 
 
-def callers(facts: Facts) -> Iterator[Finding]:
+def callers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Findings on whether the webhook authenticates callers (by its arguments), and whether its NetworkPolicy lets everybody connect."""
     arguments = _arguments(facts)
     if not facts.overlay or arguments is None:
@@ -23,42 +23,42 @@ def callers(facts: Facts) -> Iterator[Finding]:
     mode = _value(arguments, "--unverified-callers") or (REFUSE if verifies else LIMIT)
     if mode == TELL:
         message = "everybody who can connect to it learns what it knows of all namespaces (--unverified-callers=tell)"
-        yield Finding("callers", WARNING, where, message, f"leave the argument out; see {GUIDE}")
+        yield DoctorFinding("callers", WARNING, where, message, f"leave the argument out; see {GUIDE}")
     elif mode == REFUSE:
-        yield Finding("callers", OK, where, "it answers API servers only, by their client certificate")
+        yield DoctorFinding("callers", OK, where, "it answers API servers only, by their client certificate")
     else:
         message = (
             "without verified callers the webhook doesn't report missing templates, claims or classes at admission; "
             "virt-dra lint --live does. What VMs contain themselves is checked, and launcher pods get what they need"
         )
         advice = f"to change it, have the API server present a client certificate: see {GUIDE}"
-        yield Finding("callers", INFO, where, message, advice)
+        yield DoctorFinding("callers", INFO, where, message, advice)
     where = f"NetworkPolicy {facts.namespace}/{_WEBHOOK}"
     if isinstance(facts.network_policy, Unknown):
-        yield Finding("callers-network", facts.network_policy.level, where, facts.network_policy.why, facts.network_policy.advice)
+        yield DoctorFinding("callers-network", facts.network_policy.level, where, facts.network_policy.why, facts.network_policy.advice)
     elif facts.network_policy is not None and not _limits(facts.network_policy, _named_ports(facts)):
         message = f"it lets everybody connect to port {_REVIEWS}"
-        yield Finding(
+        yield DoctorFinding(
             "callers-network", INFO, where, message, f"name the networks of your API servers: virt-dra install --api-server-cidr; {GUIDE}"
         )
 
 
-def verifies_callers(facts: Facts) -> bool:
+def verifies_callers(facts: ClusterFacts) -> bool:
     return _value(_arguments(facts) or (), "--client-ca") is not None
 
 
-def _arguments(facts: Facts) -> tuple[str, ...] | None:
+def _arguments(facts: ClusterFacts) -> tuple[str, ...] | None:
     containers = _containers(facts)
     return None if containers is None else tuple(str(argument) for container in containers for argument in container.get("args") or ())
 
 
-def _named_ports(facts: Facts) -> frozenset[str]:
+def _named_ports(facts: ClusterFacts) -> frozenset[str]:
     """The names that the webhook's pods give to the port of reviews: a NetworkPolicy may use them in place of the number."""
     ports = [port for container in _containers(facts) or () for port in container.get("ports") or ()]
     return frozenset(str(port["name"]) for port in ports if port.get("containerPort") == _REVIEWS and "name" in port)
 
 
-def _containers(facts: Facts) -> list[dict[str, Any]] | None:
+def _containers(facts: ClusterFacts) -> list[dict[str, Any]] | None:
     for deployment in () if isinstance(facts.deployments, Unknown) else facts.deployments:
         if deployment["metadata"]["name"] == _WEBHOOK:
             return list(deployment["spec"]["template"]["spec"]["containers"])

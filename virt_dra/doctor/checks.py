@@ -10,11 +10,11 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.doctor import cluster_checks as cluster
 from virt_dra.doctor import install_checks as install
 from virt_dra.doctor.caller_checks import callers
-from virt_dra.doctor.facts import ERROR, WARNING, Facts, Finding
+from virt_dra.doctor.facts import ERROR, WARNING, ClusterFacts, DoctorFinding
 
-Check = Callable[[Facts], Iterator[Finding]]
+DoctorCheck = Callable[[ClusterFacts], Iterator[DoctorFinding]]
 
-_AFTER: Final[tuple[Check, ...]] = (
+_AFTER: Final[tuple[DoctorCheck, ...]] = (
     install.definitions,
     install.workloads,
     install.webhook,
@@ -26,9 +26,9 @@ _AFTER: Final[tuple[Check, ...]] = (
 )
 
 
-def examine(facts: Facts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[Finding, ...]:
+def examine(facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[DoctorFinding, ...]:
     """Everything there is to say. ``own_version``: of this program; ``kubevirt``: the version that counts whatever the cluster says."""
-    checks: tuple[Check, ...] = (
+    checks: tuple[DoctorCheck, ...] = (
         cluster.kubernetes,
         cluster.features,
         partial(cluster.kubevirt, named=kubevirt),
@@ -40,7 +40,7 @@ def examine(facts: Facts, own_version: str, kubevirt: KubeVirtVersion | None = N
     return tuple(finding for check in checks for finding in check(facts))
 
 
-def exit_code(findings: Sequence[Finding]) -> int:
+def exit_code(findings: Sequence[DoctorFinding]) -> int:
     """0: nothing is wrong, 1: warnings, 2: errors."""
     levels = {finding.level for finding in findings}
     return 2 if ERROR in levels else 1 if WARNING in levels else 0

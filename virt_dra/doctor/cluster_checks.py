@@ -26,7 +26,7 @@ from virt_dra.api.kubevirt_versions import (
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
 from virt_dra.api.wire import Json, WireError
-from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, Facts, Finding, Unknown
+from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, ClusterFacts, DoctorFinding, Unknown
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, is_ours
 from virt_dra.installation.survey import VMS
 from webhooks.lint import Inventory
@@ -35,7 +35,7 @@ RESOURCE: Final = "resource.k8s.io"
 _DRA = re.compile(r"^(DRA|DynamicResourceAllocation|ResourceHealthStatus)")
 
 
-def kubernetes(facts: Facts) -> Iterator[Finding]:
+def kubernetes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """The version and what is served of resource.k8s.io."""
     if isinstance(facts.version, Unknown) or isinstance(facts.api_versions, Unknown):
         yield _unread("kubernetes", "API server", facts.version, facts.api_versions)
@@ -43,28 +43,32 @@ def kubernetes(facts: Facts) -> Iterator[Finding]:
     served = sorted(each.partition("/")[2] for each in facts.api_versions if each.startswith(f"{RESOURCE}/"))
     if f"{RESOURCE}/v1" not in facts.api_versions:
         message = f"Kubernetes {facts.version} serves {', '.join(served) or 'nothing'} of {RESOURCE}, but not v1"
-        yield Finding("kubernetes", ERROR, "API server", message, "upgrade to Kubernetes 1.34 or newer, or serve it: --runtime-config")
+        yield DoctorFinding(
+            "kubernetes", ERROR, "API server", message, "upgrade to Kubernetes 1.34 or newer, or serve it: --runtime-config"
+        )
     else:
-        yield Finding("kubernetes", OK, "API server", f"Kubernetes {facts.version} serves {', '.join(served)} of {RESOURCE}")
+        yield DoctorFinding("kubernetes", OK, "API server", f"Kubernetes {facts.version} serves {', '.join(served)} of {RESOURCE}")
 
 
-def features(facts: Facts) -> Iterator[Finding]:
+def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """The API server's gates of dynamic resource allocation."""
     if isinstance(facts.features, Unknown):
         message = f"the API server's feature gates can't be read: {facts.features.why}"
-        yield Finding("feature-gates", INFO, "API server", message, "reading /metrics needs a right of its own; not needed by virt-dra")
+        yield DoctorFinding(
+            "feature-gates", INFO, "API server", message, "reading /metrics needs a right of its own; not needed by virt-dra"
+        )
         return
     known = {gate: on for gate, on in facts.features.items() if _DRA.match(gate)}
     if known.get("DynamicResourceAllocation") is False:
         advice = "remove it from --feature-gates of every component; no pod with claims can run without it"
-        yield Finding("feature-gates", ERROR, "API server", "the gate DynamicResourceAllocation is off", advice)
+        yield DoctorFinding("feature-gates", ERROR, "API server", "the gate DynamicResourceAllocation is off", advice)
         return
     told = {word: ", ".join(sorted(gate for gate, on in known.items() if on is state)) for word, state in (("on", True), ("off", False))}
     message = "; ".join(f"{word}: {names}" for word, names in told.items() if names)
-    yield Finding("feature-gates", OK, "API server", message or "no gates of dynamic resource allocation are told")
+    yield DoctorFinding("feature-gates", OK, "API server", message or "no gates of dynamic resource allocation are told")
 
 
-def kubevirt(facts: Facts, named: KubeVirtVersion | None = None) -> Iterator[Finding]:
+def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[DoctorFinding]:
     """Whether KubeVirt is there, as the overlay wants it, and what its version and configuration mean for devices (K-1.11, K-1.12).
 
     ``named``: the version that the user names, which counts in place of what the KubeVirt object says.
@@ -77,39 +81,41 @@ def kubevirt(facts: Facts, named: KubeVirtVersion | None = None) -> Iterator[Fin
         return
     if facts.overlay == STANDALONE:
         advice = "virt-dra uninstall --delete-vms, then virt-dra install"
-        yield Finding(
+        yield DoctorFinding(
             "kubevirt", ERROR, "KubeVirt", "KubeVirt is there, and virt-dra is installed standalone: the operator stands still", advice
         )
     if len(facts.kubevirts) > 1:
         message = f"there are {len(facts.kubevirts)} KubeVirt objects; the first by namespace and name counts"
-        yield Finding("kubevirt", WARNING, "KubeVirt", message, "keep one")
+        yield DoctorFinding("kubevirt", WARNING, "KubeVirt", message, "keep one")
     first = min(facts.kubevirts, key=lambda each: (each["metadata"].get("namespace", ""), each["metadata"]["name"]))
     where = f"KubeVirt {first['metadata'].get('namespace', '')}/{first['metadata']['name']}"
     try:
         yield from _configuration(KubeVirt.from_wire(first), where, named)
     except WireError as error:
-        yield Finding("kubevirt", ERROR, where, f"it can't be read: {error}", "correct it")
+        yield DoctorFinding("kubevirt", ERROR, where, f"it can't be read: {error}", "correct it")
 
 
-def _without_kubevirt(facts: Facts, definitions: Mapping[str, Json]) -> Iterator[Finding]:
+def _without_kubevirt(facts: ClusterFacts, definitions: Mapping[str, Json]) -> Iterator[DoctorFinding]:
     own = all(name in definitions and is_ours(definitions[name]) for name in VMS)
     if facts.overlay == BESIDE_KUBEVIRT:
-        yield Finding(
+        yield DoctorFinding(
             "kubevirt", ERROR, "KubeVirt", "there is no KubeVirt object", "install KubeVirt, or use: virt-dra install --overlay standalone"
         )
     elif facts.overlay == STANDALONE and not own:
-        yield Finding("kubevirt", ERROR, "VirtualMachines", f"{', '.join(VMS)} are not virt-dra's", "virt-dra install --overlay standalone")
+        yield DoctorFinding(
+            "kubevirt", ERROR, "VirtualMachines", f"{', '.join(VMS)} are not virt-dra's", "virt-dra install --overlay standalone"
+        )
     elif facts.overlay == STANDALONE:
-        yield Finding("kubevirt", OK, "VirtualMachines", "there is no KubeVirt: VirtualMachines are virt-dra's own")
+        yield DoctorFinding("kubevirt", OK, "VirtualMachines", "there is no KubeVirt: VirtualMachines are virt-dra's own")
     else:
-        yield Finding("kubevirt", INFO, "KubeVirt", "there is no KubeVirt object", "beside KubeVirt it must be installed first")
+        yield DoctorFinding("kubevirt", INFO, "KubeVirt", "there is no KubeVirt object", "beside KubeVirt it must be installed first")
 
 
-def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[Finding]:
+def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[DoctorFinding]:
     text = kubevirt.status.observed_kube_virt_version
     if not text and named is None:
         message = "it isn't deployed yet: status.observedKubeVirtVersion is empty, so neither its version nor its gates are known"
-        yield Finding(
+        yield DoctorFinding(
             "kubevirt-version", WARNING, where, message, "wait until KubeVirt is deployed, or name the version: --kubevirt-version"
         )
         return
@@ -121,41 +127,45 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
         for gate, what in ((GPUS_WITH_DRA, "gpus"), (HOST_DEVICES_WITH_DRA, "hostDevices")):
             if gate not in gates:
                 message = f"{gate} is off: {what} that name a claim are refused"
-                yield Finding("kubevirt-gates", WARNING, where, message, gates.how_to_enable(gate))
+                yield DoctorFinding("kubevirt-gates", WARNING, where, message, gates.how_to_enable(gate))
     if HOST_DEVICES not in gates:
         message = f"{HOST_DEVICES} is off: every VM with hostDevices is refused, gpus are not"
-        yield Finding("kubevirt-gates", INFO, where, message, f"if hostDevices are to be used, {gates.how_to_enable(HOST_DEVICES)}")
+        yield DoctorFinding("kubevirt-gates", INFO, where, message, f"if hostDevices are to be used, {gates.how_to_enable(HOST_DEVICES)}")
     if version >= V1_8_0 and (twice := listed_twice(configuration.developer_configuration)):
         they = "it is" if len(twice) == 1 else "they are"
         message = (
             f"{', '.join(twice)}: in featureGates and in disabledFeatureGates; {they} on, but KubeVirt refuses every update of this object"
         )
         advice = f"leave {'it' if len(twice) == 1 else 'each'} in one of the two, below spec.configuration.developerConfiguration"
-        yield Finding("kubevirt-gates", WARNING, where, message, advice)
+        yield DoctorFinding("kubevirt-gates", WARNING, where, message, advice)
     if configuration.permitted_host_devices is not None and V1_6_0 <= version < V1_9_0:
         message = f"permittedHostDevices is set: KubeVirt {version} then renders no pod for hostDevices that name a claim"
-        yield Finding("permitted-host-devices", WARNING, where, message, "use gpus entries, remove permittedHostDevices, or upgrade to 1.9")
+        yield DoctorFinding(
+            "permitted-host-devices", WARNING, where, message, "use gpus entries, remove permittedHostDevices, or upgrade to 1.9"
+        )
 
 
-def _version(observed: ObservedVersion, named: bool, where: str) -> Iterator[Finding]:
+def _version(observed: ObservedVersion, named: bool, where: str) -> Iterator[DoctorFinding]:
     version = observed.version
     if observed.assumed:
-        yield Finding("kubevirt-version", WARNING, where, str(observed), f"{observed.advice}, here and as an argument of the webhook")
+        yield DoctorFinding("kubevirt-version", WARNING, where, str(observed), f"{observed.advice}, here and as an argument of the webhook")
     elif version < V1_8_0:
         message = f"KubeVirt {version} takes devices of claims only by the path device-plugin"
-        yield Finding(
+        yield DoctorFinding(
             "kubevirt-version", WARNING, where, message, "upgrade to 1.8.3 or newer, or annotate VMs with virt-dra.io/device-claims"
         )
     elif version < V1_8_3:
         message = f"KubeVirt {version} reads metadata where no driver writes it; the path metadata-shim serves it"
-        yield Finding("kubevirt-version", WARNING, where, message, "upgrade to 1.8.3 or newer, so that drivers' own files can be used")
+        yield DoctorFinding(
+            "kubevirt-version", WARNING, where, message, "upgrade to 1.8.3 or newer, so that drivers' own files can be used"
+        )
     elif named:
-        yield Finding("kubevirt-version", OK, where, f"judged as KubeVirt {version}, as --kubevirt-version says")
+        yield DoctorFinding("kubevirt-version", OK, where, f"judged as KubeVirt {version}, as --kubevirt-version says")
     else:
-        yield Finding("kubevirt-version", OK, where, str(observed))
+        yield DoctorFinding("kubevirt-version", OK, where, str(observed))
 
 
-def drivers(facts: Facts) -> Iterator[Finding]:
+def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Who publishes devices, whether these have addresses, and by which path KubeVirt learns of them."""
     if isinstance(facts.slices, Unknown):
         yield _unread("drivers", "ResourceSlices", facts.slices)
@@ -166,17 +176,17 @@ def drivers(facts: Facts) -> Iterator[Finding]:
             resource_slice = ResourceSlice.from_wire(raw)
         except WireError as error:
             name = raw["metadata"]["name"]
-            yield Finding("drivers", WARNING, f"ResourceSlice {name}", f"it can't be read: {error}", "its driver must correct it")
+            yield DoctorFinding("drivers", WARNING, f"ResourceSlice {name}", f"it can't be read: {error}", "its driver must correct it")
             continue
         by_driver[resource_slice.spec.driver].append(resource_slice)
     if not by_driver:
         advice = "install a DRA driver for the devices, and see its log on a node that has some"
-        yield Finding("drivers", WARNING, "ResourceSlices", "no driver publishes devices", advice)
+        yield DoctorFinding("drivers", WARNING, "ResourceSlices", "no driver publishes devices", advice)
     for driver, slices in sorted(by_driver.items()):
         yield from _driver(driver, slices)
 
 
-def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[Finding]:
+def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFinding]:
     where = f"driver {driver}"
     by_pool: dict[str, list[ResourceSlice]] = defaultdict(list)
     for each in slices:
@@ -187,11 +197,11 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[Finding]:
     counted = f"{len(devices)} devices in {len(newest)} pools"
     known = KNOWN_DRIVERS.get(driver)
     if known is not None and known.unfit:
-        yield Finding("drivers", WARNING, where, f"{counted}; {known.unfit}", "use another driver for VMs")
+        yield DoctorFinding("drivers", WARNING, where, f"{counted}; {known.unfit}", "use another driver for VMs")
     elif devices and len(without) == len(devices):
         name, found = without[0]
         advice = "VMs can't use them; see docs/lint/no-address.md, and --address-keys for a driver with keys of its own"
-        yield Finding("drivers", WARNING, where, f"{counted}, none with an address: {name}: {found.message}", advice)
+        yield DoctorFinding("drivers", WARNING, where, f"{counted}, none with an address: {name}: {found.message}", advice)
     else:
         rest = f", {len(without)} of them without an address" if without else ""
         path = (
@@ -199,21 +209,21 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[Finding]:
             if known is not None and known.metadata == "always"
             else "isn't known to write metadata (metadata-shim)"
         )
-        yield Finding("drivers", OK, where, f"{counted}{rest}; {path}")
+        yield DoctorFinding("drivers", OK, where, f"{counted}{rest}; {path}")
     for name, (generation, seen) in newest.items():
         if any(each.spec.pool.resource_slice_count != len(seen) for each in seen):
             announced = seen[0].spec.pool.resource_slice_count
             message = f"pool {name}, generation {generation}: {len(seen)} of {announced} slices are there; nothing is allocated from it"
-            yield Finding("pools", WARNING, where, message, "wait for the driver, or restart it where this stays")
+            yield DoctorFinding("pools", WARNING, where, message, "wait for the driver, or restart it where this stays")
 
 
-def classes(facts: Facts) -> Iterator[Finding]:
+def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """DeviceClasses that select something."""
     if isinstance(facts.classes, Unknown) or isinstance(facts.slices, Unknown):
         yield _unread("classes", "DeviceClasses", facts.classes, facts.slices)
         return
     if not facts.classes:
-        yield Finding(
+        yield DoctorFinding(
             "classes", WARNING, "DeviceClasses", "there are none, and every claim names one", "make one, or install a driver that does"
         )
         return
@@ -231,22 +241,22 @@ def classes(facts: Facts) -> Iterator[Finding]:
         try:
             device_class = DeviceClass.from_wire(raw)
         except WireError as error:
-            yield Finding("classes", WARNING, where, f"it can't be read: {error}", "correct it")
+            yield DoctorFinding("classes", WARNING, where, f"it can't be read: {error}", "correct it")
             continue
         selectors = tuple(each.cel.expression for each in device_class.spec.selectors if each.cel is not None)
         match = inventory.matching(selectors)
         if match.fault is not None:
-            yield Finding(
+            yield DoctorFinding(
                 "classes", WARNING, where, f"a selector fails: {match.fault.message}", "correct it; see docs/lint/selector-error.md"
             )
         elif not match.devices and inventory.devices:
-            yield Finding("classes", INFO, where, "no published device matches its selectors", "fine if its driver isn't there yet")
+            yield DoctorFinding("classes", INFO, where, "no published device matches its selectors", "fine if its driver isn't there yet")
         else:
             told.append(f"{name} ({len(match.devices)})")
     if told:
-        yield Finding("classes", OK, "DeviceClasses", f"with matching devices: {', '.join(told)}")
+        yield DoctorFinding("classes", OK, "DeviceClasses", f"with matching devices: {', '.join(told)}")
 
 
-def _unread(check: str, where: str, *values: object) -> Finding:
+def _unread(check: str, where: str, *values: object) -> DoctorFinding:
     unknown = next(value for value in values if isinstance(value, Unknown))
-    return Finding(check, WARNING, where, f"can't be read: {unknown.why}", unknown.advice)
+    return DoctorFinding(check, WARNING, where, f"can't be read: {unknown.why}", unknown.advice)

@@ -17,7 +17,7 @@ ERROR: Final = "error"
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """``id``: which check. ``where``: which object or component. ``advice``: what to do; empty where nothing needs doing."""
 
     id: str
@@ -51,7 +51,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Right:
+class Permission:
     """One right of a ServiceAccount, as the manifests give it, and what the authorizer says."""
 
     account: str
@@ -61,7 +61,7 @@ class Right:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClusterFacts:
     """All that is looked at. ``features``: the API server's gates, True where on. ``probe``: the API server's answer to the dry-run of a
     VMI that only virt-dra's webhook denies; "" where it was accepted. ``missing``: objects of the manifests that aren't there.
     ``network_policy``: the webhook's.
@@ -81,7 +81,7 @@ class Facts:
     ready_endpoints: int | Unknown = 0
     certificate: Certificate | Unknown = field(default=Unknown("nothing is installed"))
     lease: Json | Unknown | None = None
-    rights: Sequence[Right] | Unknown = ()
+    rights: Sequence[Permission] | Unknown = ()
     missing: Sequence[str] | Unknown = ()
     network_policy: Json | Unknown | None = None
     probe: str | Unknown = field(default=Unknown("nothing is installed"))

@@ -15,10 +15,19 @@ from virt_dra.api.integration.paths import PATH_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Forbidden, NotFound
-from virt_dra.doctor.facts import INFO, WARNING, Certificate, Facts, Level, Right, Unknown
+from virt_dra.doctor.facts import INFO, WARNING, Certificate, ClusterFacts, Level, Permission, Unknown
 from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE, wanted_configurations
 from virt_dra.installation.kustomize import ManifestError
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, INJECT_ANNOTATION, LAUNCHER_POLICY, STANDALONE, Choices, Key, packaged, planned
+from virt_dra.installation.plan import (
+    BESIDE_KUBEVIRT,
+    INJECT_ANNOTATION,
+    LAUNCHER_POLICY,
+    STANDALONE,
+    Choices,
+    ObjectKey,
+    packaged,
+    planned,
+)
 from virt_dra.installation.survey import CRD, KUBEVIRTS, OURS, VMS, found
 
 if TYPE_CHECKING:
@@ -34,10 +43,10 @@ _DEVICES: Final = "virtualmachineinstancedevices.virt-dra.io"
 _AT_ONCE: Final = 8
 
 
-async def gather(cluster: KubeCluster, probe_namespace: str) -> Facts:
+async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
     """Everything, or why not. Raises nothing of the cluster's; ConnectionProblem comes from connecting."""
     deployments = await _tried(cluster.list_raw("apps/v1", "Deployment", labels=OURS))
-    facts = Facts(
+    facts = ClusterFacts(
         now=datetime.now(UTC),
         version=await _tried(_version(cluster)),
         api_versions=await _tried(_api_versions(cluster)),
@@ -51,7 +60,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str) -> Facts:
     return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace)
 
 
-async def _installed(cluster: KubeCluster, facts: Facts, probe_namespace: str) -> Facts:
+async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace: str) -> ClusterFacts:
     namespace, overlay = facts.namespace, facts.overlay
     configurations = await _tried(_configurations(cluster, overlay))
     return replace(
@@ -166,7 +175,7 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
         names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
     except x509.ExtensionNotFound:
         names = []
-    trusting = tuple(str(Key.of(each)) for each in configurations if all(signs(bundle) for bundle in bundles(each)))
+    trusting = tuple(str(ObjectKey.of(each)) for each in configurations if all(signs(bundle) for bundle in bundles(each)))
     return Certificate(served.not_valid_after_utc, tuple(names), trusting)
 
 
@@ -190,7 +199,7 @@ async def _missing(cluster: KubeCluster, overlay: str, namespace: str) -> Sequen
             return await found(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", "")) is None
 
     gone = await asyncio.gather(*(missing(obj) for obj in wanted))
-    return [str(Key.of(obj)) for obj, is_gone in zip(wanted, gone, strict=True) if is_gone]
+    return [str(ObjectKey.of(obj)) for obj, is_gone in zip(wanted, gone, strict=True) if is_gone]
 
 
 def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, Json]]:
@@ -217,10 +226,10 @@ def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, J
                                 yield account["name"], {key: value for key, value in given.items() if value}
 
 
-async def _rights(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Right]:
+async def _rights(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Permission]:
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def asked(account: str, given: Json) -> Right:
+    async def asked(account: str, given: Json) -> Permission:
         user = f"system:serviceaccount:{namespace}:{account}"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
         spec = {"user": user, "groups": groups, "resourceAttributes": given}
@@ -229,7 +238,7 @@ async def _rights(cluster: KubeCluster, overlay: str, namespace: str) -> Sequenc
             answer = await cluster.create_raw(review)
         resource = given["resource"] + (f"/{given['subresource']}" if "subresource" in given else "")
         named = f"{resource}.{given['group']}" if "group" in given else resource
-        return Right(
+        return Permission(
             account, given["verb"], f"{named} {given['name']}" if "name" in given else named, bool(answer["status"].get("allowed"))
         )
 

@@ -11,8 +11,8 @@ from virt_dra.api.integration.paths import DOMAIN
 from virt_dra.api.meta import parse_time
 from virt_dra.api.wire import Json
 from virt_dra.doctor.caller_checks import GUIDE, verifies_callers
-from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, Facts, Finding, Unknown
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, OPERATOR, Key, launcher_of, launcher_variables
+from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, ClusterFacts, DoctorFinding, Unknown
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, OPERATOR, ObjectKey, launcher_of, launcher_variables
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 
 INSTALL: Final = "run virt-dra install again; it puts back what is missing and changes nothing else"
@@ -24,31 +24,33 @@ VERSION_LABEL: Final = "app.kubernetes.io/version"
 VMI_WEBHOOK: Final = f"vmi.{DOMAIN}"
 
 
-def installed(facts: Facts, own_version: str) -> Iterator[Finding]:
+def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
     """Whether all objects are there, in the version of this program."""
     if isinstance(facts.deployments, Unknown):
         yield _unread("installation", "Deployments", facts.deployments)
         return
     if not facts.deployments:
-        yield Finding(
+        yield DoctorFinding(
             "installation", ERROR, "virt-dra", "virt-dra isn't installed on this cluster", "virt-dra install --dry-run, then without it"
         )
         return
     if isinstance(facts.missing, Unknown):
         yield _unread("installation", "virt-dra", facts.missing)
     for missing in () if isinstance(facts.missing, Unknown) else facts.missing:
-        yield Finding("installation", ERROR, missing, "it is missing", INSTALL)
+        yield DoctorFinding("installation", ERROR, missing, "it is missing", INSTALL)
     versions = sorted({str((each["metadata"].get("labels") or {}).get(VERSION_LABEL, "?")) for each in facts.deployments})
     if versions != [own_version]:
         message = f"version {', '.join(versions)} is installed, this program is {own_version}"
-        yield Finding("installation", WARNING, "virt-dra", message, "upgrade with: virt-dra install; or use the program of that version")
+        yield DoctorFinding(
+            "installation", WARNING, "virt-dra", message, "upgrade with: virt-dra install; or use the program of that version"
+        )
     else:
-        yield Finding(
+        yield DoctorFinding(
             "installation", OK, "virt-dra", f"version {own_version}, overlay {facts.overlay or '?'}, in the namespace {facts.namespace}"
         )
 
 
-def definitions(facts: Facts) -> Iterator[Finding]:
+def definitions(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """CRDs that are there and served."""
     if isinstance(facts.definitions, Unknown):
         yield _unread("definitions", "CustomResourceDefinitions", facts.definitions)
@@ -57,29 +59,29 @@ def definitions(facts: Facts) -> Iterator[Finding]:
         if not condition_holds(crd, "Established"):
             conditions = (crd.get("status") or {}).get("conditions") or ()
             why = "; ".join(str(each.get("message")) for each in conditions if each.get("status") == "False") or "its status says nothing"
-            yield Finding(
+            yield DoctorFinding(
                 "definitions", ERROR, f"CustomResourceDefinition {name}", f"it isn't served: {why}", "correct what stands in its status"
             )
     if facts.definitions:
-        yield Finding("definitions", OK, "CustomResourceDefinitions", ", ".join(sorted(facts.definitions)))
+        yield DoctorFinding("definitions", OK, "CustomResourceDefinitions", ", ".join(sorted(facts.definitions)))
 
 
-def workloads(facts: Facts) -> Iterator[Finding]:
+def workloads(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Whether operator and webhook run."""
     for deployment in () if isinstance(facts.deployments, Unknown) else facts.deployments:
-        key = Key.of(deployment, "Deployment")
+        key = ObjectKey.of(deployment, "Deployment")
         if missing := rollout(key, deployment):
             advice = f"kubectl describe -n {key.namespace} deployment/{key.name}; kubectl logs -n {key.namespace} deployment/{key.name}"
-            yield Finding("workloads", ERROR, str(key), missing.removeprefix(f"{key}: "), advice)
+            yield DoctorFinding("workloads", ERROR, str(key), missing.removeprefix(f"{key}: "), advice)
         else:
-            yield Finding("workloads", OK, str(key), f"{deployment['spec'].get('replicas', 1)} replicas are available")
+            yield DoctorFinding("workloads", OK, str(key), f"{deployment['spec'].get('replicas', 1)} replicas are available")
     for pod in () if isinstance(facts.pods, Unknown) else facts.pods:
         for trouble in pod_troubles(pod):
-            where = str(Key.of(pod, "Pod"))
-            yield Finding("workloads", ERROR, where, trouble.removeprefix(where).lstrip(", "), "correct what the message names")
+            where = str(ObjectKey.of(pod, "Pod"))
+            yield DoctorFinding("workloads", ERROR, where, trouble.removeprefix(where).lstrip(", "), "correct what the message names")
 
 
-def webhook(facts: Facts) -> Iterator[Finding]:
+def webhook(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Whether the API server reaches the webhook: its configurations, its endpoints, and an answer to a question."""
     if not facts.overlay:
         return
@@ -88,26 +90,30 @@ def webhook(facts: Facts) -> Iterator[Finding]:
     for configuration in () if isinstance(facts.configurations, Unknown) else facts.configurations:
         bare = [each["name"] for each in configuration.get("webhooks") or () if not (each.get("clientConfig") or {}).get("caBundle")]
         if bare:
-            where = str(Key.of(configuration))
+            where = str(ObjectKey.of(configuration))
             advice = f"{KEEPS_CERTIFICATE} (with --cert-manager: cert-manager) writes it; see its log"
-            yield Finding("webhook", ERROR, where, f"no caBundle for {', '.join(bare)}: the API server can't trust the webhook", advice)
+            yield DoctorFinding(
+                "webhook", ERROR, where, f"no caBundle for {', '.join(bare)}: the API server can't trust the webhook", advice
+            )
     if isinstance(facts.ready_endpoints, Unknown):
         yield _unread("webhook", "EndpointSlices", facts.ready_endpoints)
     elif facts.ready_endpoints == 0:
         where = f"Service {facts.namespace}/virt-dra-webhook"
-        yield Finding("webhook", ERROR, where, "it has no ready endpoint", f"kubectl logs -n {facts.namespace} deployment/virt-dra-webhook")
+        yield DoctorFinding(
+            "webhook", ERROR, where, "it has no ready endpoint", f"kubectl logs -n {facts.namespace} deployment/virt-dra-webhook"
+        )
     yield _probe(facts)
 
 
-def _probe(facts: Facts) -> Finding:
+def _probe(facts: ClusterFacts) -> DoctorFinding:
     where = "webhook"
     if isinstance(facts.probe, Unknown):
         return _unread("webhook-answer", where, facts.probe)
     if f'admission webhook "{VMI_WEBHOOK}" denied the request' in facts.probe:
-        return Finding("webhook-answer", OK, where, "the API server asked it about a VMI (dry run), and it answered as it should")
+        return DoctorFinding("webhook-answer", OK, where, "the API server asked it about a VMI (dry run), and it answered as it should")
     if f'failed calling webhook "{VMI_WEBHOOK}"' in facts.probe or f'failed to call webhook "{VMI_WEBHOOK}"' in facts.probe:
         advice = "look at the Service's endpoints, at NetworkPolicies and firewalls on the way to port 8443, and at the caBundle"
-        return Finding("webhook-answer", ERROR, where, f"the API server can't reach it: {facts.probe}", advice)
+        return DoctorFinding("webhook-answer", ERROR, where, f"the API server can't reach it: {facts.probe}", advice)
     if not facts.probe:
         message = (
             "a VMI that it must deny was accepted (dry run): the API server didn't ask it, or couldn't and went on (failurePolicy Ignore)"
@@ -117,13 +123,13 @@ def _probe(facts: Facts) -> Finding:
         )
         if verifies_callers(facts):
             advice += f"; and whether the API server presents a client certificate (the webhook's log has code 401 where not): {GUIDE}"
-        return Finding("webhook-answer", ERROR, where, message, advice)
-    return Finding(
+        return DoctorFinding("webhook-answer", ERROR, where, message, advice)
+    return DoctorFinding(
         "webhook-answer", INFO, where, f"it isn't known whether it answers: {facts.probe}", "try again as somebody who may create VMIs"
     )
 
 
-def certificate(facts: Facts) -> Iterator[Finding]:
+def certificate(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Whether the webhook's certificate is valid, for its Service, and trusted by what calls it."""
     if not facts.overlay:
         return
@@ -136,32 +142,32 @@ def certificate(facts: Facts) -> Iterator[Finding]:
     if left <= timedelta():
         faults = True
         advice = f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)"
-        yield Finding("certificate", ERROR, where, f"the certificate expired {found.expires:%Y-%m-%d %H:%M} UTC", advice)
+        yield DoctorFinding("certificate", ERROR, where, f"the certificate expired {found.expires:%Y-%m-%d %H:%M} UTC", advice)
     elif left < RENEW_WITHIN:
         faults = True
         message = f"the certificate expires {found.expires:%Y-%m-%d %H:%M} UTC, and should have been renewed"
-        yield Finding("certificate", WARNING, where, message, f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)")
+        yield DoctorFinding("certificate", WARNING, where, message, f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)")
     service = f"virt-dra-webhook.{facts.namespace}.svc"
     if service not in found.dns_names:
         faults = True
         message = f"the certificate isn't for {service}, but for {', '.join(found.dns_names) or 'nothing'}"
-        yield Finding("certificate", ERROR, where, message, f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another")
+        yield DoctorFinding("certificate", ERROR, where, message, f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another")
     configurations = () if isinstance(facts.configurations, Unknown) else facts.configurations
     for configuration in configurations:
-        key = str(Key.of(configuration))
+        key = str(ObjectKey.of(configuration))
         if key not in found.trusted_by:
             faults = True
             advice = f"{KEEPS_CERTIFICATE} corrects it when it runs (with --cert-manager: cert-manager); see its log"
-            yield Finding("certificate", ERROR, key, "its caBundle isn't of the authority that signed the certificate", advice)
+            yield DoctorFinding("certificate", ERROR, key, "its caBundle isn't of the authority that signed the certificate", advice)
     if not faults:
-        yield Finding("certificate", OK, where, f"valid until {found.expires:%Y-%m-%d}, for {service}")
+        yield DoctorFinding("certificate", OK, where, f"valid until {found.expires:%Y-%m-%d}, for {service}")
 
 
-def _log_of(facts: Facts) -> str:
+def _log_of(facts: ClusterFacts) -> str:
     return f"kubectl logs -n {facts.namespace} deployment/{KEEPS_CERTIFICATE}"
 
 
-def limits(facts: Facts) -> Iterator[Finding]:
+def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Whether the policy of the pods that the operator may create (standalone) lets it create those that it makes."""
     if facts.launcher_policy is None:
         return  # beside KubeVirt; standalone it is said elsewhere that it is missing
@@ -181,17 +187,19 @@ def limits(facts: Facts) -> Iterator[Finding]:
         if variables.get(name) != text
     ]
     if wrong:
-        yield Finding("limits", ERROR, where, f"it refuses the pods of VMs: {'; '.join(wrong)}", f"set the variables so, or {INSTALL}")
+        yield DoctorFinding(
+            "limits", ERROR, where, f"it refuses the pods of VMs: {'; '.join(wrong)}", f"set the variables so, or {INSTALL}"
+        )
     else:
-        yield Finding("limits", OK, where, "it lets the operator create the launcher pods that it makes")
+        yield DoctorFinding("limits", OK, where, "it lets the operator create the launcher pods that it makes")
 
 
-def rights(facts: Facts) -> Iterator[Finding]:
+def rights(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Whether the ServiceAccounts may do what their components do."""
     if not facts.overlay:
         return
     if isinstance(facts.rights, Unknown):
-        yield Finding(
+        yield DoctorFinding(
             "rights", INFO, "ServiceAccounts", f"their rights can't be asked for: {facts.rights.why}", "run doctor as an administrator"
         )
         return
@@ -201,12 +209,12 @@ def rights(facts: Facts) -> Iterator[Finding]:
             refused[right.account].append(f"{right.verb} {right.resource}")
     for account, missing in sorted(refused.items()):
         where = f"ServiceAccount {facts.namespace}/{account}"
-        yield Finding("rights", ERROR, where, f"it may not {', '.join(missing)}", INSTALL)
+        yield DoctorFinding("rights", ERROR, where, f"it may not {', '.join(missing)}", INSTALL)
     if not refused:
-        yield Finding("rights", OK, "ServiceAccounts", f"all {len(facts.rights)} rights of the manifests are given")
+        yield DoctorFinding("rights", OK, "ServiceAccounts", f"all {len(facts.rights)} rights of the manifests are given")
 
 
-def leader(facts: Facts) -> Iterator[Finding]:
+def leader(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Whether an operator leads."""
     if not facts.overlay:
         return
@@ -217,14 +225,14 @@ def leader(facts: Facts) -> Iterator[Finding]:
     spec: Json = (facts.lease or {}).get("spec") or {}
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
     if not holder or not renewed:
-        yield Finding("leader", ERROR, where, "no operator leads", f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
+        yield DoctorFinding("leader", ERROR, where, "no operator leads", f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
         return
     age = facts.now - parse_time(renewed)
     if age > timedelta(seconds=3 * float(spec.get("leaseDurationSeconds") or 15)):
         message = f"{holder} led, but hasn't renewed its Lease for {age.total_seconds():.0f} s, and nobody has taken over"
-        yield Finding("leader", ERROR, where, message, f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
+        yield DoctorFinding("leader", ERROR, where, message, f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
     else:
-        yield Finding("leader", OK, where, f"{holder} leads")
+        yield DoctorFinding("leader", OK, where, f"{holder} leads")
 
 
 def wanted_configurations(overlay: str) -> tuple[str, ...]:
@@ -233,5 +241,5 @@ def wanted_configurations(overlay: str) -> tuple[str, ...]:
     return both if overlay == BESIDE_KUBEVIRT else both[:1]
 
 
-def _unread(check: str, where: str, unknown: Unknown) -> Finding:
-    return Finding(check, unknown.level, where, f"can't be read: {unknown.why}", unknown.advice)
+def _unread(check: str, where: str, unknown: Unknown) -> DoctorFinding:
+    return DoctorFinding(check, unknown.level, where, f"can't be read: {unknown.why}", unknown.advice)

@@ -9,15 +9,15 @@ from typing import Final, Literal
 
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.plan import Choices, Key, stale
+from virt_dra.installation.plan import Choices, ObjectKey, stale
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 from virt_dra.installation.survey import CRD, OURS, Objects, Survey, found, keeps_namespace
 
 FIELD_MANAGER: Final = "virt-dra-install"
 _POLL_SECONDS: Final = 0.5
 
-Tell = Callable[[str], None]
-Deed = Literal["created", "changed", "unchanged", "removed", "kept"]
+Emit = Callable[[str], None]
+ChangeResult = Literal["created", "changed", "unchanged", "removed", "kept"]
 
 API_VERSIONS: Final[Mapping[str, str]] = {
     "Namespace": "v1",
@@ -58,13 +58,13 @@ class NotReady(Exception):
 
 
 @dataclass
-class Report:
+class ChangeReport:
     """What was done, in order."""
 
-    tell: Tell
-    done: list[tuple[Deed, Key]] = field(default_factory=list)
+    tell: Emit
+    done: list[tuple[ChangeResult, ObjectKey]] = field(default_factory=list)
 
-    def add(self, deed: Deed, key: Key) -> None:
+    def add(self, deed: ChangeResult, key: ObjectKey) -> None:
         self.done.append((deed, key))
         self.tell(f"{key}: {deed}")
 
@@ -82,11 +82,13 @@ async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
     return tuple(obj for objects in found for obj in objects)
 
 
-async def install(cluster: Objects, objects: Sequence[Json], seen: Survey, choices: Choices, report: Report, deadline: Deadline) -> None:
+async def install(
+    cluster: Objects, objects: Sequence[Json], seen: Survey, choices: Choices, report: ChangeReport, deadline: WaitDeadline
+) -> None:
     """Apply all objects in their order, then remove what an older version had. Raises :class:`NotReady` and the port's exceptions."""
-    waiting_for_definitions: list[Key] = []
+    waiting_for_definitions: list[ObjectKey] = []
     for obj in objects:
-        key = Key.of(obj)
+        key = ObjectKey.of(obj)
         if key.kind == "Namespace" and keeps_namespace(seen, choices):
             report.add("kept", key)
             continue
@@ -103,7 +105,7 @@ async def install(cluster: Objects, objects: Sequence[Json], seen: Survey, choic
         await remove(cluster, key, report)
 
 
-async def remove(cluster: Objects, key: Key, report: Report) -> None:
+async def remove(cluster: Objects, key: ObjectKey, report: ChangeReport) -> None:
     """Delete one object; nothing if it is gone."""
     try:
         await cluster.delete_raw(API_VERSIONS[key.kind], key.kind, key.name, key.namespace)
@@ -112,14 +114,14 @@ async def remove(cluster: Objects, key: Key, report: Report) -> None:
     report.add("removed", key)
 
 
-class Deadline:
+class WaitDeadline:
     """When waiting ends. ``sleep`` and ``now`` come in, so that tests needn't wait."""
 
     def __init__(self, seconds: float, now: Callable[[], float], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._now, self._sleep = now, sleep
         self._end = now() + seconds
 
-    async def until(self, waiting: Callable[[], Awaitable[Sequence[str]]], tell: Tell | None = None) -> None:
+    async def until(self, waiting: Callable[[], Awaitable[Sequence[str]]], tell: Emit | None = None) -> None:
         """Ask again and again what is still awaited, until that is nothing. Raises :class:`NotReady`."""
         told: Sequence[str] = ()
         while True:
@@ -136,7 +138,7 @@ class Deadline:
             await self._sleep(_POLL_SECONDS)
 
 
-async def _established(cluster: Objects, keys: Iterable[Key], deadline: Deadline) -> None:
+async def _established(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline) -> None:
     keys = tuple(keys)
 
     async def waiting() -> list[str]:
@@ -146,7 +148,7 @@ async def _established(cluster: Objects, keys: Iterable[Key], deadline: Deadline
     await deadline.until(waiting)
 
 
-async def wait_for_deployments(cluster: Objects, keys: Iterable[Key], deadline: Deadline, tell: Tell) -> None:
+async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline, tell: Emit) -> None:
     """Until every Deployment has rolled out. Raises :class:`NotReady`, which then also says what the pods wait for."""
     keys = tuple(keys)
 

@@ -93,7 +93,7 @@ class Choices:
 
 
 @dataclass(frozen=True, order=True)
-class Key:
+class ObjectKey:
     """Which object: as a person would name it. ``api_version`` doesn't count: it is the same object in another one."""
 
     kind: str
@@ -101,7 +101,7 @@ class Key:
     name: str
 
     @classmethod
-    def of(cls, obj: Json, kind: str = "") -> Key:
+    def of(cls, obj: Json, kind: str = "") -> ObjectKey:
         """``kind``: for items of lists, which don't say it."""
         metadata = obj["metadata"]
         return cls(kind or obj["kind"], metadata.get("namespace", ""), metadata["name"])
@@ -134,14 +134,14 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     if choices.vm_namespace_label is not None:
         chosen = [_for_namespaces(obj, choices.vm_namespace_label) for obj in chosen]
     limited = (with_launcher(obj, launcher_of(operator)) if operator is not None else obj for obj in chosen)
-    return tuple(sorted(limited, key=lambda obj: (_place(obj), Key.of(obj))))
+    return tuple(sorted(limited, key=lambda obj: (_place(obj), ObjectKey.of(obj))))
 
 
 def _place(obj: Json) -> int:
     try:
         return APPLY_ORDER.index(obj["kind"])
     except ValueError:
-        raise ManifestError(f"{Key.of(obj)}: its kind has no place in the order of applying") from None
+        raise ManifestError(f"{ObjectKey.of(obj)}: its kind has no place in the order of applying") from None
 
 
 def in_namespace(obj: Json, namespace: str) -> Json:
@@ -276,16 +276,16 @@ def is_ours(obj: Json) -> bool:
     return bool(labels.get(PART_OF_LABEL) == PART_OF)
 
 
-def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[Key, ...]:
+def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[ObjectKey, ...]:
     """What an older version had and this one has not, in the order of removal. ``there``: objects with our label.
 
     CRDs stay: with them would go everything that is stored under them. So do Namespaces, what has an owner, and the Secrets that
     cert-manager makes of Certificates that are wanted.
     """
-    kept = {Key.of(obj) for obj in wanted}
+    kept = {ObjectKey.of(obj) for obj in wanted}
     certificates = {key.name for key in kept if key.kind == "Certificate"}
     gone = (
-        Key.of(obj)
+        ObjectKey.of(obj)
         for obj in there
         if is_ours(obj)
         and obj["kind"] not in ("Namespace", "CustomResourceDefinition")
@@ -295,6 +295,6 @@ def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[Key, ...]:
     return removal_order(key for key in gone if key not in kept)
 
 
-def removal_order(keys: Iterable[Key]) -> tuple[Key, ...]:
+def removal_order(keys: Iterable[ObjectKey]) -> tuple[ObjectKey, ...]:
     """The opposite of the order of applying; kinds that are not in it come first."""
     return tuple(sorted(set(keys), key=lambda key: (-APPLY_ORDER.index(key.kind) if key.kind in APPLY_ORDER else -99, key)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.wire import Json
-from virt_dra.installation.plan import Key, is_ours, removal_order
+from virt_dra.installation.plan import ObjectKey, is_ours, removal_order
 from virt_dra.installation.survey import VMS
 
 
@@ -17,8 +17,8 @@ class Removal:
     ``lost``: objects that go with their definition, by definition."""
 
     namespace: str
-    keys: tuple[Key, ...]
-    annotated: tuple[Key, ...]
+    keys: tuple[ObjectKey, ...]
+    annotated: tuple[ObjectKey, ...]
     kept: tuple[str, ...]
     lost: Mapping[str, int]
 
@@ -35,14 +35,14 @@ def removal(namespace: str, there: Iterable[Json], stored: Mapping[str, Iterable
     The definitions of VMs go only if that is asked for, because every VM goes with them. A Namespace goes if it is ours.
     """
     objects = [obj for obj in there if is_ours(obj) and not obj["metadata"].get("ownerReferences")]
-    keys = {Key.of(obj) for obj in objects}
+    keys = {ObjectKey.of(obj) for obj in objects}
     keys = {key for key in keys if key.kind != "Namespace" or key.name == namespace}
     definitions = {key.name for key in keys if key.kind == "CustomResourceDefinition"}
     kept = () if delete_vms else tuple(sorted(definitions & set(VMS)))
-    keys -= {Key("CustomResourceDefinition", "", name) for name in kept}
+    keys -= {ObjectKey("CustomResourceDefinition", "", name) for name in kept}
     leaving = definitions - set(kept)
     annotated = tuple(
-        Key.of(vmi, "VirtualMachineInstance")
+        ObjectKey.of(vmi, "VirtualMachineInstance")
         for name, vmis in stored.items()
         if name == VMS[1] and name not in leaving
         for vmi in vmis

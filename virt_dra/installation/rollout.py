@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from virt_dra.api.wire import Json
-from virt_dra.installation.plan import Key
+from virt_dra.installation.plan import ObjectKey
 
 
 def condition_holds(obj: Json, condition: str) -> bool:
@@ -12,7 +12,7 @@ def condition_holds(obj: Json, condition: str) -> bool:
     return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)
 
 
-def rollout(key: Key, deployment: Json | None) -> str:
+def rollout(key: ObjectKey, deployment: Json | None) -> str:
     """What of a Deployment's roll-out is missing; empty when nothing is."""
     if deployment is None:
         return f"{key} isn't there"
@@ -30,7 +30,7 @@ def rollout(key: Key, deployment: Json | None) -> str:
 
 def pod_troubles(pod: Json) -> list[str]:
     """What keeps a pod from being ready, as far as its status says."""
-    name, status = Key.of(pod, "Pod"), pod.get("status") or {}
+    name, status = ObjectKey.of(pod, "Pod"), pod.get("status") or {}
     troubles = [
         f"{name} isn't scheduled: {each.get('message', '')}"
         for each in status.get("conditions") or ()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Key, is_ours
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, ObjectKey, is_ours
 
 if TYPE_CHECKING:
     from virt_dra.cluster.kube.raw import Propagation
@@ -49,7 +49,7 @@ class Survey:
     api_versions: frozenset[str]
     definitions: Mapping[str, Json]
     deployments: tuple[Json, ...]
-    there: Mapping[Key, Json]
+    there: Mapping[ObjectKey, Json]
 
 
 async def found(cluster: Objects, api_version: str, kind: str, name: str, namespace: str = "") -> Json | None:
@@ -72,7 +72,7 @@ async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
         frozenset(versions),
         {name: crd for name, crd in zip(names, definitions, strict=True) if crd is not None},
         deployments,
-        {Key.of(obj): there for obj, there in zip(wanted, objects, strict=True) if there is not None},
+        {ObjectKey.of(obj): there for obj, there in zip(wanted, objects, strict=True) if there is not None},
     )
 
 
@@ -122,5 +122,5 @@ def _wrong_place(seen: Survey, choices: Choices) -> Iterable[str]:
 
 def keeps_namespace(seen: Survey, choices: Choices) -> bool:
     """Whether the namespace is somebody else's: then it is used as it is, and stays when virt-dra is removed."""
-    there = seen.there.get(Key("Namespace", "", choices.namespace))
+    there = seen.there.get(ObjectKey("Namespace", "", choices.namespace))
     return there is not None and not is_ours(there)

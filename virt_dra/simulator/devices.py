@@ -28,7 +28,7 @@ from virt_dra.simulator.outcome import DeviceOutcome
 
 
 @dataclass(frozen=True)
-class Known:
+class DeviceSources:
     """The objects that one VMI's devices are resolved from: its pod, the claims that the pod names, and all published devices."""
 
     vmi: VirtualMachineInstance

@@ -22,11 +22,11 @@ from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import generated
 from virt_dra.cluster.memory.rules import KindRules
-from virt_dra.simulator.handovers import Clock, Conditions, drive
+from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
-from virt_dra.simulator.lives import Blocked, Life, lives_of
-from virt_dra.simulator.outcome import Outcome
-from virt_dra.simulator.refused import Refused, blaming
+from virt_dra.simulator.lives import Blocker, Life, lives_of
+from virt_dra.simulator.outcome import VmOutcome
+from virt_dra.simulator.refused import RefusedObject, blaming
 
 NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
 """What virt-handler and the kubelet put on every node; a node that says otherwise keeps its word."""
@@ -36,7 +36,7 @@ SOLE_NODE = "node-1"
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """What the user decides about a run. ``kubevirt`` and ``gates`` override what the cluster's KubeVirt object says."""
 
     node: str | None = None
@@ -54,8 +54,8 @@ class Ran:
     """
 
     version: KubeVirtVersion
-    outcomes: tuple[Outcome, ...]
-    refused: tuple[Refused, ...]
+    outcomes: tuple[VmOutcome, ...]
+    refused: tuple[RefusedObject, ...]
     objects: tuple[TypedObject, ...]
     observed: ObservedVersion | None = None
     replaced: tuple[Replaced, ...] = ()
@@ -72,9 +72,9 @@ class Ran:
 async def run_on(
     cluster: MemoryCluster,
     inputs: Iterable[Sourced[TypedObject]],
-    settings: Settings,
-    clock: Clock,
-    refused_before: tuple[Refused, ...] = (),
+    settings: RunSettings,
+    clock: RunClock,
+    refused_before: tuple[RefusedObject, ...] = (),
 ) -> Ran:
     """Fill an empty cluster with the inputs, then drive the VMs that don't run yet through the hand-overs, and report on all.
 
@@ -103,13 +103,13 @@ async def run_on(
     return Ran(version, advised, refused, cluster.snapshot(), observed, once.replaced, doubly)
 
 
-def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[Refused]) -> Life:
+def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[RefusedObject]) -> Life:
     """The life; blocked if the API server refuses an object or the pod of it: that can't come from a cluster, whatever its UID says."""
     missing = next((each.object for each in life.loaded if id(each.object) not in accepted), life.pod)
     if missing is None or id(missing) in accepted:
         return life
     message = next((each.message for each in refused if (each.kind, each.key) == (missing.KIND, missing.key)), "the API server refuses it")
-    return replace(life, vmi=None, pod=None, blocked=Blocked("Invalid", message, "change what the message names"))
+    return replace(life, vmi=None, pod=None, blocked=Blocker("Invalid", message, "change what the message names"))
 
 
 def labelled(node: Node) -> Node:
@@ -125,16 +125,18 @@ def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
     return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
 
 
-def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple[tuple[TypedObject, ...], tuple[Refused, ...]]:
+def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
     """What an API server would take, and what it would refuse and why."""
     accepted: list[TypedObject] = []
-    refused: list[Refused] = []
+    refused: list[RefusedObject] = []
     for sourced in inputs:
         obj = sourced.object
         causes = admission.on_create(admission.defaulted(_named(obj), "1970-01-01T00:00:00Z"))
         if causes:
             described = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
-            refused.append(Refused(str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}", obj.KIND or obj.kind, obj.key))
+            refused.append(
+                RefusedObject(str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}", obj.KIND or obj.kind, obj.key)
+            )
         else:
             accepted.append(obj)
     return tuple(accepted), tuple(refused)

@@ -35,7 +35,7 @@ from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
-from virt_dra.simulator.devices import Known, variables_of
+from virt_dra.simulator.devices import DeviceSources, variables_of
 from virt_dra.simulator.embedded import labelled, stand_ins
 from webhooks.lint.world import Configuration, Subject
 
@@ -113,7 +113,7 @@ class Fitting:
             return self._converted(vmi, only=(UNWRITABLE_TEXT, DUPLICATE_ALIAS)) or self._converted(_without_claims(vmi))
         pod = tried.pod.with_(spec=tried.pod.spec.with_(node_name=tried.outcome.node))
         pod = pod.with_(status=pod.status.with_(phase="Running"))
-        known = Known(tried.vmi, pod, _allocated(tried, tried.outcome, pod), self._published)
+        known = DeviceSources(tried.vmi, pod, _allocated(tried, tried.outcome, pod), self._published)
         resolution = known.resolution()
         if any(each.reason == NO_ADDRESS for each in resolution.unresolved):
             return None  # the lint checks it, and knows the configured keys (K-6.6)

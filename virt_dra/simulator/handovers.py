@@ -31,13 +31,13 @@ from virt_dra.controllers.sources import claim_keys
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator import advice
 from virt_dra.simulator.claim_actions import carried_out, subject_of
-from virt_dra.simulator.devices import Known, entries_of, published_status, variables_of, with_elements, without_plugin_devices
+from virt_dra.simulator.devices import DeviceSources, entries_of, published_status, variables_of, with_elements, without_plugin_devices
 from virt_dra.simulator.lives import Life
-from virt_dra.simulator.outcome import ClaimOutcome, Failure, Outcome, Step
+from virt_dra.simulator.outcome import ClaimOutcome, HandOver, HandOverFailure, VmOutcome
 from webhooks.verdict import Cause, Verdict
 from webhooks.vmi import review
 
-Clock = Callable[[], datetime]
+RunClock = Callable[[], datetime]
 
 ROUNDS = 5
 """Rounds of scheduling. A round that gives devices back (C-5.6) makes another one worth while."""
@@ -56,7 +56,7 @@ class Conditions:
 class _Traveller:
     """A VM on its way. ``outcome`` grows step by step; with a failure in it the VM travels no further."""
 
-    outcome: Outcome
+    outcome: VmOutcome
     life: Life
     vmi: VirtualMachineInstance | None = None
     files: Mapping[str, str] = field(default_factory=dict)
@@ -75,12 +75,12 @@ class _Traveller:
         """Pods that are there come first, those of stopped VMs last."""
         return 0 if self.taken_over else 2 if self.life.stopped else 1
 
-    def fail(self, step: Step, reason: str, message: str, advice: str, details: Iterable[str] = ()) -> None:
+    def fail(self, step: HandOver, reason: str, message: str, advice: str, details: Iterable[str] = ()) -> None:
         if self.outcome.failure is None:
-            self.outcome = replace(self.outcome, failure=Failure(step, reason, message, advice, tuple(details)))
+            self.outcome = replace(self.outcome, failure=HandOverFailure(step, reason, message, advice, tuple(details)))
 
 
-async def drive(cluster: Cluster, lives: Sequence[Life], conditions: Conditions, clock: Clock) -> tuple[Outcome, ...]:
+async def drive(cluster: Cluster, lives: Sequence[Life], conditions: Conditions, clock: RunClock) -> tuple[VmOutcome, ...]:
     """Drive VMs and VMIs. They compete for devices in the given order, those that have a pod already before the others, and those that
     aren't to run after them. What is taken over is in the cluster already."""
     travellers = [_traveller(life) for life in lives]
@@ -97,7 +97,7 @@ async def drive(cluster: Cluster, lives: Sequence[Life], conditions: Conditions,
 
 def _traveller(life: Life) -> _Traveller:
     subject = life.subject.object
-    outcome = Outcome(subject.KIND, subject.namespace, subject.name, str(life.subject.source), taken_over=life.vmi is not None)
+    outcome = VmOutcome(subject.KIND, subject.namespace, subject.name, str(life.subject.source), taken_over=life.vmi is not None)
     return _Traveller(outcome, life)
 
 
@@ -109,7 +109,7 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
     verdict = _verdict(life, gates)
     traveller.outcome = replace(traveller.outcome, warnings=(*verdict.warnings, *life.notes))
     if life.blocked is not None:
-        traveller.fail(Step.ADMISSION, life.blocked.reason, life.blocked.message, life.blocked.advice)
+        traveller.fail(HandOver.ADMISSION, life.blocked.reason, life.blocked.message, life.blocked.advice)
         return
     if life.vmi is not None and life.pod is not None:
         denied = () if verdict.allowed else (f"it runs, but would be refused if it were created now: {verdict.message}",)
@@ -121,7 +121,7 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
     if not verdict.allowed:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
         needed = advice.admission(verdict, advice.gates_needed(_instance_spec(life.reviewed)) - gates.on, gates)
-        traveller.fail(Step.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
+        traveller.fail(HandOver.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
         return
     try:
         if isinstance(subject, VirtualMachine):
@@ -133,7 +133,7 @@ async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
         else:
             traveller.vmi = await cluster.create(_fresh(subject))
     except ApiError as error:
-        traveller.fail(Step.ADMISSION, error.reason, str(error), "change what the message names; a name must be free and well-formed")
+        traveller.fail(HandOver.ADMISSION, error.reason, str(error), "change what the message names; a name must be free and well-formed")
 
 
 def _verdict(life: Life, gates: Gates) -> Verdict:
@@ -171,13 +171,13 @@ async def _make_pods(cluster: Cluster, travellers: Sequence[_Traveller], conditi
             continue
         if isinstance(action, launcher_pods.CannotRender):
             error = action.error
-            traveller.fail(Step.LAUNCHER_POD, error.reason, error.message, f"see {error.subject}")
+            traveller.fail(HandOver.LAUNCHER_POD, error.reason, error.message, f"see {error.subject}")
             continue
         try:
             (pod,) = await launcher_pods.apply(cluster, (action,))
         except ApiError as error:
             traveller.fail(
-                Step.LAUNCHER_POD,
+                HandOver.LAUNCHER_POD,
                 error.reason,
                 str(error),
                 "the API server would refuse the pod: change the fields of the VM that lead to it",
@@ -208,7 +208,7 @@ async def _make_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> No
         if pod is None:
             continue
         if event := told.get((pod.namespace, pod.name)):
-            traveller.fail(Step.CLAIMS, event.reason, event.message, advice.claims(event.message, pod.namespace))
+            traveller.fail(HandOver.CLAIMS, event.reason, event.message, advice.claims(event.message, pod.namespace))
         traveller.outcome = replace(traveller.outcome, claims=_claims_of(pod))
 
 
@@ -224,7 +224,7 @@ async def _without_their_claims(cluster: Cluster, travellers: Sequence[_Travelle
         if missing:
             incomplete.add(pod.key)
             message = f"pod {pod.name} has claims that the input lacks: {', '.join(missing)}"
-            traveller.fail(Step.CLAIMS, CLAIM_MISSING, message, "add them: kubectl get resourceclaims -A -o yaml")
+            traveller.fail(HandOver.CLAIMS, CLAIM_MISSING, message, "add them: kubectl get resourceclaims -A -o yaml")
     return frozenset(incomplete)
 
 
@@ -241,7 +241,7 @@ def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
 # --- placement and allocation -------------------------------------------------------------------------------------
 
 
-async def _schedule(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions, clock: Clock) -> None:
+async def _schedule(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions, clock: RunClock) -> None:
     order = {f"{t.outcome.namespace}/{t.outcome.pod}": (t.turn, position) for position, t in enumerate(travellers) if t.on_the_way}
     unplaced: dict[str, Unplaced] = {}
     for _ in range(ROUNDS):
@@ -260,7 +260,7 @@ async def _schedule(cluster: Cluster, travellers: Sequence[_Traveller], conditio
         traveller.outcome = replace(traveller.outcome, node=pod.spec.node_name, devices=entries_of(_vmi(traveller), pod))
         if outcome := unplaced.get(pod.key):
             details = [line for node in outcome.nodes for line in _why_not(node)]
-            traveller.fail(Step.PLACEMENT, outcome.reason, outcome.message, advice.placement(outcome), details)
+            traveller.fail(HandOver.PLACEMENT, outcome.reason, outcome.message, advice.placement(outcome), details)
 
 
 def _why_not(node: NodeOutcome) -> list[str]:
@@ -295,13 +295,13 @@ async def _observed(cluster: Cluster, now: datetime) -> device_status.Inputs:
     return replace(inputs, pods=pods.items, claims=found.items, slices=slices.items)
 
 
-async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], clock: Clock) -> None:
+async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], clock: RunClock) -> None:
     by_uid = _by_uid(travellers)
     now = clock()
     inputs = await _observed(cluster, now)
     for event in await device_status.apply(cluster, device_status.plan(inputs).actions):
         if traveller := by_uid.get(event.uid):
-            traveller.fail(Step.DEVICE_STATUS, event.reason, event.message, "the API server would refuse the status")
+            traveller.fail(HandOver.DEVICE_STATUS, event.reason, event.message, "the API server would refuse the status")
     published = PublishedDevices.of(inputs.slices)
     by_key = {claim.key: claim for claim in inputs.claims}
     owned: dict[str, list[Pod]] = {}
@@ -313,7 +313,7 @@ async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], c
         vmi = traveller.vmi = await cluster.get(VirtualMachineInstance, given.name, given.namespace)
         pod = current_pod(vmi, launcher_pods_of(vmi, owned.get(vmi.metadata.uid, ())))
         named = (by_key.get(key) for key in (claim_keys(pod) if pod is not None else ()))
-        known = Known(vmi, pod, tuple(claim for claim in named if claim is not None), published)
+        known = DeviceSources(vmi, pod, tuple(claim for claim in named if claim is not None), published)
         found = known.settled(inputs.taint_rules)
         traveller.files = known.network_files(now)
         unhealthy = tuple(f"{each.subject}: {each.message}" for each in found.unhealthy)
@@ -323,7 +323,7 @@ async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], c
         if unresolved:
             first = unresolved[0]
             details = [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else ()
-            traveller.fail(Step.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice.device(first.reason), details)
+            traveller.fail(HandOver.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice.device(first.reason), details)
 
 
 # --- domain XML ---------------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ async def _define_domains(cluster: Cluster, travellers: Sequence[_Traveller], co
                 vmi, left_out = without_plugin_devices(vmi)
                 rendered = convert(vmi, env, pod=pod, kubevirt=conditions.gates.version, files=files)
         except LauncherError as error:
-            traveller.fail(Step.DOMAIN_XML, error.reason, str(error), advice.launcher(error))
+            traveller.fail(HandOver.DOMAIN_XML, error.reason, str(error), advice.launcher(error))
             continue
         devices = with_elements(traveller.outcome.devices, rendered.hostdevs)
         warnings = (*traveller.outcome.warnings, *left_out, *rendered.warnings)

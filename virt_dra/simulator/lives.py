@@ -20,14 +20,14 @@ from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of,
 from virt_dra.controllers.standalone.instance_phase import FINISHED
 from virt_dra.controllers.standalone.vm_lifecycle import strategy_of
 
-Subject = VirtualMachine | VirtualMachineInstance
+VmOrVmi = VirtualMachine | VirtualMachineInstance
 
 NOT_RUNNING = "the VM is not to run now (spec.running, spec.runStrategy); this shows what starting it would do"
 _WITH_A_POD = ("Scheduling", "Scheduled", "Running", "WaitingForSync")
 
 
 @dataclass(frozen=True)
-class Blocked:
+class Blocker:
     """Why a VM can't be driven at all."""
 
     reason: str
@@ -43,17 +43,17 @@ class Life:
     after those that are to run. ``stored``: the VM is in the cluster as it is given, with its UID.
     """
 
-    subject: Sourced[Subject]
+    subject: Sourced[VmOrVmi]
     vmi: VirtualMachineInstance | None = None
     pod: Pod | None = None
-    blocked: Blocked | None = None
+    blocked: Blocker | None = None
     stopped: bool = False
     notes: tuple[str, ...] = ()
     expansion: Expansion | None = None
     """A VM with its instancetype and preference applied; None for a VMI."""
 
     @property
-    def reviewed(self) -> Subject:
+    def reviewed(self) -> VmOrVmi:
         """The VM or VMI as KubeVirt validates it; a VM as its VMI is created from it."""
         return self.subject.object if self.expansion is None else self.expansion.vm
 
@@ -120,7 +120,7 @@ def _owns(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
     return not vm.metadata.uid or not owner.uid or vm.metadata.uid == owner.uid
 
 
-def _of_vm(sourced: Sourced[Subject], expansion: Expansion, vmi: VirtualMachineInstance | None, pods: Sequence[Pod]) -> Life:
+def _of_vm(sourced: Sourced[VmOrVmi], expansion: Expansion, vmi: VirtualMachineInstance | None, pods: Sequence[Pod]) -> Life:
     vm = expansion.vm
     if vm.metadata.deletion_timestamp is not None:
         return Life(sourced, blocked=_terminating(vm))
@@ -144,7 +144,7 @@ def _of_vm(sourced: Sourced[Subject], expansion: Expansion, vmi: VirtualMachineI
     return Life(sourced, vmi, pod, notes=(*changed, *_going(pod)))
 
 
-def _of_vmi(sourced: Sourced[Subject], vmi: VirtualMachineInstance, pods: Sequence[Pod]) -> Life:
+def _of_vmi(sourced: Sourced[VmOrVmi], vmi: VirtualMachineInstance, pods: Sequence[Pod]) -> Life:
     if vmi.metadata.deletion_timestamp is not None:
         return Life(sourced, blocked=_terminating(vmi))
     if vmi.status.phase in FINISHED:
@@ -156,7 +156,7 @@ def _of_vmi(sourced: Sourced[Subject], vmi: VirtualMachineInstance, pods: Sequen
     return Life(sourced, vmi, pod, notes=_going(pod))
 
 
-def _anew(sourced: Sourced[Subject], vm: VirtualMachine, notes: tuple[str, ...] = ()) -> Life:
+def _anew(sourced: Sourced[VmOrVmi], vm: VirtualMachine, notes: tuple[str, ...] = ()) -> Life:
     stopped = not wants_instance(vm)
     return Life(sourced, stopped=stopped, notes=(*notes, *((NOT_RUNNING,) if stopped else ())))
 
@@ -164,9 +164,9 @@ def _anew(sourced: Sourced[Subject], vm: VirtualMachine, notes: tuple[str, ...] 
 _ADD = "add what is there (kubectl get vmi,pods -A -o yaml), or its own claims count as somebody else's"
 
 
-def _terminating(obj: Subject) -> Blocked:
+def _terminating(obj: VmOrVmi) -> Blocker:
     message = f"{obj.KIND} {obj.key} is being deleted; until it is gone, its claims keep their devices"
-    return Blocked(
+    return Blocker(
         "Terminating", message, f"wait until it is gone, and read the cluster again; what waits for what: kubectl get {obj.PLURAL} -o yaml"
     )
 

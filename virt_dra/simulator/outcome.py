@@ -9,7 +9,7 @@ from virt_dra.api.wire import Json
 from webhooks.lint import DENIAL, Finding
 
 
-class Step(StrEnum):
+class HandOver(StrEnum):
     """The hand-overs, in order."""
 
     ADMISSION = "admission"
@@ -21,10 +21,10 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class HandOverFailure:
     """Why a VM came no further. ``details`` are further lines, one fact each; ``advice`` says what to do."""
 
-    step: Step
+    step: HandOver
     reason: str
     message: str
     advice: str
@@ -84,7 +84,7 @@ class DeviceOutcome:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VmOutcome:
     """How far one VM got. Ready means: libvirt could start it (the domain is written), and the lint has no denial."""
 
     kind: str
@@ -98,7 +98,7 @@ class Outcome:
     node: str | None = None
     devices: tuple[DeviceOutcome, ...] = ()
     domain: str | None = None
-    failure: Failure | None = None
+    failure: HandOverFailure | None = None
     taken_over: bool = False
     """Its VMI and launcher pod are those of the input."""
     findings: tuple[Finding, ...] = ()

@@ -9,18 +9,18 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
 from virt_dra.simulator.embedded import Ran
-from virt_dra.simulator.outcome import Failure, Outcome, Step
-from virt_dra.simulator.refused import Refused
+from virt_dra.simulator.outcome import HandOver, HandOverFailure, VmOutcome
+from virt_dra.simulator.refused import RefusedObject
 from webhooks.api_server import received
 from webhooks.lint import DENIAL, Finding, Judged, Judgement, Manifest
 from webhooks.lint.registry import INVALID
 
 
-def inputs_of(judgement: Judgement) -> tuple[tuple[Sourced[TypedObject], ...], tuple[Refused, ...]]:
+def inputs_of(judgement: Judgement) -> tuple[tuple[Sourced[TypedObject], ...], tuple[RefusedObject, ...]]:
     """The objects for the embedded cluster, every VM that can be read among them; and what an API server would refuse before it validates
     values: wrong types, unknown fields, templates that were not rendered."""
     inputs: list[Sourced[TypedObject]] = []
-    refused: list[Refused] = []
+    refused: list[RefusedObject] = []
     for manifest, findings in judgement.manifests:
         denials = [each for each in findings if each.severity == DENIAL]
         if manifest.object is not None and (manifest.is_subject or not denials or any(each.id == INVALID for each in denials)):
@@ -39,17 +39,17 @@ def _stored(manifest: Manifest, obj: TypedObject, release: KubeVirtVersion | Non
     return obj if left is manifest.raw else type(obj).from_wire(left).with_(metadata=obj.metadata)
 
 
-def _refused(manifest: Manifest, denials: list[Finding]) -> Refused:
+def _refused(manifest: Manifest, denials: list[Finding]) -> RefusedObject:
     key = f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
     problems = [(each.field, each.message) for each in denials] or list(manifest.problems)
     described = "; ".join(f"{field}: {message}" if field else message for field, message in problems)
-    return Refused(str(manifest.source), f"{manifest.kind or 'object'} {key}: {described}", manifest.kind, key)
+    return RefusedObject(str(manifest.source), f"{manifest.kind or 'object'} {key}: {described}", manifest.kind, key)
 
 
 def with_findings(ran: Ran, judgement: Judgement) -> Ran:
     """The run with each VM's findings, and with the VMs that could not be read, in the order of the input."""
     outcomes = {outcome.source: outcome for outcome in ran.outcomes}
-    merged: list[Outcome] = []
+    merged: list[VmOutcome] = []
     for judged in judgement.subjects:
         outcome = outcomes.pop(str(judged.source), None)
         if outcome is not None:
@@ -59,13 +59,13 @@ def with_findings(ran: Ran, judgement: Judgement) -> Ran:
     return replace(ran, outcomes=(*merged, *outcomes.values()))
 
 
-def _unreadable(judged: Judged) -> Outcome:
+def _unreadable(judged: Judged) -> VmOutcome:
     details = tuple(f"{each.field}: {each.message}" if each.field else each.message for each in judged.findings)
-    failure = Failure(
-        Step.ADMISSION,
+    failure = HandOverFailure(
+        HandOver.ADMISSION,
         "BadRequest",
         f"the API server can't read the object: {'; '.join(details)}" if details else "the API server can't read the object",
         "write the fields with the types that they have",
         details if len(details) > 1 else (),
     )
-    return Outcome(judged.kind, judged.namespace, judged.name, str(judged.source), findings=judged.findings, failure=failure)
+    return VmOutcome(judged.kind, judged.namespace, judged.name, str(judged.source), findings=judged.findings, failure=failure)

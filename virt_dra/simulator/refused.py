@@ -10,14 +10,14 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from virt_dra.api.wire import Json
-from virt_dra.simulator.outcome import Outcome, Step
+from virt_dra.simulator.outcome import HandOver, VmOutcome
 
 NAMED = (ResourceClaimTemplate.KIND, ResourceClaim.KIND, DeviceClass.KIND)
 """Kinds whose absence concerns only VMs that name the object. Slices, nodes and others concern every VM."""
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedObject:
     """An object of the input that an API server would not have stored. VMs that need it fail later, because it is missing."""
 
     source: str
@@ -30,11 +30,11 @@ class Refused:
 
 
 def blaming(
-    outcome: Outcome, vm: VirtualMachine | VirtualMachineInstance, refused: Sequence[Refused], accepted: Iterable[TypedObject]
-) -> Outcome:
+    outcome: VmOutcome, vm: VirtualMachine | VirtualMachineInstance, refused: Sequence[RefusedObject], accepted: Iterable[TypedObject]
+) -> VmOutcome:
     """The outcome, whose advice begins with the objects that were refused where their absence may be what the VM failed for."""
     failure = outcome.failure
-    if failure is None or not refused or failure.step not in (Step.CLAIMS, Step.PLACEMENT, Step.DEVICE_STATUS):
+    if failure is None or not refused or failure.step not in (HandOver.CLAIMS, HandOver.PLACEMENT, HandOver.DEVICE_STATUS):
         return outcome
     missed = [each.source for each in refused if each.kind not in NAMED or _names(vm, outcome.namespace, each, accepted)]
     if not missed:
@@ -44,7 +44,7 @@ def blaming(
     return replace(outcome, failure=replace(failure, advice=advice))
 
 
-def _names(vm: VirtualMachine | VirtualMachineInstance, namespace: str, refused: Refused, accepted: Iterable[TypedObject]) -> bool:
+def _names(vm: VirtualMachine | VirtualMachineInstance, namespace: str, refused: RefusedObject, accepted: Iterable[TypedObject]) -> bool:
     """Whether a VM names a refused object, or would if that had a proper name: a bad name is why many are refused."""
     entries = (vm.spec.template.spec if isinstance(vm, VirtualMachine) else vm.spec).resource_claims
     templates = {entry.resource_claim_template_name for entry in entries if entry.resource_claim_template_name}

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.main import cli
-from virt_dra.cli.shared.deadline import Deadline
+from virt_dra.cli.shared.deadline import AllocationDeadline
 
 Json = dict[str, Any]
 SLOW = 'device.attributes["gpu.example.com"].i >= 0 && lists.range(1000).all(x, lists.range(100).all(y, x + y >= 0))'
@@ -118,7 +118,7 @@ def test_a_search_that_takes_too_long_says_which_request_it_reached() -> None:
     one = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     claim["spec"]["devices"] = {"requests": [{"name": f"r{i}", "exactly": one} for i in range(32)]}
     problem = {"node": {"metadata": {"name": "node-a"}}, "classes": [CLASS], "slices": [_slice("node-a", *devices)], "claims": [claim]}
-    error = allocate_lines.answer(problem, Deadline(1, clock))["error"]
+    error = allocate_lines.answer(problem, AllocationDeadline(1, clock))["error"]
     aborted = "filter operation aborted: context deadline exceeded; it got as far as claim default/deep, request "
     told = re.fullmatch(re.escape(aborted) + r"r(\d+) \((\d+) of 32 requests\)", error)
     assert told is not None, error
@@ -127,7 +127,7 @@ def test_a_search_that_takes_too_long_says_which_request_it_reached() -> None:
 
 def test_a_deadline_begins_anew_with_every_allocation() -> None:
     now = 0.0
-    deadline = Deadline(2, lambda: now)
+    deadline = AllocationDeadline(2, lambda: now)
     assert not deadline()
     deadline.start()
     now = 1.9

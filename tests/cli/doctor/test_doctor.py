@@ -16,7 +16,7 @@ from virt_dra.api.meta import parse_time
 from virt_dra.cli.doctor.command import report
 from virt_dra.cli.main import cli
 from virt_dra.doctor.checks import examine, exit_code
-from virt_dra.doctor.facts import Certificate, Facts, Finding, Right, Unknown
+from virt_dra.doctor.facts import Certificate, ClusterFacts, DoctorFinding, Permission, Unknown
 
 Json = dict[str, Any]
 VERSION = "0.1.0"
@@ -66,7 +66,7 @@ def facts(
     ca_bundle: str = "Y2E=", trusted: bool = True, expires: str = "2026-07-01T00:00:00Z", dns_names: tuple[str, ...] = (),
     refused: list[list[str]] | None = None, pod_waiting: Json | None = None, api_versions: list[str] | None = None,
     callers: list[str] | None = None, reviews_from: list[Json] | None = None, policy: Json | None = None, **given: Any,
-) -> Facts:  # fmt: skip
+) -> ClusterFacts:  # fmt: skip
     """A cluster on which all is well but for what is given."""
     webhook = {"name": "vmi.virt-dra.io", "clientConfig": {"caBundle": ca_bundle}}
     configuration = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "virt-dra"}, "webhooks": [webhook]}
@@ -98,8 +98,8 @@ def facts(
         "network_policy": {"spec": policy or {"ingress": [{"ports": [{"port": 8443}], "from": networks}, {"ports": [{"port": 8080}]}]}},
         "lease": {"holderIdentity": "one", "renewTime": "2026-04-30T23:59:55.000000Z", "leaseDurationSeconds": 15},
         "rights": [
-            Right("virt-dra-operator", "list", "pods", True),
-            *(Right(account, verb, resource, False) for account, verb, resource in refused or ()),
+            Permission("virt-dra-operator", "list", "pods", True),
+            *(Permission(account, verb, resource, False) for account, verb, resource in refused or ()),
         ],
         "missing": (),
         "probe": 'admission webhook "vmi.virt-dra.io" denied the request: metadata.annotations',
@@ -108,7 +108,7 @@ def facts(
         given["lease"] = {"spec": given["lease"]}
     else:
         well["lease"] = {"spec": well["lease"]}
-    return Facts(**{**well, **given})
+    return ClusterFacts(**{**well, **given})
 
 
 def test_where_all_is_well_nothing_needs_doing() -> None:
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_found_and_nothing_else(case: Json) -> None:
     assert [finding.advice for finding in found] == case.get("advice", [finding.advice for finding in found])
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Facts) if "Unknown" in str(field.type)])
+@pytest.mark.parametrize("name", [field.name for field in fields(ClusterFacts) if "Unknown" in str(field.type)])
 def test_what_could_not_be_read_is_told_and_breaks_nothing(name: str) -> None:
     found = examine(replace(facts(), **{name: Unknown("no right")}), VERSION)  # type: ignore[arg-type] # one of the fields that may be Unknown
     if name not in ("pods",):  # which only add reasons to what the Deployments say
@@ -146,20 +146,20 @@ def test_what_could_not_be_read_is_told_and_breaks_nothing(name: str) -> None:
 
 
 def test_nothing_can_be_read() -> None:
-    names = [field.name for field in fields(Facts) if "Unknown" in str(field.type)]
+    names = [field.name for field in fields(ClusterFacts) if "Unknown" in str(field.type)]
     found = examine(replace(facts(), **dict.fromkeys(names, Unknown("no right"))), VERSION)  # type: ignore[arg-type] # as above
     assert exit_code(found) == 1
 
 
 def test_the_exit_code_tells_the_worst() -> None:
-    def finding(level: Any) -> Finding:
-        return Finding("x", level, "y", "z")
+    def finding(level: Any) -> DoctorFinding:
+        return DoctorFinding("x", level, "y", "z")
 
     assert [exit_code([finding("ok"), finding(level)]) for level in ("info", "warning", "error")] == [0, 1, 2]
 
 
 def test_text_has_a_line_for_the_finding_and_one_for_the_advice() -> None:
-    assert report([Finding("x", "error", "where", "what", "do it"), Finding("x", "ok", "there", "well")]) == [
+    assert report([DoctorFinding("x", "error", "where", "what", "do it"), DoctorFinding("x", "ok", "there", "well")]) == [
         "\x1b[31merror   \x1b[0m where: what",
         "         -> do it",
         "\x1b[32mok      \x1b[0m there: well",

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.conftest import Golden
 from virt_dra.cli.main import cli
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, STANDALONE, Choices, Key, Overlay, packaged, planned, stale
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, STANDALONE, Choices, ObjectKey, Overlay, packaged, planned, stale
 from virt_dra.installation.survey import KUBEVIRTS, VMS, Survey, refusals
 
 OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
@@ -32,7 +32,7 @@ def run(*arguments: str) -> Result:
 def test_a_dry_run_prints_all_objects_in_the_order_of_applying(overlay: str, golden: Golden) -> None:
     result = run("--overlay", overlay, "--dry-run")
     assert result.exit_code == 0
-    golden(f"install_{overlay}.txt", "".join(f"{Key.of(obj)}\n" for obj in yaml.safe_load_all(result.stdout)))
+    golden(f"install_{overlay}.txt", "".join(f"{ObjectKey.of(obj)}\n" for obj in yaml.safe_load_all(result.stdout)))
 
 
 def test_every_choice_changes_only_what_it_names(golden: Golden) -> None:
@@ -193,7 +193,12 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             ),
         ),
         (
-            seen(there={Key("ClusterRole", "", "virt-dra-view"): {"metadata": {}}, Key("Namespace", "", "virt-dra"): {"metadata": {}}}),
+            seen(
+                there={
+                    ObjectKey("ClusterRole", "", "virt-dra-view"): {"metadata": {}},
+                    ObjectKey("Namespace", "", "virt-dra"): {"metadata": {}},
+                }
+            ),
             Choices(STANDALONE),
             (
                 "ClusterRole virt-dra-view is there and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): "
@@ -223,10 +228,10 @@ def test_what_only_an_older_version_had_is_stale_but_never_what_holds_data_or_is
         obj("Secret", "left", "virt-dra", annotations={"cert-manager.io/certificate-name": "gone"}),
     ]
     assert stale(there, [obj("ClusterRole", "kept"), obj("Certificate", "wanted", "virt-dra")]) == (
-        Key("ValidatingWebhookConfiguration", "", "old"),
-        Key("ConfigMap", "virt-dra", "old"),
-        Key("Secret", "virt-dra", "left"),
-        Key("ClusterRole", "", "old"),
+        ObjectKey("ValidatingWebhookConfiguration", "", "old"),
+        ObjectKey("ConfigMap", "virt-dra", "old"),
+        ObjectKey("Secret", "virt-dra", "left"),
+        ObjectKey("ClusterRole", "", "old"),
     )
 
 
@@ -241,7 +246,7 @@ def test_another_namespace_leaves_no_trace_of_the_default_one(overlay: Overlay) 
 
     objects = planned(Choices(overlay, "elsewhere", cert_manager=True), packaged())
     places = [
-        (Key.of(obj), text)
+        (ObjectKey.of(obj), text)
         for obj in objects
         for text in texts(obj)
         if obj["metadata"].get("namespace") == "virt-dra" or "virt-dra.svc" in text.replace("virt-dra-webhook", "") or ":virt-dra:" in text

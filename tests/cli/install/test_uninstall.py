@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from virt_dra.cli.install.uninstall import told
 from virt_dra.cli.main import cli
-from virt_dra.installation.plan import Key
+from virt_dra.installation.plan import ObjectKey
 from virt_dra.installation.removal import Removal, namespaces_of, removal
 
 Json = dict[str, Any]
@@ -46,14 +46,14 @@ def test_vms_stay_and_lose_only_what_the_operator_wrote() -> None:
     assert removal("virt-dra", THERE, STORED, delete_vms=False) == Removal(
         "virt-dra",
         (
-            Key("Lease", "virt-dra", "virt-dra-operator"),
-            Key("ValidatingWebhookConfiguration", "", "virt-dra"),
-            Key("Deployment", "virt-dra", "virt-dra-operator"),
-            Key("ClusterRole", "", "virt-dra-view"),
-            Key("CustomResourceDefinition", "", DEVICES),
-            Key("Namespace", "", "virt-dra"),
+            ObjectKey("Lease", "virt-dra", "virt-dra-operator"),
+            ObjectKey("ValidatingWebhookConfiguration", "", "virt-dra"),
+            ObjectKey("Deployment", "virt-dra", "virt-dra-operator"),
+            ObjectKey("ClusterRole", "", "virt-dra-view"),
+            ObjectKey("CustomResourceDefinition", "", DEVICES),
+            ObjectKey("Namespace", "", "virt-dra"),
         ),
-        (Key("VirtualMachineInstance", "tenant", "a"),),
+        (ObjectKey("VirtualMachineInstance", "tenant", "a"),),
         (VMIS,),
         {DEVICES: 1},
     )
@@ -61,7 +61,7 @@ def test_vms_stay_and_lose_only_what_the_operator_wrote() -> None:
 
 def test_vms_go_with_their_definition_where_that_is_asked_for() -> None:
     plan = removal("virt-dra", THERE, STORED, delete_vms=True)
-    assert Key("CustomResourceDefinition", "", VMIS) in plan.keys
+    assert ObjectKey("CustomResourceDefinition", "", VMIS) in plan.keys
     assert (plan.annotated, plan.kept, plan.lost) == ((), (), {DEVICES: 1, VMIS: 2})
     assert f"to be lost with it: 2 objects of {VMIS}" in told(plan)
 
@@ -69,7 +69,7 @@ def test_vms_go_with_their_definition_where_that_is_asked_for() -> None:
 def test_vmis_of_kubevirt_are_never_touched_but_for_the_annotation() -> None:
     without_ours = [each for each in THERE if each["metadata"]["name"] != VMIS]
     plan = removal("virt-dra", without_ours, STORED, delete_vms=True)
-    assert plan.annotated == (Key("VirtualMachineInstance", "tenant", "a"),)
+    assert plan.annotated == (ObjectKey("VirtualMachineInstance", "tenant", "a"),)
     assert VMIS not in plan.lost
 
 

@@ -18,11 +18,11 @@ from virt_dra.api.meta import format_time
 from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.allocate.files import InputError, allocate_each, choose_claims, choose_nodes, gather
 from virt_dra.cli.allocate.lines import FEATURE_FIELDS
-from virt_dra.cli.allocate.report import Answer, answer_json, refusal_trees, table
+from virt_dra.cli.allocate.report import AllocationAnswer, answer_json, refusal_trees, table
 from virt_dra.cli.jsonl.lines import answer_stream, parse_request
 from virt_dra.cli.shared import collector
 from virt_dra.cli.shared.console import output_console, progress, say, status
-from virt_dra.cli.shared.deadline import DEFAULT_TIMEOUT, Deadline, parse_timeout
+from virt_dra.cli.shared.deadline import DEFAULT_TIMEOUT, AllocationDeadline, parse_timeout
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option, with_features
 from virt_dra.cli.shared.options import parse_namespace, parse_node, switches
 from virt_dra.cli.shared.output import json_text, print_document, refuse
@@ -122,7 +122,7 @@ def command(
     namespace: str,
     features: dict[str, bool],
     feature_gates: FeatureGates | None,
-    deadline: Deadline,
+    deadline: AllocationDeadline,
     jsonl: bool,
     workload: str | None,
     candidates: str,
@@ -164,7 +164,7 @@ def _check_usage(ctx: click.Context, paths: tuple[str, ...], filenames: tuple[st
         raise click.UsageError("--candidates goes with --workload")
 
 
-def _answer_lines(paths: tuple[str, ...], deadline: Deadline) -> None:
+def _answer_lines(paths: tuple[str, ...], deadline: AllocationDeadline) -> None:
     source = paths[0] if paths else "-"
     try:
         requests = sys.stdin.buffer if source == "-" else Path(source).open("rb")  # noqa: SIM115 - closed by the with below
@@ -174,7 +174,7 @@ def _answer_lines(paths: tuple[str, ...], deadline: Deadline) -> None:
         answer_stream(requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL, allocate_lines.MEMBERS)
 
 
-def _run_workload(path: str, deadline: Deadline, *, auto: bool) -> None:
+def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> None:
     from virt_dra.cli.allocate import workload as allocate_workload
 
     try:
@@ -202,12 +202,12 @@ def _allocate(
     node: str | None,
     namespace: str,
     gates: FeatureGates,
-    deadline: Deadline,
+    deadline: AllocationDeadline,
     output: Format,
     *,
     all_nodes: bool,
     explain: bool,
-) -> tuple[Answer, ...]:
+) -> tuple[AllocationAnswer, ...]:
     with status(f"reading {', '.join(paths)}"):
         loaded = read_inputs(paths)
     try:
@@ -224,7 +224,7 @@ def _allocate(
         )
 
 
-def _show(answers: tuple[Answer, ...], output: Format, *, all_nodes: bool, explain: bool) -> None:
+def _show(answers: tuple[AllocationAnswer, ...], output: Format, *, all_nodes: bool, explain: bool) -> None:
     if output != "table":
         print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
         return

@@ -17,8 +17,8 @@ from virt_dra.api.reading.documents import Loaded, Sourced
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.validation import validate_create
 from virt_dra.cel.validation import compiled_rules
-from virt_dra.cli.allocate.report import ERROR, FITS, REFUSED, TIMED_OUT, Answer, NodeAnswer
-from virt_dra.cli.shared.deadline import Deadline, progress_of
+from virt_dra.cli.allocate.report import ERROR, FITS, REFUSED, TIMED_OUT, AllocationAnswer, NodeAnswer
+from virt_dra.cli.shared.deadline import AllocationDeadline, progress_of
 from virt_dra.cli.shared.gate_options import gate_name
 from virt_dra.cluster.duplicates import Replaced, applied
 
@@ -39,7 +39,7 @@ class InputError(ValueError):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class AllocationInput:
     """What the input says of a cluster, checked and with defaults. Claims and templates by ``namespace/name``.
 
     ``replaced``: objects that the input has several times with different content, of which the last one counts.
@@ -57,7 +57,7 @@ class Cluster:
         return Snapshot.build(self.slices, self.classes, self.claims.values(), self.taint_rules)
 
 
-def gather(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN) -> Cluster:
+def gather(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN) -> AllocationInput:
     """The objects that matter for allocation; others are passed over. ``namespace``: of claims that name none. ``now``: RFC 3339.
     ``gates``: by which objects are judged, and whether DeviceTaintRules matter.
 
@@ -80,7 +80,7 @@ def gather(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN
     once = applied(given, namespace)
     found = [each.object for each in once.objects]
     slices = _all(found, ResourceSlice)
-    return Cluster(
+    return AllocationInput(
         _all(found, Node) or _nodes_of(slices),
         slices,
         _all(found, DeviceClass),
@@ -121,7 +121,7 @@ def _host_label(name: str) -> dict[str, str]:
     return {} if names.label_value(name) else {"kubernetes.io/hostname": name}
 
 
-def choose_nodes(cluster: Cluster, wanted: str | None) -> tuple[Node, ...]:
+def choose_nodes(cluster: AllocationInput, wanted: str | None) -> tuple[Node, ...]:
     """The nodes to try, in the order of the input. Raises :class:`InputError` for a node that isn't there."""
     if wanted is None:
         if not cluster.nodes:
@@ -133,7 +133,7 @@ def choose_nodes(cluster: Cluster, wanted: str | None) -> tuple[Node, ...]:
     raise InputError(f"no node {wanted} in the input{_meant(wanted, [node.name for node in cluster.nodes])}")
 
 
-def choose_claims(cluster: Cluster, wanted: Sequence[str], namespace: str) -> tuple[tuple[ResourceClaim, ...], ...]:
+def choose_claims(cluster: AllocationInput, wanted: Sequence[str], namespace: str) -> tuple[tuple[ResourceClaim, ...], ...]:
     """The claims to allocate: those named together as one pod's; else every one that has no allocation, each on its own; else templates.
 
     A template stands for one claim of its name. ``wanted``: ``NAMESPACE/NAME``, or a name in ``namespace``. Raises :class:`InputError`.
@@ -152,7 +152,7 @@ def choose_claims(cluster: Cluster, wanted: Sequence[str], namespace: str) -> tu
     return tuple((_of_template(template),) for template in cluster.templates.values())
 
 
-def _named(cluster: Cluster, key: str) -> ResourceClaim:
+def _named(cluster: AllocationInput, key: str) -> ResourceClaim:
     claim = cluster.claims.get(key)
     if claim is None:
         template = cluster.templates.get(key)
@@ -177,7 +177,7 @@ def _meant(wrong: str, known: Sequence[str]) -> str:
 
 
 def allocate_each(
-    cluster: Cluster,
+    cluster: AllocationInput,
     subjects: Sequence[tuple[ResourceClaim, ...]],
     nodes: Sequence[Node],
     features: Features,
@@ -185,8 +185,8 @@ def allocate_each(
     everywhere: bool,
     explain: bool,
     told: Told,
-    deadline: Deadline,
-) -> Iterator[Answer]:
+    deadline: AllocationDeadline,
+) -> Iterator[AllocationAnswer]:
     """The answer to each subject. With ``everywhere`` all nodes are tried and nothing is taken, else the first node that fits is taken.
 
     ``explain``: also the refusals of nodes that were passed before one fitted. ``told`` hears of every node tried.
@@ -212,11 +212,11 @@ def allocate_each(
         fits = any(answer.verdict == FITS for answer in tried)
         if error is None and (explain or everywhere or not fits):
             tried = [_explained(allocator, answer, node, deadline) for answer, node in zip(tried, nodes, strict=False)]
-        yield Answer(keys, tuple(tried), len(nodes), error)
+        yield AllocationAnswer(keys, tuple(tried), len(nodes), error)
     told(total, total)
 
 
-def _try(allocator: Allocator, node: Node, deadline: Deadline) -> NodeAnswer:
+def _try(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> NodeAnswer:
     """Raises FatalError."""
     deadline.start()
     try:
@@ -230,7 +230,7 @@ def _try(allocator: Allocator, node: Node, deadline: Deadline) -> NodeAnswer:
     return NodeAnswer(node.name, REFUSED, "cannot allocate all claims")
 
 
-def _explained(allocator: Allocator, answer: NodeAnswer, node: Node, deadline: Deadline) -> NodeAnswer:
+def _explained(allocator: Allocator, answer: NodeAnswer, node: Node, deadline: AllocationDeadline) -> NodeAnswer:
     """With the refusals of the node's devices: worth a second search only for those who ask."""
     if answer.verdict in (FITS, TIMED_OUT):
         return answer

@@ -21,7 +21,7 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cel.validation import compiled_rules
 from virt_dra.cli.allocate.report import explanation_json
 from virt_dra.cli.jsonl.lines import BadLine, member, under
-from virt_dra.cli.shared.deadline import Deadline, told
+from virt_dra.cli.shared.deadline import AllocationDeadline, told
 from virt_dra.cli.shared.gate_options import with_features
 
 T = TypeVar("T", bound=TypedObject)
@@ -33,7 +33,7 @@ FEATURE_FIELDS: Final = {"".join(part.capitalize() for part in each.name.split("
 """Field of the reference's ``Features`` -> attribute of ours."""
 
 
-def answer(request: Json, deadline: Deadline | None = None) -> Json:
+def answer(request: Json, deadline: AllocationDeadline | None = None) -> Json:
     """``{"features"?, "node", "classes"?, "slices"?, "allocated"?, "allocated_state"?, "claims"?, "explain"?, "validate"?}`` ->
     ``{"results", "error", "node_error", "elapsed_us"}``, and ``"explanation"`` where it was asked for.
 
@@ -54,7 +54,12 @@ def answer(request: Json, deadline: Deadline | None = None) -> Json:
     begin = time.perf_counter()
     try:
         out = _decide(
-            Snapshot.build(slices, classes, allocated).with_uses(uses), claims, node, features, deadline or Deadline(), explain=explain
+            Snapshot.build(slices, classes, allocated).with_uses(uses),
+            claims,
+            node,
+            features,
+            deadline or AllocationDeadline(),
+            explain=explain,
         )
     except Exception as fault:  # noqa: BLE001 - a fault of ours in one problem must be told, and must not end the answers to the others
         out = {"results": None, "error": f"internal error, please report it: {_described(fault)}", "node_error": False}
@@ -70,7 +75,7 @@ def _described(fault: Exception) -> str:
 
 
 def _decide(
-    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, deadline: Deadline, *, explain: bool
+    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, deadline: AllocationDeadline, *, explain: bool
 ) -> Json:
     """The answer without ``elapsed_us``."""
     out: Json = {"results": None, "error": None, "node_error": False}
@@ -92,7 +97,7 @@ def _decide(
     return {**out, "explanation": explanation} if explain else out
 
 
-def _explained(allocator: Allocator, node: Node, deadline: Deadline) -> Json | None:
+def _explained(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> Json | None:
     """None where the error is about the request itself, so that its text says all there is; and where explaining takes too long."""
     deadline.start()
     try:

@@ -34,7 +34,7 @@ class NodeAnswer:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AllocationAnswer:
     """What became of claims that are placed together.
 
     ``nodes``: the nodes that were tried, in order. ``error``: broken input, for which no node can help. ``total``: nodes there are to try.
@@ -64,7 +64,7 @@ class Answer:
 # --- data ---------------------------------------------------------------------------------------------------------
 
 
-def answer_json(answer: Answer) -> Json:
+def answer_json(answer: AllocationAnswer) -> Json:
     return {
         "claims": list(answer.claims),
         "allocated": answer.allocated,
@@ -115,14 +115,14 @@ def _request_json(request: RequestExplanation) -> Json:
 HEADINGS = ("CLAIM", "NODE", "REQUEST", "DEVICE", "DETAILS")
 
 
-def table(answers: Iterable[Answer], *, every_node: bool) -> list[str]:
+def table(answers: Iterable[AllocationAnswer], *, every_node: bool) -> list[str]:
     """A line per allocated device, in aligned columns, and one for what isn't allocated; with ``every_node`` also for nodes that refuse."""
     rows = [row for answer in answers for row in _rows(answer, every_node=every_node)]
     widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (HEADINGS, *rows)]
 
 
-def _rows(answer: Answer, *, every_node: bool) -> Iterator[tuple[str, ...]]:
+def _rows(answer: AllocationAnswer, *, every_node: bool) -> Iterator[tuple[str, ...]]:
     if not answer.allocated:
         yield ", ".join(answer.claims), "-", "-", "-", answer.message or ""
         return
@@ -144,7 +144,7 @@ def _details(device: DeviceRequestAllocationResult) -> str:
     return ", ".join(words)
 
 
-def refusal_trees(answer: Answer) -> Iterator[Tree]:
+def refusal_trees(answer: AllocationAnswer) -> Iterator[Tree]:
     """A tree per node that refused: the pools that can't be used, then per request what refused which devices."""
     explained = [node for node in answer.nodes if node.verdict != FITS]
     for node in explained[:SHOWN_NODES]:

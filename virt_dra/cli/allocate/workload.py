@@ -16,7 +16,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cli.allocate.lines import features_of, objects_in, objects_of
 from virt_dra.cli.jsonl.lines import BadLine, member
 from virt_dra.cli.shared import collector
-from virt_dra.cli.shared.deadline import Deadline
+from virt_dra.cli.shared.deadline import AllocationDeadline
 from virt_dra.cli.shared.deadline import told as error_text
 
 NOWHERE = ["", None]
@@ -137,9 +137,9 @@ def _count(raw: Json, name: str) -> int:
     return value
 
 
-def run(workload: Workload, *, auto: bool, told: Told, deadline: Deadline | None = None) -> Figures:
+def run(workload: Workload, *, auto: bool, told: Told, deadline: AllocationDeadline | None = None) -> Figures:
     """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of each pod."""
-    deadline = deadline or Deadline()
+    deadline = deadline or AllocationDeadline()
     walk = Walk(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
     for pod in range(workload.init_pods):
         deadline.start()
@@ -154,7 +154,9 @@ def run(workload: Workload, *, auto: bool, told: Told, deadline: Deadline | None
         return _measured(workload, walk, waiting, told, deadline)
 
 
-def _measured(workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceClaim, ...]], told: Told, deadline: Deadline) -> Figures:
+def _measured(
+    workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceClaim, ...]], told: Told, deadline: AllocationDeadline
+) -> Figures:
     """``waiting``: the claims of each pod, which exist before a scheduler sees the pod."""
     placed: list[Placed | None] = []
     seconds: list[float] = []

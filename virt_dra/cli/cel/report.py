@@ -13,7 +13,7 @@ from virt_dra.cel import DerivedAttribute, EvaluationError, Selector, device_inp
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DeviceResult:
     """What came out for one device: a value, or why there is none."""
 
     device: str
@@ -42,12 +42,12 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CelReport:
     """An expression that compiles, and what it says of each device."""
 
     expression: str
     cost_estimate: int | None
-    devices: tuple[Found, ...]
+    devices: tuple[DeviceResult, ...]
     outdated: tuple[str, ...]
     """Slices that were left out, because their pool has a newer generation."""
     derived: bool
@@ -86,32 +86,32 @@ class Report:
         yield f"{said}; cost up to {max(costs)} of an estimated {self.cost_estimate}" if costs else said
 
 
-def evaluate(compiled: Selector | DerivedAttribute, slices: Sequence[ResourceSlice]) -> Report:
+def evaluate(compiled: Selector | DerivedAttribute, slices: Sequence[ResourceSlice]) -> CelReport:
     """Evaluate on each device of the newest generation of each pool, in the order of the slices."""
     pools: dict[tuple[str, str], list[ResourceSlice]] = {}
     for piece in slices:
         pools.setdefault(_pool(piece), []).append(piece)
     newest = {pool: newest_generation(members, generation_of)[0] for pool, members in pools.items()}
-    found: list[Found] = []
+    found: list[DeviceResult] = []
     outdated: list[str] = []
     for piece in slices:
         if generation_of(piece) < newest[_pool(piece)]:
             outdated.append(piece.metadata.name)
             continue
         found += (_found(compiled, piece, device) for device in piece.spec.devices)
-    return Report(compiled.expression, compiled.cost_estimate, tuple(found), tuple(outdated), isinstance(compiled, DerivedAttribute))
+    return CelReport(compiled.expression, compiled.cost_estimate, tuple(found), tuple(outdated), isinstance(compiled, DerivedAttribute))
 
 
 def _pool(piece: ResourceSlice) -> tuple[str, str]:
     return piece.spec.driver, piece.spec.pool.name
 
 
-def _found(compiled: Selector | DerivedAttribute, piece: ResourceSlice, device: Device) -> Found:
+def _found(compiled: Selector | DerivedAttribute, piece: ResourceSlice, device: Device) -> DeviceResult:
     name = "/".join((*_pool(piece), device.name))
     node = device.node_name if piece.spec.per_device_node_selection else piece.spec.node_name
     try:
         given = device_input(piece.spec.driver, device)
     except EvaluationError as error:
-        return Found(name, node, None, error.message, None)
+        return DeviceResult(name, node, None, error.message, None)
     examined = compiled.examine(given)
-    return Found(name, node, examined.value, examined.error, examined.cost)
+    return DeviceResult(name, node, examined.value, examined.error, examined.cost)

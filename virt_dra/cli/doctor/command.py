@@ -18,7 +18,7 @@ from virt_dra.cli.shared.console import visible_lines
 from virt_dra.cli.shared.options import kubevirt_option, parse_namespace
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.doctor.checks import examine, exit_code
-from virt_dra.doctor.facts import Facts, Finding, Level
+from virt_dra.doctor.facts import ClusterFacts, DoctorFinding, Level
 
 EPILOG = """\b
 Examples:
@@ -67,14 +67,14 @@ def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVers
     sys.exit(exit_code(findings))
 
 
-async def _gathered(choice: ClusterChoice, probe_namespace: str) -> Facts:
+async def _gathered(choice: ClusterChoice, probe_namespace: str) -> ClusterFacts:
     async with choice.connected() as cluster:
         from virt_dra.doctor.gather import gather
 
         return await gather(cluster, probe_namespace)
 
 
-def report(findings: Sequence[Finding]) -> list[str]:
+def report(findings: Sequence[DoctorFinding]) -> list[str]:
     """Lines: level, where, what; below it what to do."""
     lines = []
     for finding in findings:

@@ -20,10 +20,20 @@ from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
 from virt_dra.installation.callers import read_networks, reads_as_certificates
 from virt_dra.installation.kustomize import ManifestError, split_image
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, NAMESPACE, STANDALONE, SYSTEM_NAMESPACES, Choices, Key, Overlay, packaged, planned
+from virt_dra.installation.plan import (
+    BESIDE_KUBEVIRT,
+    NAMESPACE,
+    STANDALONE,
+    SYSTEM_NAMESPACES,
+    Choices,
+    ObjectKey,
+    Overlay,
+    packaged,
+    planned,
+)
 
 if TYPE_CHECKING:
-    from virt_dra.installation.apply import Report
+    from virt_dra.installation.apply import ChangeReport
 
 EPILOG = """\b
 Examples:
@@ -206,24 +216,24 @@ def written(objects: Sequence[Json], output: str) -> str:
 
 async def _install(objects: Sequence[Json], choices: Choices, wait: bool, timeout: float, choice: ClusterChoice, output: str) -> bool:
     """Whether everything runs, or needn't."""
-    from virt_dra.installation.apply import Deadline, NotReady, Report, install, wait_for_deployments
+    from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline, install, wait_for_deployments
     from virt_dra.installation.survey import refusals, survey
 
     def tell(sentence: str) -> None:
         say(sentence, err=output != "text")
 
-    report = Report(tell)
+    report = ChangeReport(tell)
     waiting: Sequence[str] = ()
     try:
         async with choice.connected() as cluster:
             seen = await survey(cluster, objects)
             if refused := refusals(seen, choices):
                 refuse(refused, output)
-            deadline = Deadline(timeout, time.monotonic)
+            deadline = WaitDeadline(timeout, time.monotonic)
             try:
                 await install(cluster, objects, seen, choices, report, deadline)
                 if wait:
-                    deployments = [key for key in map(Key.of, objects) if key.kind == "Deployment"]
+                    deployments = [key for key in map(ObjectKey.of, objects) if key.kind == "Deployment"]
                     await wait_for_deployments(cluster, deployments, deadline, tell)
             except NotReady as error:
                 waiting = error.waiting
@@ -233,7 +243,7 @@ async def _install(objects: Sequence[Json], choices: Choices, wait: bool, timeou
     return not waiting
 
 
-def _conclude(choices: Choices, report: Report, waiting: Sequence[str], *, waited: bool, output: str) -> None:
+def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *, waited: bool, output: str) -> None:
     if output != "text":
         done = [{"kind": key.kind, "namespace": key.namespace, "name": key.name, "result": deed} for deed, key in report.done]
         print_document({"overlay": choices.overlay, "namespace": choices.namespace, "objects": done, "waitingFor": list(waiting)}, output)

@@ -18,11 +18,11 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.port import ApiError, NotFound
-from virt_dra.installation.plan import Key
+from virt_dra.installation.plan import ObjectKey
 from virt_dra.installation.removal import Removal, namespaces_of, removal
 
 if TYPE_CHECKING:
-    from virt_dra.installation.apply import Deadline, Report
+    from virt_dra.installation.apply import ChangeReport, WaitDeadline
     from virt_dra.installation.survey import Objects
 
 LEASE: Final = "virt-dra-operator"
@@ -81,13 +81,13 @@ async def _uninstall(
     choice: ClusterChoice,
     output: str,
 ) -> bool:
-    from virt_dra.installation.apply import Deadline, NotReady, Report
+    from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline
 
     def tell(sentence: str) -> None:
         say(sentence, err=output != "text")
 
     waiting: Sequence[str] = ()
-    report = Report(tell)
+    report = ChangeReport(tell)
     try:
         async with choice.connected() as cluster:
             plan = await _gathered(cluster, namespace, delete_vms, output)
@@ -102,7 +102,7 @@ async def _uninstall(
             if not yes:
                 click.confirm("Remove all this?", abort=True)
             try:
-                await _removed(cluster, plan, report, Deadline(timeout, time.monotonic))
+                await _removed(cluster, plan, report, WaitDeadline(timeout, time.monotonic))
             except NotReady as error:
                 waiting = error.waiting
     except click.ClickException as error:
@@ -148,7 +148,7 @@ def told(plan: Removal) -> list[str]:
     return lines
 
 
-async def _removed(cluster: Objects, plan: Removal, report: Report, deadline: Deadline) -> None:
+async def _removed(cluster: Objects, plan: Removal, report: ChangeReport, deadline: WaitDeadline) -> None:
     """Raises NotReady when not all is gone in time."""
     from virt_dra.installation.apply import API_VERSIONS, remove
     from virt_dra.installation.survey import OURS, found
@@ -160,7 +160,7 @@ async def _removed(cluster: Objects, plan: Removal, report: Report, deadline: De
 
     async def running() -> list[str]:
         pods = await cluster.list_raw("v1", "Pod", plan.namespace, labels=OURS)
-        return [f"{Key.of({'kind': 'Pod', **pod})} still runs" for pod in pods]
+        return [f"{ObjectKey.of({'kind': 'Pod', **pod})} still runs" for pod in pods]
 
     if workload_ends:
         await deadline.until(running, report.tell)
@@ -168,7 +168,7 @@ async def _removed(cluster: Objects, plan: Removal, report: Report, deadline: De
     for key in plan.annotated:
         await _without_annotation(cluster, key)
     # A namespace comes after the definitions: it is emptied kind by kind, and a kind that is just vanishing holds that up.
-    rest = (*plan.keys[workload_ends:], Key("Lease", plan.namespace, LEASE))
+    rest = (*plan.keys[workload_ends:], ObjectKey("Lease", plan.namespace, LEASE))
     for kind_is_namespace in (False, True):
         for key in rest:
             if (key.kind == "Namespace") is kind_is_namespace:
@@ -181,14 +181,14 @@ async def _removed(cluster: Objects, plan: Removal, report: Report, deadline: De
         await deadline.until(there, report.tell)
 
 
-async def _without_annotation(cluster: Objects, key: Key) -> None:
+async def _without_annotation(cluster: Objects, key: ObjectKey) -> None:
     with suppress(NotFound):  # a VM that was stopped meanwhile
         await cluster.patch_raw(
             KUBEVIRT, key.kind, key.name, key.namespace, merge={"metadata": {"annotations": {DEVICE_STATUS_ANNOTATION: None}}}
         )
 
 
-def _conclude(plan: Removal, report: Report, waiting: Sequence[str], output: str, sentence: str) -> None:
+def _conclude(plan: Removal, report: ChangeReport, waiting: Sequence[str], output: str, sentence: str) -> None:
     if output != "text":
         document: Json = {
             "namespace": plan.namespace,

@@ -20,7 +20,7 @@ from virt_dra.api.nearest import listed, nearest
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.shared.output import json_text, refuse
 
-Answer = Callable[[Json], Json]
+AnswerFunction = Callable[[Json], Json]
 """Takes the request object of one line, gives the answer without its ``id``. Raises :class:`BadLine` or WireError."""
 
 
@@ -28,7 +28,7 @@ class BadLine(ValueError):
     """A request that can't be understood. The message says which member is wrong and what is expected."""
 
 
-def answer_lines(lines: Iterable[bytes], out: IO[str], answer: Answer, refusal: Json, members: Collection[str] = ()) -> None:
+def answer_lines(lines: Iterable[bytes], out: IO[str], answer: AnswerFunction, refusal: Json, members: Collection[str] = ()) -> None:
     """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is read.
 
     ``members``: those that a request may have besides ``id``, () for any. Others are ignored; the answer's ``warnings`` name them.
@@ -42,7 +42,7 @@ def answer_lines(lines: Iterable[bytes], out: IO[str], answer: Answer, refusal: 
         out.flush()
 
 
-def _answer_line(number: int, line: bytes, answer: Answer, refusal: Json, members: Collection[str]) -> str:
+def _answer_line(number: int, line: bytes, answer: AnswerFunction, refusal: Json, members: Collection[str]) -> str:
     identity: object = None
     unknown: list[str] = []
     try:
@@ -199,7 +199,7 @@ def under(name: str, error: WireError) -> WireError:
     return WireError(error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems))
 
 
-def answer_stream(requests: IO[bytes], answer: Answer, refusal: Json, members: Collection[str]) -> None:
+def answer_stream(requests: IO[bytes], answer: AnswerFunction, refusal: Json, members: Collection[str]) -> None:
     """Answer a stream of requests on standard output. Ends the process if the requests can't be read. Raises OSError of the output."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
     answer_lines(_readable(requests), out, answer, refusal, members)
@@ -213,7 +213,9 @@ def _readable(requests: IO[bytes]) -> Iterator[bytes]:
         refuse([f"cannot read the requests: {error.strerror}"], "text")
 
 
-def jsonl_command(name: str, answer: Answer, refusal: Json, help_text: str, epilog: str, members: Collection[str] = ()) -> click.Command:
+def jsonl_command(
+    name: str, answer: AnswerFunction, refusal: Json, help_text: str, epilog: str, members: Collection[str] = ()
+) -> click.Command:
     """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members."""
 
     def run(jsonl: bool, requests: IO[bytes]) -> None:

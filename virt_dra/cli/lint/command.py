@@ -16,11 +16,11 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, Problem, Source, Sourced
 from virt_dra.cli.lint.options import severity_options, unreadable
-from virt_dra.cli.lint.report import Report
+from virt_dra.cli.lint.report import LintReport
 from virt_dra.cli.lint.sarif import sarif
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
 from virt_dra.cli.shared.console import progress, say
-from virt_dra.cli.shared.deadline import Deadline
+from virt_dra.cli.shared.deadline import AllocationDeadline
 from virt_dra.cli.shared.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.duplicates import latest
@@ -140,13 +140,13 @@ def command(
             known=EVERYTHING - gathered.unknown if complete or live else None,
             address_keys=address_keys,
             there=there,
-            trial=partial(Fitting, limit=Deadline()),
+            trial=partial(Fitting, limit=AllocationDeadline()),
             told=told,
             also=[Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace],
         )
     if paths and not live:
         _require_subjects(judgement, written.documents, paths, output)
-    report = Report(judgement, once.replaced)
+    report = LintReport(judgement, once.replaced)
     if output == "text":
         say("\n".join(map(visible, report.lines())))
     else:

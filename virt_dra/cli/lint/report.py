@@ -29,7 +29,7 @@ def entry(judged: Judged) -> Json:
 
 
 @dataclass(frozen=True)
-class Report:
+class LintReport:
     """The report on a judgement, as lines of text or as JSON."""
 
     judgement: Judgement

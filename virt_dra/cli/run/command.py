@@ -19,14 +19,14 @@ from virt_dra.api.wire import Json
 from virt_dra.cli.lint.options import severity_options, unreadable
 from virt_dra.cli.run.tree import outcome_tree
 from virt_dra.cli.shared.console import output_console, status
-from virt_dra.cli.shared.deadline import Deadline
+from virt_dra.cli.shared.deadline import AllocationDeadline
 from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import Written, read_written, save_folder, write_file
 from virt_dra.cluster.memory.embedded import embedded_cluster
-from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, Settings, run_on
+from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings
 from webhooks.lint import Judgement, judge
@@ -101,7 +101,7 @@ def command(
 
     The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready, unless it runs already.
     """
-    settings = Settings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
+    settings = RunSettings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
     jobs = _jobs(paths, out, separate)
     severities = LintSettings.for_command(ignore=ignore, deny=deny, warn=warn)
     read = [(job, _read(job, output)) for job in jobs]
@@ -140,7 +140,7 @@ def _read(job: _Job, output: Format) -> Written:
     return written
 
 
-def _lint(job: _Job, documents: tuple[Document, ...], settings: Settings, severities: LintSettings, output: Format) -> Judgement:
+def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, severities: LintSettings, output: Format) -> Judgement:
     """The lint, as ``virt-dra lint`` has it. Ends the command where no object can be read, or none is a VM."""
     judgement = judge(
         documents,
@@ -148,7 +148,7 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: Settings, severi
         version=settings.kubevirt,
         gates=settings.gates,
         namespace=settings.namespace,
-        trial=partial(Fitting, limit=Deadline()),
+        trial=partial(Fitting, limit=AllocationDeadline()),
     )
     if not judgement.readable:
         problems = unreadable(documents)
@@ -158,7 +158,7 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: Settings, severi
     return judgement
 
 
-def _run(judgement: Judgement, settings: Settings) -> Ran:
+def _run(judgement: Judgement, settings: RunSettings) -> Ran:
     ran: list[Ran] = []
     inputs, refused = inputs_of(judgement)
 

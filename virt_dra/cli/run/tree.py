@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from rich.tree import Tree
 
-from virt_dra.simulator.outcome import DeviceOutcome, Outcome, Step
+from virt_dra.simulator.outcome import DeviceOutcome, HandOver, VmOutcome
 
 SHOWN_SUBJECTS = 10
 """Nodes (or other subjects, whose first line isn't indented) of which the details are shown as text; as JSON and YAML all are."""
@@ -15,7 +15,7 @@ SHOWN_LINES = 20
 """Lines of details shown of each of them."""
 
 
-def outcome_tree(outcome: Outcome, xml_path: str | None) -> Tree:
+def outcome_tree(outcome: VmOutcome, xml_path: str | None) -> Tree:
     """The tree of one VM. ``xml_path``: where its domain was written, if it was."""
     verdict = Text("ready", style="green") if outcome.ready else Text("not ready", style="red")
     tree = Tree(Text.assemble(f"{outcome.kind} {outcome.namespace}/{outcome.name}: ", verdict, Text(f"  ({outcome.source})", style="dim")))
@@ -24,7 +24,7 @@ def outcome_tree(outcome: Outcome, xml_path: str | None) -> Tree:
         branch = tree.add(Text.assemble("lint: ", verdict))
         for finding in outcome.findings:
             branch.add(Text(str(finding)))
-    for step in Step:
+    for step in HandOver:
         failed = outcome.failure is not None and outcome.failure.step == step
         branch = tree.add(_heading(outcome, step, xml_path))
         for line in _facts(outcome, step):
@@ -35,50 +35,50 @@ def outcome_tree(outcome: Outcome, xml_path: str | None) -> Tree:
     return tree
 
 
-def _heading(outcome: Outcome, step: Step, xml_path: str | None) -> Text:
+def _heading(outcome: VmOutcome, step: HandOver, xml_path: str | None) -> Text:
     failure = outcome.failure
     if failure is not None and failure.step == step:
         return Text.assemble(f"{step}: ", Text("FAILED", style="bold red"), f" {failure.reason}")
     match step:
-        case Step.ADMISSION:
+        case HandOver.ADMISSION:
             return Text("admission: its VMI is there already" if outcome.taken_over else "admission: allowed")
-        case Step.LAUNCHER_POD:
+        case HandOver.LAUNCHER_POD:
             return Text(f"launcher pod: {outcome.pod}")
-        case Step.CLAIMS:
+        case HandOver.CLAIMS:
             return Text("claims" if outcome.claims else "claims: none")
-        case Step.PLACEMENT:
+        case HandOver.PLACEMENT:
             return Text(f"placement: node {outcome.node}")
-        case Step.DEVICE_STATUS:
+        case HandOver.DEVICE_STATUS:
             return Text("deviceStatus" if outcome.devices else "deviceStatus: no devices")
-        case Step.DOMAIN_XML:
+        case HandOver.DOMAIN_XML:
             return Text(f"domain XML: {xml_path or 'made; --out DIR writes it'}")
 
 
-def _facts(outcome: Outcome, step: Step) -> list[str]:
+def _facts(outcome: VmOutcome, step: HandOver) -> list[str]:
     match step:
-        case Step.ADMISSION:
+        case HandOver.ADMISSION:
             known = [finding.message for finding in outcome.findings]
             return [f"warning: {warning}" for warning in outcome.warnings if not any(message in warning for message in known)]
-        case Step.CLAIMS:
+        case HandOver.CLAIMS:
             return [
                 f"{claim.entry}: {claim.claim}" + (f" (from template {claim.template})" if claim.template else " (made by hand)")
                 for claim in outcome.claims
             ]
-        case Step.PLACEMENT:
+        case HandOver.PLACEMENT:
             return [
                 f"{device.device}: {device.allocated} (claim {device.claim}, request {device.request})"
                 for device in outcome.devices
                 if device.allocated
             ]
-        case Step.DEVICE_STATUS:
+        case HandOver.DEVICE_STATUS:
             return [
                 f"{device.device}: {address}"
                 for device in outcome.devices
                 if (address := _address(device.pci_address, device.mdev_uuid) or _unaddressed(device))
             ]
-        case Step.DOMAIN_XML:
+        case HandOver.DOMAIN_XML:
             return [line for device in outcome.devices if (line := _element(device))]
-        case Step.LAUNCHER_POD:
+        case HandOver.LAUNCHER_POD:
             return []
 
 
@@ -103,7 +103,7 @@ def _plugin(name: str) -> str:
     return f"binding plugin {name}" if name else "its binding plugin"
 
 
-def _add_failure(branch: Tree, outcome: Outcome) -> None:
+def _add_failure(branch: Tree, outcome: VmOutcome) -> None:
     failure = outcome.failure
     assert failure is not None
     branch.add(Text(failure.message))

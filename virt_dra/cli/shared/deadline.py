@@ -15,7 +15,7 @@ DEFAULT_TIMEOUT: Final = 10.0
 """Seconds that kube-scheduler gives a pod's claims on one node (gate DRASchedulerFilterTimeout, A-2)."""
 
 
-class Deadline:
+class AllocationDeadline:
     """Whether the present allocation has had its time: an allocator's interrupt. ``seconds``: infinity is no limit."""
 
     def __init__(self, seconds: float = DEFAULT_TIMEOUT, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,11 +34,11 @@ class Deadline:
         return f"{self.seconds:g} s"
 
 
-def parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> Deadline:
+def parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> AllocationDeadline:
     """Raises BadParameter."""
     if math.isnan(value) or value < 0:
         raise click.BadParameter(f"{value:g} is no time to wait; give seconds, e.g. 0.5, or 0 for no limit")
-    return Deadline(value or math.inf)
+    return AllocationDeadline(value or math.inf)
 
 
 def progress_of(error: DeadlineExceeded) -> str:
