@@ -25,8 +25,9 @@ from bench.reference import NotAvailable, built
 from bench.workloads import WORKLOADS, Json, Workload, full_cluster, unsuitable_cluster
 from virt_dra.allocator import Allocated, AllocationError, Allocator, NodeError, Placed, Unsatisfiable, Walk
 from virt_dra.allocator.explain import histogram
-from virt_dra.cli.allocate.workload import digest_of, read_workload
-from virt_dra.cli.shared import collector
+from virt_dra.cli.allocate.workload import read_workload
+from virt_dra.simulator import collector
+from virt_dra.simulator.workload import digest_of
 
 OURS = [sys.executable, "-c", "from virt_dra.cli.main import main; main()", "allocate", "--workload"]
 SHORT = 3.0
@@ -267,7 +268,7 @@ def _full_row(name: str, raw: Json, reference: Path | None) -> Json:
     workload = read_workload(raw)
     claims = workload.claims(0)
     walk = Walk(workload.snapshot, workload.nodes, workload.features)
-    with collector.left_alone():
+    with collector.rare_collections():
         begin = time.perf_counter()
         placed = walk.place(claims)
         no = time.perf_counter() - begin

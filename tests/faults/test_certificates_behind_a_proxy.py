@@ -16,7 +16,7 @@ from devtools.faults.writes import behind
 from virt_dra.api.meta import UnknownObject
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.cluster.kube.limits import Limits
-from virt_dra.live.webhook_tls import CONFIGURATIONS, StoredAuthority
+from virt_dra.installation.webhook_authority import CONFIGURATIONS, StoredAuthority
 from webhooks.tls.authority import Bundle
 from webhooks.tls.secret import files_of
 

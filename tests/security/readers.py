@@ -45,7 +45,8 @@ from virt_dra.cel.functions.times import parse_duration, parse_timestamp
 from virt_dra.cel.functions.urls import InvalidURL, parse_url, query
 from virt_dra.cel.syntax.parser import parse
 from virt_dra.cel.syntax.tokens import SyntaxFault, tokenize
-from virt_dra.cli.jsonl.lines import BadLine, parse_request
+from virt_dra.cli.jsonl.lines import parse_request
+from virt_dra.cli.jsonl.members import BadLine
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.kube.decoding import parsed
 from virt_dra.cluster.kube.errors import refusal

@@ -24,7 +24,7 @@ from virt_dra.cluster.memory.names import generated
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
-from virt_dra.simulator.lives import Blocker, Life, lives_of
+from virt_dra.simulator.input_vms import Blocker, Life, lives_of
 from virt_dra.simulator.outcome import VmOutcome
 from virt_dra.simulator.refused import RefusedObject, blaming
 

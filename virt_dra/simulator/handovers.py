@@ -32,7 +32,7 @@ from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator import advice
 from virt_dra.simulator.claim_actions import carried_out, subject_of
 from virt_dra.simulator.devices import DeviceSources, entries_of, published_status, variables_of, with_elements, without_plugin_devices
-from virt_dra.simulator.lives import Life
+from virt_dra.simulator.input_vms import Life
 from virt_dra.simulator.outcome import ClaimOutcome, HandOver, HandOverFailure, VmOutcome
 from webhooks.verdict import Cause, Verdict
 from webhooks.vmi import review

@@ -182,8 +182,8 @@ def test_many_nodes_are_shown_up_to_a_limit() -> None:
     result = _run("-f", "-", "--explain", stdin=CLUSTER + nodes + _claim("one"))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1].endswith("0/23 nodes can allocate: 23 no device on the node")
-    assert result.stdout.count("the node reaches no device") == 20
-    assert result.stdout.splitlines()[-1] == "and 3 more nodes; -o json tells all, --node NAME one of them"
+    assert result.stdout.count("no device is accessible from this node") == 20
+    assert result.stdout.splitlines()[-1] == "and 3 more nodes; -o json shows all, --node NAME one of them"
 
 
 def test_all_nodes_takes_nothing() -> None:
@@ -306,15 +306,15 @@ def test_of_an_object_that_is_given_twice_the_last_one_counts(text: str, devices
         (CLUSTER, "the input has no ResourceClaim (and no ResourceClaimTemplate) to allocate"),
         (
             CLUSTER + _claim("a", status=_allocation(("node-a", "gpu-0"))) + _claim("a"),
-            "every claim of the input is allocated already\n",
+            "every claim of the input is already allocated\n",
         ),
         (
             CLUSTER + _claim("a", status=_allocation(("node-a", "gpu-0"))),
-            "every claim of the input is allocated already\n",
+            "every claim of the input is already allocated\n",
         ),
         (
             CLUSTER + _claim("a", status=_allocation(("node-a", "gpu-0"))) + TEMPLATE,
-            "every claim of the input is allocated already; --claim NAME allocates a claim of a template: team/t\n",
+            "every claim of the input is already allocated; --claim NAME allocates a claim of a template: team/t\n",
         ),
         (_claim("a"), "no node to allocate on: neither a Node nor a ResourceSlice that names one; --node NAME makes one up"),
         ("", "standard input: contains no objects"),
@@ -331,8 +331,8 @@ def test_unusable_input_is_exit_code_two_with_the_reason(text: str, error: str) 
     ("arguments", "error"),
     [
         (["--claim", "default/ome"], "no claim or template default/ome in the input; did you mean default/one or default/done?"),
-        (["--claim", "x/y"], "no claim or template x/y in the input; there is default/one, default/done"),
-        (["--claim", "done"], "claim default/done is allocated already; without its status.allocation it would be pending"),
+        (["--claim", "x/y"], "no claim or template x/y in the input; it has default/one, default/done"),
+        (["--claim", "done"], "claim default/done is already allocated; remove its status.allocation to have it allocated again"),
         (["--node", "node-c"], "no node node-c in the input; did you mean node-b or node-a?"),
     ],
 )

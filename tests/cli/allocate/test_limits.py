@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.main import cli
-from virt_dra.cli.shared.deadline import AllocationDeadline
+from virt_dra.simulator.deadline import AllocationDeadline
 
 Json = dict[str, Any]
 SLOW = 'device.attributes["gpu.example.com"].i >= 0 && lists.range(1000).all(x, lists.range(100).all(y, x + y >= 0))'
@@ -194,7 +194,7 @@ def test_gates_that_no_component_would_start_with_are_refused(gates: str, told: 
 def test_an_object_that_needs_a_gate_is_refused_with_the_gate() -> None:
     result = _run("-f", "-", stdin=[CLASS, _slice("node-a", LIST), NAMED_LIST])
     assert result.exit_code == 2
-    assert result.stderr.endswith(" (--feature-gates DRAListTypeAttributes=true takes it)\n")
+    assert result.stderr.endswith(" (--feature-gates DRAListTypeAttributes=true accepts it)\n")
     broken = _run("-f", "-", stdin=[CLASS, _slice("node-a", LIST), _claim("c", count=-1)])
     assert "--feature-gates" not in broken.stderr
 

@@ -118,7 +118,7 @@ def test_new_text_sees_what_the_features_allow_and_stored_text_everything(featur
         ('{"expression": "true", "device": []}', "device: must be an object, not a list"),
         ('{"expression": "true", "device": {"driver": 1}}', "device.driver: must be a string, not an integer"),
         ('{"expression": "true", "features": {"list": 1}}', "features.list: must be a boolean, not an integer"),
-        ('{"expression": "true", "features": {"lists": true}}', "features.lists: no such feature; there are consumable and list"),
+        ('{"expression": "true", "features": {"lists": true}}', "features.lists: no such feature; there are consumable, list"),
         ('{"expression": "true", "new": "yes"}', "new: must be a boolean, not a string"),
         ("not JSON", "not JSON: Expecting value: line 1 column 1 (char 0)"),
     ],

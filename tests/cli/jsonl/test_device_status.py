@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from virt_dra.api.wire import WireError
 from virt_dra.cli.jsonl.device_status import REFUSAL, answer
-from virt_dra.cli.jsonl.lines import BadLine
+from virt_dra.cli.jsonl.members import BadLine
 from virt_dra.cli.main import cli
 
 Request = dict[str, Any]

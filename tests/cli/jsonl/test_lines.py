@@ -20,7 +20,8 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.cel import command as cel
 from virt_dra.cli.jsonl import admit, device_status, domain_xml, render
-from virt_dra.cli.jsonl.lines import BadLine, answer_lines, gates_of, jsonl_command, member, spec_of, vmi_of
+from virt_dra.cli.jsonl.lines import answer_lines, jsonl_command
+from virt_dra.cli.jsonl.members import BadLine, gates_of, member, vmi_of, vmi_or_spec
 from virt_dra.cli.main import cli
 
 
@@ -169,20 +170,19 @@ def test_bad_versions_and_gates_say_what_is_expected(request_: Json, error: str)
     assert str(caught.value) == error
 
 
-def test_a_vmi_or_vm_is_told_by_its_kind() -> None:
+def test_the_kind_distinguishes_a_vm_from_a_vmi() -> None:
     assert isinstance(vmi_of({"vmi": {}}), VirtualMachineInstance)
     assert isinstance(vmi_of({"vmi": {"kind": "VirtualMachine"}}), VirtualMachine)
-    assert vmi_of({}) is None
+    with pytest.raises(BadLine, match=r"^vmi: is required"):
+        vmi_of({})
     with pytest.raises(WireError, match=r"^vmi.kind: must be VirtualMachineInstance or VirtualMachine$"):
         vmi_of({"vmi": {"kind": "Pod"}})
 
 
-def test_a_bare_spec_becomes_a_vmi() -> None:
-    vmi = spec_of({"spec": {"architecture": "arm64"}})
-    assert vmi is not None
-    assert vmi.spec.architecture == "arm64"
-    with pytest.raises(WireError, match=r"^old\.domain: must be an object, not a list$"):
-        spec_of({"old": {"domain": []}}, "old")
+def test_a_bare_spec_becomes_an_object() -> None:
+    assert vmi_or_spec({"spec": {"architecture": "arm64"}}) == {"spec": {"architecture": "arm64"}}
+    with pytest.raises(BadLine, match=r"^give either vmi"):
+        vmi_or_spec({"vmi": {}, "spec": {}})
 
 
 def test_the_command_reads_a_file_or_standard_input(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from tests.controllers.hostile_selectors import HOSTILE
 from virt_dra.cli.main import cli
-from virt_dra.cli.shared.deadline import AllocationDeadline
 from virt_dra.simulator import fit
+from virt_dra.simulator.deadline import AllocationDeadline
 from webhooks.lint import Settings
 
 PROGRAM = "from virt_dra.cli.main import main; main()"

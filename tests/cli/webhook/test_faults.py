@@ -20,7 +20,7 @@ from devtools.cluster.control_plane import ControlPlane, require
 from devtools.deployed.webhook import free_port, kubevirt_kinds, until, webhook
 from devtools.webhooks.serving import KNOWLEDGE, body, hang_up, request, vmi
 from virt_dra.cluster.kube.cluster import connect
-from virt_dra.live.webhook_tls import SECRET, StoredAuthority
+from virt_dra.installation.webhook_authority import SECRET, StoredAuthority
 from webhooks.server.app import WebhookServer
 from webhooks.server.metrics import Metrics
 from webhooks.tls.exchange import CertificateFolder, ReloadingTls

@@ -16,7 +16,7 @@ from virt_dra.api.meta import UnknownObject
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Forbidden
-from virt_dra.live.webhook_tls import CONFIGURATIONS, SECRET, NotSettled, StoredAuthority
+from virt_dra.installation.webhook_authority import CONFIGURATIONS, SECRET, NotSettled, StoredAuthority
 from webhooks.tls.authority import Bundle, SystemKeys, bootstrap
 from webhooks.tls.secret import encoded, files_of
 

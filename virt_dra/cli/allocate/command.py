@@ -1,57 +1,62 @@
-"""``virt-dra allocate``: which devices claims get on which node, and why not. From files, as JSON lines, or a whole workload timed."""
+"""``virt-dra allocate``: allocates devices to claims on nodes, and explains refusals. Input: files, JSON lines, or a timed workload."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from virt_dra.allocator import Features
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.go_text import visible
 from virt_dra.api.meta import format_time
+from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cli.allocate import lines as allocate_lines
-from virt_dra.cli.allocate.files import InputError, allocate_each, choose_claims, choose_nodes, gather
 from virt_dra.cli.allocate.lines import FEATURE_FIELDS
-from virt_dra.cli.allocate.report import AllocationAnswer, answer_json, refusal_trees, table
+from virt_dra.cli.allocate.report import answer_json, refusal_trees, table
+from virt_dra.cli.allocate.workload import read_workload
 from virt_dra.cli.jsonl.lines import answer_stream, parse_request
-from virt_dra.cli.shared import collector
 from virt_dra.cli.shared.console import output_console, progress, say, status
-from virt_dra.cli.shared.deadline import DEFAULT_TIMEOUT, AllocationDeadline, parse_timeout
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option, with_features
-from virt_dra.cli.shared.options import parse_namespace, parse_node, switches
+from virt_dra.cli.shared.options import OutputFormat, namespace_option, output_option, parse_node, switches
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.files import read_inputs
+from virt_dra.simulator import collector
+from virt_dra.simulator.allocation import AllocationAnswer, allocate_each
+from virt_dra.simulator.allocation_input import AllocationInput, InputError, allocation_input, choose_claims, choose_nodes
+from virt_dra.simulator.deadline import DEFAULT_TIMEOUT, AllocationDeadline
+from virt_dra.simulator.workload import place_workload
 
-HELP = """Allocate devices to ResourceClaims as the scheduler would, and say why where it can't be.
+HELP = """Allocate devices to ResourceClaims as the scheduler would, and explain what can't be allocated.
 
-FILE are YAML or JSON manifests, folders of them, or a live cluster's dump (- is standard input): ResourceSlices, DeviceClasses,
-ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are passed over. Claims that have an
-allocation count as in use. Without --claim every other claim is allocated, one after the other, each on the first node that fits; where
-there are only templates, one claim of each. Of an object that is given several times the last one counts, as with kubectl apply: a claim's
-manifest leaves its allocation alone.
+FILEs are YAML or JSON manifests, folders of them, or a live cluster's dump (- is standard input): ResourceSlices, DeviceClasses,
+ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are ignored. The devices of allocated
+claims are in use. Without --claim all other claims are allocated, one after the other, each on the first node that fits; if there are only
+templates, one claim of each. If an object is given several times, the last one counts, as with kubectl apply: a claim's manifest doesn't
+change its allocation.
 
 With --jsonl: one problem per line, one answer per line. The problem:
 
 \b
   id               anything; it comes back in the answer
-  features         {"AdminAccess": true, ...}; a missing one is off, without the object all are on
+  features         {"AdminAccess": true, ...}; a missing one is off; without the object all are on
   node             the Node to allocate on
   classes, slices  DeviceClasses and ResourceSlices
-  allocated        ResourceClaims with status: what is in use
-  allocated_state  {"devices", "shared", "capacity"}: lists of {"driver", "pool", "device", "shareID", "consumed"}, in use besides
+  allocated        ResourceClaims with status, whose devices are in use
+  allocated_state  {"devices", "shared", "capacity"}: lists of {"driver", "pool", "device", "shareID", "consumed"}, also in use
   claims           the ResourceClaims to allocate; nothing is defaulted
   explain          true: the answer has "explanation", the tree of refusals
-  validate         true: what the API server would refuse is an error too
+  validate         true: an object that the API server would refuse is an error, too
 
 The answer: id, results (an AllocationResult per claim, or null), error, node_error (other nodes may still work), elapsed_us.
 
-With --workload: pods are placed one after the other and timed; prints one line of figures and a digest of the choices.
+With --workload: pods are placed one after the other and timed; the output is one line of figures with a digest of the choices.
 The format is in docs/guides/allocator.md.
 """
 
@@ -61,20 +66,24 @@ Examples:
   kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | virt-dra allocate -f - --claim default/gpu
   virt-dra allocate -f examples/direct-claim --claim cad/licensed-gpu --all-nodes -o json
   virt-dra allocate -f examples/direct-claim --feature-gates DRAListTypeAttributes=true,DRADeviceTaintRules=false
-  virt-dra allocate -f examples/direct-claim --timeout 0.5       wait half a second for each node
+  virt-dra allocate -f examples/direct-claim --timeout 0.5       at most half a second for each node
   virt-dra allocate --jsonl < examples/requests/problems.jsonl
   virt-dra allocate --workload examples/requests/workload.json --candidates auto
 \b
-Exit codes: 0 every claim is allocated, 1 some claim is not (does not fit, or not found in time), 2 bad usage or input.
+Exit codes: 0 every claim is allocated, 1 some claim is not (it doesn't fit, or time ran out), 2 bad usage or input.
   --jsonl and --workload: 0, or 2 for unreadable input.
 """
 EPILOG += f"\n{gates_epilog()} What each means is in docs/guides/allocator.md.\n"
 
-Format = Literal["table", "json", "yaml"]
-
 
 def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
     return {FEATURE_FIELDS[name]: enabled for name, enabled in switches(values, FEATURE_FIELDS, what="feature").items()}
+
+
+def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> AllocationDeadline:
+    if math.isnan(value) or value < 0:
+        raise click.BadParameter(f"{value:g} is no time to wait; give seconds, e.g. 0.5, or 0 for no limit")
+    return AllocationDeadline(value or math.inf)
 
 
 @click.command(name="allocate", help=HELP, epilog=EPILOG)
@@ -82,28 +91,19 @@ def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[st
 @click.option("-f", "--filename", "filenames", metavar="FILE", multiple=True, help="Manifests, a folder of them, or - for standard input.")
 @click.option("--claim", "claims", metavar="[NS/]NAME", multiple=True, help="Only this claim or template; several are placed together.")
 @click.option("--node", metavar="NODE", callback=parse_node, help="Only this node.")
-@click.option("--all-nodes", is_flag=True, help="Try every node, and take nothing.")
-@click.option("--explain", is_flag=True, help="Show per node and request what refused each device.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-@click.option("-n", "--namespace", default="default", show_default=True, callback=parse_namespace, help="Of claims that name none.")
+@click.option("--all-nodes", is_flag=True, help="Try every node, and allocate nothing.")
+@click.option("--explain", is_flag=True, help="Show for each node and request why devices were refused.")
+@output_option("table", "json", "yaml")
+@namespace_option
 @gates_option("--feature-gates", help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.")
 @click.option(
-    "--features",
-    metavar="FEATURE=BOOL,...",
-    multiple=True,
-    callback=_parse_features,
-    help="The same by the names of the allocator's features, as --jsonl has them; they count after --feature-gates.",
-)
+    "--features", metavar="FEATURE=BOOL,...", multiple=True, callback=_parse_features,
+    help="The same by the names of the allocator's features, as in --jsonl; they override --feature-gates.",
+)  # fmt: skip
 @click.option(
-    "--timeout",
-    "deadline",
-    metavar="SECONDS",
-    type=float,
-    default=DEFAULT_TIMEOUT,
-    show_default=f"{DEFAULT_TIMEOUT:g}",
-    callback=parse_timeout,
-    help="Give up on a node (--jsonl: a problem, --workload: a pod) after so long, as kube-scheduler does; 0: never.",
-)
+    "--timeout", "deadline", metavar="SECONDS", type=float, default=DEFAULT_TIMEOUT, show_default=f"{DEFAULT_TIMEOUT:g}",
+    callback=_parse_timeout, help="Limit for a node (--jsonl: a problem, --workload: a pod), as kube-scheduler has it; 0: none.",
+)  # fmt: skip
 @click.option("--jsonl", is_flag=True, help="Read one JSON problem per line (from FILE or standard input), write one JSON answer per line.")
 @click.option("--workload", metavar="FILE", help="Place the pods of a workload and measure it.")
 @click.option(
@@ -111,22 +111,10 @@ def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[st
 )
 @click.pass_context
 def command(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    filenames: tuple[str, ...],
-    claims: tuple[str, ...],
-    node: str | None,
-    all_nodes: bool,
-    explain: bool,
-    output: Format,
-    namespace: str,
-    features: dict[str, bool],
-    feature_gates: FeatureGates | None,
-    deadline: AllocationDeadline,
-    jsonl: bool,
-    workload: str | None,
-    candidates: str,
-) -> None:
+    ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], claims: tuple[str, ...], node: str | None, all_nodes: bool,
+    explain: bool, output: OutputFormat, namespace: str, features: dict[str, bool], feature_gates: FeatureGates | None,
+    deadline: AllocationDeadline, jsonl: bool, workload: str | None, candidates: str,
+) -> None:  # fmt: skip
     _check_usage(ctx, paths, filenames, jsonl=jsonl, workload=workload)
     if jsonl:
         _answer_lines(paths, deadline)
@@ -136,21 +124,26 @@ def command(
         raise click.UsageError("--node and --all-nodes exclude each other")
     else:
         gates = with_features(feature_gates or PLAIN, features)
-        sources = (*filenames, *paths)
-        answers = _allocate(sources, claims, node, namespace, gates, deadline, output, all_nodes=all_nodes, explain=explain)
+        given, groups, nodes = _read((*filenames, *paths), claims, node, namespace, gates, output)
+        with progress("trying nodes") as report, collector.rare_collections():
+            steps = allocate_each(
+                given.snapshot(), groups, nodes, Features.of(gates),
+                everywhere=all_nodes, explain=explain, progress=report, deadline=deadline,
+            )  # fmt: skip
+            answers = tuple(steps)
         _show(answers, output, all_nodes=all_nodes, explain=explain)
         sys.exit(0 if all(answer.allocated for answer in answers) else 1)
 
 
-FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "features", "feature_gates")
-"""Parameters that only mean something when files are allocated."""
+_FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "features", "feature_gates")
+"""Parameters that go with neither --jsonl nor --workload."""
 
 
 def _check_usage(ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], *, jsonl: bool, workload: str | None) -> None:
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
     if jsonl or workload is not None:
         mode = "--jsonl" if jsonl else "--workload"
-        excluded = [name for name in (*FROM_FILES, "jsonl" if not jsonl else "workload") if name in given]
+        excluded = [name for name in (*_FROM_FILES, "jsonl" if not jsonl else "workload") if name in given]
         if excluded:
             option = next(param.opts[0] for param in ctx.command.params if param.name == excluded[0])
             raise click.UsageError(f"{option} does not go with {mode}")
@@ -175,18 +168,17 @@ def _answer_lines(paths: tuple[str, ...], deadline: AllocationDeadline) -> None:
 
 
 def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> None:
-    from virt_dra.cli.allocate import workload as allocate_workload
 
     try:
         text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         with status(f"reading {path}"):
-            workload = allocate_workload.read_workload(parse_request(text))
+            workload = read_workload(parse_request(text))
     except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
         refuse([f"{path}: {_reason(error)}"], "table")
     except RecursionError:
         refuse([f"{path}: the JSON is nested too deeply"], "table")
-    with progress("placing pods") as told:
-        figures = allocate_workload.run(workload, auto=auto, told=told, deadline=deadline)
+    with progress("placing pods") as report:
+        figures = place_workload(workload, auto=auto, progress=report, deadline=deadline)
     click.echo(json_text(figures.to_json()))
 
 
@@ -196,35 +188,23 @@ def _reason(error: OSError | ValueError) -> str:
     return str(error)
 
 
-def _allocate(
-    paths: Sequence[str],
-    wanted: Sequence[str],
-    node: str | None,
-    namespace: str,
-    gates: FeatureGates,
-    deadline: AllocationDeadline,
-    output: Format,
-    *,
-    all_nodes: bool,
-    explain: bool,
-) -> tuple[AllocationAnswer, ...]:
+def _read(
+    paths: Sequence[str], wanted: Sequence[str], node: str | None, namespace: str, gates: FeatureGates, output: OutputFormat
+) -> tuple[AllocationInput, Sequence[tuple[ResourceClaim, ...]], Sequence[Node]]:
+    """The input, the claims to allocate and the nodes to try. Ends the command where the input can't be used."""
     with status(f"reading {', '.join(paths)}"):
         loaded = read_inputs(paths)
     try:
-        cluster = gather(loaded, namespace, format_time(datetime.now(UTC)), gates)
-        subjects = choose_claims(cluster, wanted, namespace)
-        nodes = choose_nodes(cluster, node)
+        given = allocation_input(loaded, namespace, format_time(datetime.now(UTC)), gates)
+        groups, nodes = choose_claims(given, wanted, namespace), choose_nodes(given, node)
     except InputError as error:
         refuse(error.sentences, output)
-    for replaced in cluster.replaced:
+    for replaced in given.replaced:
         say(str(replaced), err=True)
-    with progress("trying nodes") as told, collector.left_alone():
-        return tuple(
-            allocate_each(cluster, subjects, nodes, Features.of(gates), everywhere=all_nodes, explain=explain, told=told, deadline=deadline)
-        )
+    return given, groups, nodes
 
 
-def _show(answers: tuple[AllocationAnswer, ...], output: Format, *, all_nodes: bool, explain: bool) -> None:
+def _show(answers: tuple[AllocationAnswer, ...], output: OutputFormat, *, all_nodes: bool, explain: bool) -> None:
     if output != "table":
         print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
         return

@@ -1,4 +1,4 @@
-"""One allocation problem as JSON -> its answer: what ``virt-dra allocate --jsonl`` says to each line, in the reference's terms."""
+"""``virt-dra allocate --jsonl``: one allocation problem as JSON -> its answer, in the terms of the Go reference."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from virt_dra.api.validation import validate_create
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cel.validation import compiled_rules
 from virt_dra.cli.allocate.report import explanation_json
-from virt_dra.cli.jsonl.lines import BadLine, member, under
-from virt_dra.cli.shared.deadline import AllocationDeadline, told
+from virt_dra.cli.jsonl.members import BadLine, member, switches, under
 from virt_dra.cli.shared.gate_options import with_features
+from virt_dra.simulator.deadline import AllocationDeadline, error_text
 
 T = TypeVar("T", bound=TypedObject)
 
@@ -53,15 +53,9 @@ def answer(request: Json, deadline: AllocationDeadline | None = None) -> Json:
 
     begin = time.perf_counter()
     try:
-        out = _decide(
-            Snapshot.build(slices, classes, allocated).with_uses(uses),
-            claims,
-            node,
-            features,
-            deadline or AllocationDeadline(),
-            explain=explain,
-        )
-    except Exception as fault:  # noqa: BLE001 - a fault of ours in one problem must be told, and must not end the answers to the others
+        snapshot = Snapshot.build(slices, classes, allocated).with_uses(uses)
+        out = _decide(snapshot, claims, node, features, deadline or AllocationDeadline(), explain=explain)
+    except Exception as fault:  # noqa: BLE001 - a fault of ours in one problem is reported; the others are still answered
         out = {"results": None, "error": f"internal error, please report it: {_described(fault)}", "node_error": False}
     out["elapsed_us"] = round((time.perf_counter() - begin) * 1e6, 1)
     if checked and out["error"] is None and (faults := _faults(features, slices, classes, claims)):
@@ -85,7 +79,7 @@ def _decide(
     try:
         found = allocator.allocate(node, explain=False)
     except AllocationError as error:
-        out["error"] = told(error)
+        out["error"] = error_text(error)
         out["node_error"] = isinstance(error, NodeError)
         if explain and isinstance(error, NodeError):
             explanation = _explained(allocator, node, deadline)
@@ -98,7 +92,7 @@ def _decide(
 
 
 def _explained(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> Json | None:
-    """None where the error is about the request itself, so that its text says all there is; and where explaining takes too long."""
+    """None for an error about the request itself, which needs no explanation, and for an explanation that takes too long."""
     deadline.start()
     try:
         return explanation_json(allocator.explain(node))
@@ -110,7 +104,7 @@ _EPOCH: Final = "1970-01-01T00:00:00Z"
 
 
 def _faults(features: Features, *groups: Sequence[TypedObject]) -> list[str]:
-    """Everything that an API server with these features would refuse, each with the place in the request."""
+    """Every error that an API server with these features would return, each with its path in the request."""
     rules = compiled_rules(with_features(PLAIN, asdict(features)))
     return [
         f"{name}[{i}].{fault}"
@@ -122,18 +116,8 @@ def _faults(features: Features, *groups: Sequence[TypedObject]) -> list[str]:
 
 def features_of(request: Json) -> Features:
     """The member ``features``: a missing field is off; without the object all are on. Raises BadLine."""
-    raw: Json | None = member(request, "features", dict)
-    if raw is None:
-        return Features.all()
-    chosen: dict[str, bool] = dict.fromkeys(FEATURE_FIELDS.values(), False)
-    for name in raw:
-        if name not in FEATURE_FIELDS:
-            raise BadLine(f"features.{name}: no such feature; there are {', '.join(FEATURE_FIELDS)}")
-        try:
-            chosen[FEATURE_FIELDS[name]] = member(raw, name, bool, False)
-        except BadLine as error:
-            raise BadLine(f"features.{error}") from None
-    return Features(**chosen)
+    chosen = switches(request, FEATURE_FIELDS)
+    return Features.all() if chosen is None else Features(**{FEATURE_FIELDS[name]: enabled for name, enabled in chosen.items()})
 
 
 def objects_of(request: Json, name: str, kind: type[T]) -> tuple[T, ...]:

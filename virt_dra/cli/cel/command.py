@@ -25,7 +25,8 @@ from virt_dra.cel import (
     new_expressions,
 )
 from virt_dra.cli.cel.report import evaluate
-from virt_dra.cli.jsonl.lines import BadLine, answer_stream, member, under
+from virt_dra.cli.jsonl.lines import answer_stream
+from virt_dra.cli.jsonl.members import BadLine, member, switches, under
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.output import print_document, refuse
@@ -78,16 +79,7 @@ def _evaluated(compiled: Selector | DerivedAttribute, driver: str, device: Devic
 
 def _environment_of(request: Json) -> Environment:
     """``new``: that of new expressions by ``features`` (a missing one is off; without the object all are on), else of stored ones."""
-    features: Json | None = member(request, "features", dict)
-    gates = {}
-    for name in features or ():
-        if name not in _FEATURES:
-            raise BadLine(f"features.{name}: no such feature; there are {' and '.join(_FEATURES)}")
-    for name in _FEATURES:
-        try:
-            gates[name] = features is None or bool(member(features, name, bool, False))
-        except BadLine as error:
-            raise BadLine(f"features.{error}") from None
+    gates = switches(request, _FEATURES) or dict.fromkeys(_FEATURES, True)
     if not member(request, "new", bool, False):
         return STORED_EXPRESSIONS
     return new_expressions(consumable_capacity=gates["consumable"], list_attributes=gates["list"])

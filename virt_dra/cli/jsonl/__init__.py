@@ -1,4 +1,4 @@
-"""The filters: commands that read one JSON object a line and answer one a line, in order.
+"""The filters: commands that read one JSON object per line and write one answer per line, in order.
 
-Must not decide: each wires one function of the packages below.
+Must not decide: each command wires one function of the packages below.
 """

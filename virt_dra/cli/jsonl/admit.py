@@ -8,7 +8,8 @@ from typing import Final, get_args
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
 from virt_dra.api.kubevirt_versions import KNOWN_GATES
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.jsonl.lines import BadLine, gates_of, jsonl_command, member, under
+from virt_dra.cli.jsonl.lines import jsonl_command
+from virt_dra.cli.jsonl.members import BadLine, gates_of, member, under, vmi_or_spec
 from webhooks.admission import admit
 from webhooks.api_server import FieldValidation
 from webhooks.verdict import Verdict
@@ -23,21 +24,14 @@ def answer(request: Json) -> Json:
     Raises BadLine or WireError for requests that are themselves wrong.
     """
     gates = gates_of(request)
-    raw = _object(request)
+    raw = vmi_or_spec(request)
     kubevirt = request.get("kubevirt") is not None
     verdict = admit(raw, gates, _old(request, raw), kubevirt=kubevirt, field_validation=_field_validation(request))
     return _wire(verdict, tuple(_unknown_gates(request)))
 
 
-def _object(request: Json) -> Json:
-    vmi, spec = member(request, "vmi", dict), member(request, "spec", dict)
-    if (vmi is None) is (spec is None):
-        raise BadLine("give either vmi (an object) or spec (a bare VMI spec)")
-    return vmi if vmi is not None else {"spec": spec}
-
-
 def _old(request: Json, raw: Json) -> Json | None:
-    """What the object was, an object of its kind; one that can't be read is the request's fault."""
+    """The object before the update, of the same kind. One that can't be read makes the request wrong."""
     old = member(request, "old", dict)
     if old is None:
         return None

@@ -1,4 +1,4 @@
-"""``virt-dra device-status``: where the DRA devices of VMIs are, one JSON object a line."""
+"""``virt-dra device-status``: the addresses of VMIs' DRA devices, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.jsonl.lines import BadLine, jsonl_command, member, under
+from virt_dra.cli.jsonl.lines import jsonl_command
+from virt_dra.cli.jsonl.members import BadLine, member, under
 from virt_dra.controllers.devices.resolution import Options, resolve
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.loops.virtual_machines import instance_of
@@ -54,7 +55,7 @@ def _vmi(request: Json) -> VirtualMachineInstance:
 
 
 def _pod(vmi: VirtualMachineInstance, pods: tuple[Pod, ...], options: Options) -> Pod | None:
-    """The current pod of those given. If none is, any of them, so that the answer says what is wrong with it."""
+    """The current pod of those given; without one the first by name, so that the answer says what is wrong with it."""
     candidates = launcher_pods_of(vmi, pods) or pods
     current = current_pod(vmi, candidates, migration_target=options.migration_target)
     return current or min(candidates, key=lambda pod: (pod.name, pod.metadata.uid), default=None)
@@ -95,18 +96,20 @@ def _object(raw: object, path: str, kind: type[O]) -> O:
     if not isinstance(raw, dict):
         raise BadLine(f"{path}: must be a {kind.KIND} object")
     head = {"apiVersion": _implied_version(raw, kind), "kind": kind.KIND}
-    told = {key: value for key, value in raw.items() if key not in head or value not in (None, "")}
+    given = {key: value for key, value in raw.items() if key not in head or value not in (None, "")}
     try:
-        obj = read_object({**head, **told})
+        obj = read_object({**head, **given})
     except WireError as error:
         raise under(path, error) from None
     if not isinstance(obj, kind):
-        raise BadLine(f"{path}: is a {told.get('kind', kind.KIND)} of {told.get('apiVersion', head['apiVersion'])}, expected a {kind.KIND}")
+        raise BadLine(
+            f"{path}: is a {given.get('kind', kind.KIND)} of {given.get('apiVersion', head['apiVersion'])}, expected a {kind.KIND}"
+        )
     return obj
 
 
 def _implied_version(raw: Json, kind: type[TypedObject]) -> str:
-    """The version of an object that doesn't tell: v1, unless its devices are nested in ``basic`` as before v1beta2 (K-3.6)."""
+    """The API version of an object without one: v1, unless its devices are nested in ``basic`` as before v1beta2 (K-3.6)."""
     spec = raw.get("spec")
     devices = spec.get("devices") if isinstance(spec, dict) else None
     nested = isinstance(devices, list) and any(isinstance(device, dict) and "basic" in device for device in devices)

@@ -8,7 +8,8 @@ from typing import Final
 from launcher import LauncherError, convert
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.jsonl.lines import BadLine, gates_of, jsonl_command, member, under, vmi_of
+from virt_dra.cli.jsonl.lines import jsonl_command
+from virt_dra.cli.jsonl.members import BadLine, gates_of, member, under, vmi_of
 
 REFUSAL: Json = {"hostdevs": [], "domain": None}
 MEMBERS: Final = ("vmi", "env", "files", "rawFiles", "kubevirt", "gates", "pod")
@@ -21,8 +22,6 @@ def answer(request: Json) -> Json:
     Raises :class:`BadLine` or :class:`WireError` for a request that can't be understood.
     """
     vmi = vmi_of(request)
-    if vmi is None:
-        raise BadLine("vmi: is required; give the VirtualMachineInstance as an object")
     env = _texts(request, "env")
     files = _files(request)
     try:

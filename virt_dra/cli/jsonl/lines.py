@@ -1,4 +1,4 @@
-"""JSON lines in, JSON lines out: one answer per line, in order, and no line that ends the run."""
+"""JSON lines in, JSON lines out: one answer per line, in order. No line ends the run."""
 
 from __future__ import annotations
 
@@ -7,31 +7,26 @@ import json
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import lru_cache
 from itertools import islice
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Final, NoReturn
 
 import click
 
+from virt_dra.api.counting import counted
 from virt_dra.api.go_text import quoted
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
-from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.nearest import listed, nearest
 from virt_dra.api.wire import Json, WireError
+from virt_dra.cli.jsonl.members import BadLine, found_type
 from virt_dra.cli.shared.output import json_text, refuse
 
 AnswerFunction = Callable[[Json], Json]
-"""Takes the request object of one line, gives the answer without its ``id``. Raises :class:`BadLine` or WireError."""
-
-
-class BadLine(ValueError):
-    """A request that can't be understood. The message says which member is wrong and what is expected."""
+"""Takes the request object of one line, returns the answer without its ``id``. Raises :class:`BadLine` or WireError."""
 
 
 def answer_lines(lines: Iterable[bytes], out: IO[str], answer: AnswerFunction, refusal: Json, members: Collection[str] = ()) -> None:
     """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is read.
 
-    ``members``: those that a request may have besides ``id``, () for any. Others are ignored; the answer's ``warnings`` name them.
+    ``members``: the known members of a request besides ``id``; the answer's ``warnings`` name unknown ones. () for any.
 
     Each answer is written and flushed before the next line is read, so that a program at the other end can wait for it.
     """
@@ -58,7 +53,7 @@ def _answer_line(number: int, line: bytes, answer: AnswerFunction, refusal: Json
         given = {**refusal, "error": f"line {number}: {error}"}
     if unknown:
         given = {**given, "warnings": [*given.get("warnings", ()), *unknown]}
-    return _dump({"id": identity, **given})
+    return json_text({"id": identity, **given})
 
 
 MAX_NAMED: Final = 20
@@ -73,7 +68,7 @@ def unknown_members(request: Json, members: Collection[str]) -> list[str]:
     if not unknown:
         return []
     warnings = [f"{_short(name)}: unknown member of the request; {_instead(name, members)}" for name in islice(unknown, MAX_NAMED)]
-    return warnings + ([f"{len(unknown) - MAX_NAMED} more unknown members of the request"] if len(unknown) > MAX_NAMED else [])
+    return warnings + ([f"{counted(len(unknown) - MAX_NAMED, 'more unknown member')} of the request"] if len(unknown) > MAX_NAMED else [])
 
 
 def _instead(name: str, members: Collection[str]) -> str:
@@ -98,7 +93,7 @@ def parse_request(line: bytes) -> Json:
     except ValueError:  # Python limits the digits of an integer
         raise BadLine(f"not JSON: a number has more than {sys.get_int_max_str_digits()} digits") from None
     if not isinstance(request, dict):
-        raise BadLine(f"a request must be a JSON object, not {_found(request)}")
+        raise BadLine(f"a request must be a JSON object, not {found_type(request)}")
     return request
 
 
@@ -111,92 +106,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise BadLine(f"not JSON: the number {text} is too large")
     return value
-
-
-def _dump(answer: Json) -> str:
-    """One line of readable JSON; what is unprintable (line separators, lone surrogates) is escaped."""
-    return json_text(answer)
-
-
-def member(request: Json, name: str, kind: type, default: Any = None) -> Any:
-    """A member of the request with its JSON type checked; ``null`` counts as absent. Raises :class:`BadLine`."""
-    value: object = request.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise BadLine(f"{name}: must be {_name(kind)}, not {_found(value)}")
-    return value
-
-
-def _name(kind: type) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
-    return names.get(kind, kind.__name__)
-
-
-def _found(value: object) -> str:
-    return "null" if value is None else _name(type(value))
-
-
-def gates_of(request: Json) -> Gates:
-    """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent or null: the version's default)."""
-    text = member(request, "kubevirt", str)
-    try:
-        default = _default_gates(text)
-    except ValueError as error:
-        raise BadLine(f"kubevirt: {error}") from None
-    choices: dict[str, bool] = {}
-    for gate, value in member(request, "gates", dict, {}).items():
-        if isinstance(value, bool):
-            choices[gate] = value
-        elif value is not None:
-            raise BadLine(f"gates.{gate}: must be a boolean, not {_found(value)}")
-    return Gates.of(default.version, choices) if choices else default
-
-
-@lru_cache(maxsize=32)
-def _default_gates(text: str | None) -> Gates:
-    """Those of a version; of the newest for None. Raises ValueError for a text that names none."""
-    return Gates.of(NEWEST if text is None else KubeVirtVersion.parse(text))
-
-
-def vmi_of(request: Json, name: str = "vmi") -> VirtualMachineInstance | VirtualMachine | None:
-    """The VMI (or VM, told by its kind) in a member of the request; None when absent.
-
-    Raises :class:`BadLine`, or WireError with the member's name in the path.
-    """
-    raw = member(request, name, dict)
-    if raw is None:
-        return None
-    try:
-        return read_vmi(raw)
-    except WireError as error:
-        raise under(name, error) from None
-
-
-def spec_of(request: Json, name: str = "spec") -> VirtualMachineInstance | None:
-    """A bare VMI spec in a member of the request, as a VMI; None when absent. Raises as :func:`vmi_of`."""
-    raw = member(request, name, dict)
-    if raw is None:
-        return None
-    try:
-        return VirtualMachineInstance.from_wire({"spec": raw})
-    except WireError as error:
-        raise WireError(error.kind, tuple((name + path.removeprefix("spec"), message) for path, message in error.problems)) from None
-
-
-def read_vmi(raw: Json) -> VirtualMachineInstance | VirtualMachine:
-    """A VMI, or a VM if its kind says so. Without a kind, one whose spec has a template is a VM. Raises WireError."""
-    kind = told_kind(raw)
-    if kind == VirtualMachine.KIND:
-        return VirtualMachine.from_wire(raw)
-    if kind == VirtualMachineInstance.KIND:
-        return VirtualMachineInstance.from_wire(raw)
-    raise WireError("VirtualMachineInstance", (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),))
-
-
-def under(name: str, error: WireError) -> WireError:
-    """The same faults with the paths below a member of the request."""
-    return WireError(error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems))
 
 
 def answer_stream(requests: IO[bytes], answer: AnswerFunction, refusal: Json, members: Collection[str]) -> None:

@@ -6,7 +6,8 @@ from typing import Final
 
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.jsonl.lines import BadLine, gates_of, jsonl_command, member, spec_of, under, vmi_of
+from virt_dra.cli.jsonl.lines import jsonl_command
+from virt_dra.cli.jsonl.members import gates_of, member, under, vmi_of, vmi_or_spec
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.launcher_pods import COMPUTE, RenderError, fragment
 
@@ -33,12 +34,11 @@ def answer(request: Json) -> Json:
 
 
 def _vmi(request: Json) -> VirtualMachineInstance:
-    vmi, spec = vmi_of(request), spec_of(request)
-    if (vmi is None) is (spec is None):
-        raise BadLine("give either vmi (an object) or spec (a bare VMI spec)")
-    if isinstance(vmi, VirtualMachine):
-        return instance_of(vmi)
-    return vmi or spec or VirtualMachineInstance()
+    raw = vmi_or_spec(request)
+    if request.get("vmi") is None:
+        return VirtualMachineInstance.from_wire(raw)
+    given = vmi_of(request)
+    return instance_of(given) if isinstance(given, VirtualMachine) else given
 
 
 def _permitted(request: Json) -> PermittedHostDevices | None:

@@ -20,12 +20,12 @@ from virt_dra.cli.lint.report import LintReport
 from virt_dra.cli.lint.sarif import sarif
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
 from virt_dra.cli.shared.console import progress, say
-from virt_dra.cli.shared.deadline import AllocationDeadline
 from virt_dra.cli.shared.options import address_keys_option, kubevirt_gates_option, kubevirt_option, parse_namespace
 from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import read_written
 from virt_dra.live.lint import Gathered, gather
+from virt_dra.simulator.deadline import AllocationDeadline
 from webhooks.lint import CHECKS, Judgement, Settings, judge
 from webhooks.lint.world import DEFAULT_NAMESPACE, EVERYTHING, KINDS
 

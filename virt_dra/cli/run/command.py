@@ -19,13 +19,13 @@ from virt_dra.api.wire import Json
 from virt_dra.cli.lint.options import severity_options, unreadable
 from virt_dra.cli.run.tree import outcome_tree
 from virt_dra.cli.shared.console import output_console, status
-from virt_dra.cli.shared.deadline import AllocationDeadline
 from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import Written, read_written, save_folder, write_file
 from virt_dra.cluster.memory.embedded import embedded_cluster
+from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
@@ -21,12 +21,6 @@ _GATE_OF: Final = {"device_binding_and_status": "device_binding_conditions", "co
 """Attribute of Features -> that of FeatureGates, where they differ."""
 
 _UNKNOWN: Final = re.compile(r"^unrecognized feature gate: ([^;]*);")
-
-
-def gate_name(attribute: str) -> str:
-    """The gate of an attribute of FeatureGates."""
-    alone = FeatureGates(**{field.name: field.name == attribute for field in fields(FeatureGates)})
-    return next(name for name, _, value in (each.partition("=") for each in str(alone).split(",")) if value == "true")
 
 
 def with_features(gates: FeatureGates, features: Mapping[str, bool]) -> FeatureGates:

@@ -1,19 +1,26 @@
-"""What several subcommands take on the command line."""
+"""Options that several commands have, one definition each."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
 from virt_dra.api import names
 from virt_dra.api.integration.attribute_keys import DriverKeys, InvalidKeys, read_keys
+from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
 from virt_dra.api.reading.documents import DocumentError, read_documents
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+
+OutputFormat = Literal["text", "table", "json", "yaml", "sarif"]
+DEFAULT_NAMESPACE: Final = "default"
 
 
 def parse_node(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -39,7 +46,7 @@ def parse_service(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def switches(values: Iterable[str], known: Collection[str], *, what: str) -> dict[str, bool]:
-    """``A=true,B=false`` or ``A``, which is on. Raises BadParameter for what isn't ``known``; ``what``: a word for one of them."""
+    """``A=true,B=false``; ``A`` alone means true. Raises BadParameter for names that aren't ``known``. ``what``: a noun for one of them."""
     chosen: dict[str, bool] = {}
     for item in (part.strip() for value in values for part in value.split(",")):
         if not item:
@@ -64,26 +71,6 @@ def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, 
     return switches(values, KNOWN_GATES, what="gate")
 
 
-kubevirt_option = click.option(
-    "--kubevirt-version",
-    "--kubevirt",
-    "kubevirt",
-    metavar="VERSION",
-    callback=_parse_version,
-    help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
-)
-"""Which KubeVirt is meant; its value is a KubeVirtVersion, or None."""
-
-
-kubevirt_gates_option = click.option(
-    "--gates",
-    metavar="GATE=BOOL,...",
-    multiple=True,
-    callback=_parse_gates,
-    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
-)
-
-
 def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:
     if value is None:
         return ()
@@ -98,9 +85,50 @@ def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -
         raise click.BadParameter(str(error)) from None
 
 
-address_keys_option = click.option(
-    "--address-keys",
-    metavar="FILE",
-    callback=_parse_keys,
-    help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
+def _parse_level(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    return logging.getLevelNamesMapping()[value.upper()]
+
+
+def output_option(*formats: OutputFormat) -> Callable[[F], F]:
+    """``--output``; the first format is the default."""
+    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True)
+
+
+namespace_option = click.option(
+    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Namespace of objects that name none."
 )
+kubevirt_option = click.option(
+    "--kubevirt-version", "--kubevirt", "kubevirt", metavar="VERSION", callback=_parse_version,
+    help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
+)  # fmt: skip
+"""The KubeVirt version whose rules apply: a KubeVirtVersion, or None."""
+kubevirt_gates_option = click.option(
+    "--gates", metavar="GATE=BOOL,...", multiple=True, callback=_parse_gates,
+    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
+)  # fmt: skip
+address_keys_option = click.option(
+    "--address-keys", metavar="FILE", callback=_parse_keys,
+    help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
+)  # fmt: skip
+log_level_option = click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True, callback=_parse_level
+)
+"""The level as a number of ``logging``."""
+wait_timeout_option = click.option(
+    "--timeout", metavar="SECONDS", type=click.FloatRange(0, 3600), default=300.0, show_default=True, help="Limit for all waiting together."
+)
+
+
+def metadata_writers_options(command: Callable[..., R]) -> Callable[..., R]:
+    """``--writes-metadata`` and ``--writes-no-metadata``; the command gets them together, as ``writers``."""
+
+    @click.option(
+        "--writes-metadata", metavar="DRIVER", multiple=True,
+        help="A driver that is configured to write KEP-5304 metadata files (path native). Webhook and operator need the same.",
+    )  # fmt: skip
+    @click.option("--writes-no-metadata", metavar="DRIVER", multiple=True, help="One that is configured not to (path metadata-shim).")
+    @wraps(command)
+    def with_writers(*args: Any, writes_metadata: tuple[str, ...], writes_no_metadata: tuple[str, ...], **kwargs: Any) -> R:
+        return command(*args, writers=metadata_writers(writes_metadata, writes_no_metadata), **kwargs)
+
+    return with_writers

@@ -20,7 +20,7 @@ from virt_dra.cluster.port import ApiError
 from webhooks.server.log import LOGGER, json_logging
 
 if TYPE_CHECKING:
-    from virt_dra.live.webhook_tls import StoredAuthority
+    from virt_dra.installation.webhook_authority import StoredAuthority
 
 DEFAULT_NAMESPACE: Final = "virt-dra"
 DEFAULT_AUTHORITY: Final = "virt-dra-webhook-authority"
@@ -112,7 +112,7 @@ async def _run(
     every: float | None,
 ) -> None:
     """Settle until a signal; with ``every`` None once. Raises :class:`_Refused` if the first attempt fails, ClickException."""
-    from virt_dra.live.webhook_tls import StoredAuthority
+    from virt_dra.installation.webhook_authority import StoredAuthority
 
     log = logging.getLogger(LOGGER)
     async with choice.connected() as cluster:
@@ -134,7 +134,7 @@ async def _run(
 
 async def _first(authority: StoredAuthority, seconds: float, stop: asyncio.Event) -> None:
     """Settle for the first time, with retries. Raises :class:`_Refused` where that doesn't succeed in time."""
-    from virt_dra.live.webhook_tls import NotSettled
+    from virt_dra.installation.webhook_authority import NotSettled
 
     until = time.monotonic() + seconds
     while not stop.is_set():

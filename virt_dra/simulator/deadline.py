@@ -1,4 +1,4 @@
-"""How long one allocation may take: what ``--timeout`` sets, as kube-scheduler's limit for one node does."""
+"""The time limit of one allocation, like kube-scheduler's for the claims of a pod on one node."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import click
-
 from virt_dra.allocator import AllocationError, DeadlineExceeded
 
 DEFAULT_TIMEOUT: Final = 10.0
@@ -16,7 +14,7 @@ DEFAULT_TIMEOUT: Final = 10.0
 
 
 class AllocationDeadline:
-    """Whether the present allocation has had its time: an allocator's interrupt. ``seconds``: infinity is no limit."""
+    """True, when called, once the current allocation has used up its time: an allocator's interrupt. ``seconds``: infinity is no limit."""
 
     def __init__(self, seconds: float = DEFAULT_TIMEOUT, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
@@ -24,7 +22,7 @@ class AllocationDeadline:
         self._end = math.inf
 
     def start(self) -> None:
-        """The next allocation begins."""
+        """Start the time of the next allocation."""
         self._end = self._clock() + self.seconds
 
     def __call__(self) -> bool:
@@ -34,18 +32,11 @@ class AllocationDeadline:
         return f"{self.seconds:g} s"
 
 
-def parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> AllocationDeadline:
-    """Raises BadParameter."""
-    if math.isnan(value) or value < 0:
-        raise click.BadParameter(f"{value:g} is no time to wait; give seconds, e.g. 0.5, or 0 for no limit")
-    return AllocationDeadline(value or math.inf)
-
-
 def progress_of(error: DeadlineExceeded) -> str:
-    """How far an allocation came that wasn't decided in time. Before the search begins, selectors are asked about all devices."""
+    """How far an interrupted allocation came. Selectors are evaluated on all devices before the search begins."""
     return error.progress or "; it was still evaluating selectors"
 
 
-def told(error: AllocationError) -> str:
-    """The error's text, always with how far an allocation came that wasn't decided in time."""
+def error_text(error: AllocationError) -> str:
+    """The error's text; of an interrupted allocation always with how far it came."""
     return str(error.after(progress_of(error)) if isinstance(error, DeadlineExceeded) else error)

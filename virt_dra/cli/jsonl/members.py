@@ -1,0 +1,107 @@
+"""The members of a JSON request, read with their types checked. A wrong one raises :class:`BadLine`, or WireError with the whole path."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
+from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.wire import Json, WireError
+
+
+class BadLine(ValueError):
+    """A request that can't be understood. The message says which member is wrong and what is expected."""
+
+
+def member(request: Json, name: str, kind: type, default: Any = None) -> Any:
+    """A member of the request with its JSON type checked; ``null`` counts as absent."""
+    value: object = request.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise BadLine(f"{name}: must be {_type_name(kind)}, not {found_type(value)}")
+    return value
+
+
+def _type_name(kind: type) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
+    return names.get(kind, kind.__name__)
+
+
+def found_type(value: object) -> str:
+    """The JSON type of a value, for messages."""
+    return "null" if value is None else _type_name(type(value))
+
+
+def under(name: str, error: WireError) -> WireError:
+    """The error with its paths below a member of the request."""
+    return WireError(error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems))
+
+
+def switches(request: Json, known: Collection[str]) -> dict[str, bool] | None:
+    """The member ``features``: names of ``known``, each true or false; a missing one is false. None without the member."""
+    raw: Json | None = member(request, "features", dict)
+    if raw is None:
+        return None
+    chosen = dict.fromkeys(known, False)
+    for name in raw:
+        if name not in chosen:
+            raise BadLine(f"features.{name}: no such feature; there are {', '.join(known)}")
+        try:
+            chosen[name] = member(raw, name, bool, False)
+        except BadLine as error:
+            raise BadLine(f"features.{error}") from None
+    return chosen
+
+
+def gates_of(request: Json) -> Gates:
+    """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent or null: the version's default)."""
+    text = member(request, "kubevirt", str)
+    try:
+        default = _default_gates(text)
+    except ValueError as error:
+        raise BadLine(f"kubevirt: {error}") from None
+    choices: dict[str, bool] = {}
+    for gate, value in member(request, "gates", dict, {}).items():
+        if isinstance(value, bool):
+            choices[gate] = value
+        elif value is not None:
+            raise BadLine(f"gates.{gate}: must be a boolean, not {found_type(value)}")
+    return Gates.of(default.version, choices) if choices else default
+
+
+@lru_cache(maxsize=32)
+def _default_gates(text: str | None) -> Gates:
+    """The gates of a version; of the newest for None. Raises ValueError for a text that is no version."""
+    return Gates.of(NEWEST if text is None else KubeVirtVersion.parse(text))
+
+
+def vmi_or_spec(request: Json) -> Json:
+    """The raw object in the member ``vmi``, or one made of the bare VMI spec in ``spec``; exactly one of them must be there."""
+    vmi, spec = member(request, "vmi", dict), member(request, "spec", dict)
+    if (vmi is None) is (spec is None):
+        raise BadLine("give either vmi (an object) or spec (a bare VMI spec)")
+    return vmi if vmi is not None else {"spec": spec}
+
+
+def read_vmi(raw: Json) -> VirtualMachineInstance | VirtualMachine:
+    """A VMI, or a VM if its kind says so. Without a kind, one whose spec has a template is a VM. Raises WireError."""
+    kind = told_kind(raw)
+    if kind == VirtualMachine.KIND:
+        return VirtualMachine.from_wire(raw)
+    if kind == VirtualMachineInstance.KIND:
+        return VirtualMachineInstance.from_wire(raw)
+    raise WireError("VirtualMachineInstance", (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),))
+
+
+def vmi_of(request: Json) -> VirtualMachineInstance | VirtualMachine:
+    """The VMI or VM in the member ``vmi``, which is required."""
+    raw = member(request, "vmi", dict)
+    if raw is None:
+        raise BadLine("vmi: is required; give the VirtualMachineInstance as an object")
+    try:
+        return read_vmi(raw)
+    except WireError as error:
+        raise under("vmi", error) from None

@@ -1,0 +1,137 @@
+"""A workload: pods placed one after the other and timed, with a digest of the choices."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.allocator import AllocationError, Features, Placed, Snapshot, Walk
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
+from virt_dra.api.wire import Json
+from virt_dra.simulator import collector
+from virt_dra.simulator.allocation import Progress
+from virt_dra.simulator.deadline import AllocationDeadline, error_text
+
+_NOWHERE: Final = ["", None]
+"""The digest's line for a pod that fits nowhere."""
+_REPORTED_EVERY: Final = 500
+"""Pods between two reports of progress."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Nodes, devices and the claims of pods. ``sequence`` says which of ``variants`` each pod is, repeated."""
+
+    features: Features
+    nodes: tuple[Node, ...]
+    snapshot: Snapshot
+    variants: tuple[tuple[ResourceClaim, ...], ...]
+    sequence: tuple[int, ...]
+    init_pods: int
+    pods: int
+    max_alive: int
+
+    def claims(self, pod: int) -> tuple[ResourceClaim, ...]:
+        """The claims of a pod; ``pod`` counts from the first init pod."""
+        templates = self.variants[self.sequence[pod % len(self.sequence)]]
+        return tuple([_renamed(template, f"pod-{pod}-{template.name}") for template in templates])
+
+
+def _renamed(claim: ResourceClaim, name: str) -> ResourceClaim:
+    return claim.with_(metadata=claim.metadata.with_(name=name))
+
+
+@dataclass(frozen=True)
+class WorkloadFigures:
+    """The result of a run. ``unschedulable``: pods that fit on no node; ``errors``: pods with broken input. Times by the wall clock."""
+
+    scheduled: int
+    unschedulable: int
+    errors: int
+    first_error: str | None
+    total_seconds: float
+    pod_seconds: tuple[float, ...]
+    digest: str
+
+    def to_json(self) -> Json:
+        ordered = sorted(self.pod_seconds)
+        figures: Json = {
+            "scheduled": self.scheduled,
+            "unschedulable": self.unschedulable,
+            "errors": self.errors,
+            "pods_per_s": round(len(ordered) / max(self.total_seconds, 1e-9), 1),
+            "total_s": round(self.total_seconds, 6),
+            "pod_p50_us": _percentile(ordered, 50),
+            "pod_p99_us": _percentile(ordered, 99),
+            "digest": self.digest,
+        }
+        return figures if self.first_error is None else {**figures, "first_error": self.first_error}
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    """In microseconds."""
+    return round(ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] * 1e6, 1) if ordered else 0.0
+
+
+def place_workload(workload: Workload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
+    """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of each pod."""
+    walk = Walk(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
+    for pod in range(workload.init_pods):
+        deadline.start()
+        try:
+            walk.place(workload.claims(pod))
+        except AllocationError:
+            continue  # init pods aren't measured, and one that can't be placed doesn't concern the others
+        if pod % _REPORTED_EVERY == 0:
+            progress(pod, workload.init_pods + workload.pods)
+    waiting = [workload.claims(pod) for pod in range(workload.init_pods, workload.init_pods + workload.pods)]
+    with collector.rare_collections():
+        return _measured(workload, walk, waiting, progress, deadline)
+
+
+def _measured(
+    workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceClaim, ...]], progress: Progress, deadline: AllocationDeadline
+) -> WorkloadFigures:
+    """``waiting``: the claims of each pod, made beforehand, as they exist before a scheduler sees the pod."""
+    placed: list[Placed | None] = []
+    seconds: list[float] = []
+    alive: deque[Placed] = deque()
+    errors, first_error = 0, None
+    begin = time.perf_counter()
+    for pod, claims in enumerate(waiting):
+        if workload.max_alive and len(alive) >= workload.max_alive:
+            walk.release(alive.popleft().results)
+        start = time.perf_counter()
+        deadline.start()
+        try:
+            found = walk.place(claims)
+        except AllocationError as error:
+            found, errors, first_error = None, errors + 1, first_error or error_text(error)
+        seconds.append(time.perf_counter() - start)
+        placed.append(found)
+        if found is not None and workload.max_alive:
+            alive.append(found)
+        if pod % _REPORTED_EVERY == 0:
+            progress(workload.init_pods + pod, workload.init_pods + workload.pods)
+    total = time.perf_counter() - begin
+    scheduled = sum(each is not None for each in placed)
+    return WorkloadFigures(scheduled, len(placed) - scheduled - errors, errors, first_error, total, tuple(seconds), digest_of(placed))
+
+
+def digest_of(placed: Sequence[Placed | None]) -> str:
+    """The first 16 hex digits of SHA-256 over a line per pod: ``[node, [[request, driver, pool, device], …]]``."""
+    digest = hashlib.sha256()
+    for each in placed:
+        line = _NOWHERE if each is None else [each.node.name, _devices(each.results)]
+        digest.update(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+    return digest.hexdigest()[:16]
+
+
+def _devices(results: Sequence[AllocationResult]) -> list[list[str]]:
+    return [[d.request, d.driver, d.pool, d.device] for result in results for d in result.devices.results]
