@@ -68,7 +68,7 @@ def _files(folder: Path, selector: str, devices: int, vms: int) -> str:
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A twentieth of the limits, since only what follows from them is looked at."""
     monkeypatch.setattr(Settings, "for_command", lambda **given: Settings(**given, max_work=500_000, max_work_in_all=3_000_000))
-    monkeypatch.setattr("virt_dra.cli.lint.command.Deadline", lambda: AllocationDeadline(0.5))
+    monkeypatch.setattr("virt_dra.cli.lint.command.AllocationDeadline", lambda: AllocationDeadline(0.5))
 
 
 @pytest.mark.usefixtures("smaller")
