@@ -21,9 +21,9 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.controllers.operator import pending
-from virt_dra.controllers.operator.examining import ExaminerFailed, Question, ThreadExaminer
+from virt_dra.controllers.operator.explanation_worker import ExaminerFailed, Question, ThreadExaminer
 from virt_dra.controllers.operator.pending import LIMITS, Limits, Sample
-from virt_dra.operator.examiner import ProcessExaminer, Seen, _lines_about, serve
+from virt_dra.operator.explanation_process import ProcessExaminer, Seen, _lines_about, serve
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 SHORT = replace(LIMITS, seconds=0.3)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.cluster import sharing
-from virt_dra.cluster.sharing import SharedParts
-from virt_dra.cluster.watching.slimming import known_fields_only, leaving_out
+from virt_dra.cluster.kube import interning as sharing
+from virt_dra.cluster.kube.interning import SharedParts
+from virt_dra.cluster.watching.transforms import known_fields_only, leaving_out
 
 NAMES = st.sampled_from(["a", "b", "c"])
 JSON = st.recursive(

@@ -23,7 +23,7 @@ from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LeaseTiming, lead
 from virt_dra.cluster.kube.limits import Limits
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, Settings
-from virt_dra.operator.examiner import ProcessExaminer
+from virt_dra.operator.explanation_process import ProcessExaminer
 from virt_dra.operator.metrics import CONTENT_TYPE, OperatorMetrics
 
 log = logging.getLogger("virt_dra.operator")

@@ -20,7 +20,7 @@ from virt_dra.controllers.beside_kubevirt.publication import Inputs
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.resolution import Resolution, Resolved, dra_devices, resolve
-from virt_dra.controllers.devices.settling import Settled, SettledDevice
+from virt_dra.controllers.devices.report import Settled, SettledDevice
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.standalone.networks import files_of, started_with

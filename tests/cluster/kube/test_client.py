@@ -41,7 +41,7 @@ from virt_dra.cluster.port import (
     Unreadable,
 )
 from virt_dra.cluster.watching.informer import Informer, running
-from virt_dra.cluster.watching.slimming import known_fields_only
+from virt_dra.cluster.watching.transforms import known_fields_only
 
 PODS = "/api/v1/namespaces/n/pods"
 POD = f"{PODS}/p"

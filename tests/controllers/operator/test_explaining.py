@@ -18,9 +18,9 @@ from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.cluster.watching.informer import Store
 from virt_dra.controllers.devices.resolution import DEFAULTS
 from virt_dra.controllers.operator import pending
-from virt_dra.controllers.operator.examining import Answer, ExaminerFailed, Question, ThreadExaminer, answered
-from virt_dra.controllers.operator.explaining import Explainer, Stores
-from virt_dra.controllers.operator.explaining_turns import Allowance, Shares, Turns
+from virt_dra.controllers.operator.explanation_worker import Answer, ExaminerFailed, Question, ThreadExaminer, answered
+from virt_dra.controllers.operator.explainer import Explainer, Stores
+from virt_dra.controllers.operator.explain_queue import Allowance, Shares, Turns
 from virt_dra.controllers.operator.pending import LIMITS, Limits, Sample
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)

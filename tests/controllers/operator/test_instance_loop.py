@@ -22,7 +22,8 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Forbidden
 from virt_dra.cluster.watching.event_recorder import EVENT
-from virt_dra.controllers.operator import examining, instance_loop, pending
+from virt_dra.controllers.operator import instance_loop, pending
+from virt_dra.controllers.operator import explanation_worker as examining
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, Settings
 from virt_dra.controllers.operator.pending import View
 from virt_dra.controllers.standalone import reconcile as standalone

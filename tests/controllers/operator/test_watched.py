@@ -19,7 +19,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.watching.informer import Store
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.operator.watched import INDEXES, WatchedSources, concerned_vms
+from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, concerned_vms
 from virt_dra.controllers.sources import ListedSources, Sources
 from virt_dra.controllers.writes import Create, Update
 

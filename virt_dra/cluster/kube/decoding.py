@@ -23,7 +23,7 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.kinds import Resource
 from virt_dra.cluster.kube.transport import KubeObserver
 from virt_dra.cluster.port import Unavailable, Unreadable
-from virt_dra.cluster.sharing import SharedParts
+from virt_dra.cluster.kube.interning import SharedParts
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from virt_dra.api.meta import TypedObject
 from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import Resource
-from virt_dra.cluster.memory.journal import Change, Journal
+from virt_dra.cluster.memory.history import Change, Journal
 from virt_dra.cluster.memory.selectors import Selector
 
 

@@ -26,7 +26,7 @@ from virt_dra.api.virt_dra_v1alpha1 import (
 from virt_dra.api.wire import Json
 from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.devices.resolution import Resolved, Subject, status_of
-from virt_dra.controllers.devices.settling import Entries, Settled, SettledDevice, one_each
+from virt_dra.controllers.devices.report import Entries, Settled, SettledDevice, one_each
 from virt_dra.controllers.events import Event, normal, shortened, warning
 from virt_dra.controllers.loops.device_status import ALL_HEALTHY, ALL_RESOLVED, sentences
 

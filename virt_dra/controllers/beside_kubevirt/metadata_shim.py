@@ -40,7 +40,7 @@ from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD, Inputs
 from virt_dra.controllers.devices.networks import network_devices, used_pairs
 from virt_dra.controllers.devices.resolution import Resolved, Subject, Unresolved, dra_devices, resolve
 from virt_dra.controllers.events import shortened
-from virt_dra.controllers.operator.trimming import REST, rest_of
+from virt_dra.controllers.operator.transforms import REST, rest_of
 from virt_dra.controllers.writes import PatchAnnotations
 
 NOT_THE_PODS: Final = "NotThePodsClaim"

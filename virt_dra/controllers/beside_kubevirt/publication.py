@@ -35,7 +35,7 @@ from virt_dra.controllers.devices.delivery import NOTHING_UNFILLED, with_obstacl
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.published import AnyPool, PublishedDevices
 from virt_dra.controllers.devices.resolution import DEFAULTS, Options, Resolution, Resolved, Subject, Warned, dra_devices, resolve
-from virt_dra.controllers.devices.settling import Circumstances, settled
+from virt_dra.controllers.devices.report import Circumstances, settled
 from virt_dra.controllers.events import Event, shortened, warning
 from virt_dra.controllers.loops.device_status import SHARED_ADDRESS
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, migration_target

@@ -30,7 +30,7 @@ from virt_dra.controllers.devices.resolution import (
     dra_devices,
     resolve,
 )
-from virt_dra.controllers.devices.settling import NO_ENTRIES, Circumstances, Entries, Settled, entries_in, settled
+from virt_dra.controllers.devices.report import NO_ENTRIES, Circumstances, Entries, Settled, entries_in, settled
 from virt_dra.controllers.events import Event, outdated, shortened, warning
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 

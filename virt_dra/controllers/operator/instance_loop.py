@@ -32,10 +32,10 @@ from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
 from virt_dra.controllers.devices.resolution import DEFAULTS, Began, Options, as_said
 from virt_dra.controllers.events import Event
-from virt_dra.controllers.operator.examining import Examiner, ThreadExaminer
-from virt_dra.controllers.operator.explaining import Explainer, Stores
-from virt_dra.controllers.operator.trimming import trimmed, trimmed_where_read_only
-from virt_dra.controllers.operator.watched import INDEXES, WatchedSources, concerned_vms
+from virt_dra.controllers.operator.explanation_worker import Examiner, ThreadExaminer
+from virt_dra.controllers.operator.explainer import Explainer, Stores
+from virt_dra.controllers.operator.transforms import trimmed, trimmed_where_read_only
+from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, concerned_vms
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import WRITE_REFUSED

@@ -18,7 +18,7 @@ from virt_dra.controllers.beside_kubevirt.metadata_shim import metadata_files
 from virt_dra.controllers.beside_kubevirt.publication import Inputs
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.resolution import Subject
-from virt_dra.controllers.devices.settling import Entries, one_each
+from virt_dra.controllers.devices.report import Entries, one_each
 
 
 def files_of(vmi: VirtualMachineInstance, pod: Pod) -> Mapping[Pair, PodResourceClaim]:

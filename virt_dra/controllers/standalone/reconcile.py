@@ -27,7 +27,7 @@ from virt_dra.controllers.beside_kubevirt.reconcile import NOTHING, Explain, Rec
 from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.resolution import DEFAULTS, Options, dra_devices, resolve
-from virt_dra.controllers.devices.settling import Settled
+from virt_dra.controllers.devices.report import Settled
 from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened, warning
 from virt_dra.controllers.loops.device_status import SHARED_ADDRESS, sentences, settle, with_status
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of

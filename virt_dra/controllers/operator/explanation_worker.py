@@ -1,7 +1,7 @@
 """The port that answers why a pod waits, never on the event loop; and an implementation in a thread, for selectors that are trusted.
 
 Explaining evaluates selectors that tenants write. In a thread one of them holds the interpreter lock for as long as a call into a library
-takes, so the operator has a process for it (:mod:`virt_dra.operator.examiner`).
+takes, so the operator has a process for it (:mod:`virt_dra.operator.explanation_process`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time, parse_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Wire
-from virt_dra.controllers.operator.examining import Answer, ExaminerFailed, Question, answered
+from virt_dra.controllers.operator.explanation_worker import Answer, ExaminerFailed, Question, answered
 from virt_dra.controllers.operator.pending import LIMITS, Limits, Sample, View, too_large, took_too_long, view_of
 
 _GRACE: Final = 2.0
@@ -47,7 +47,7 @@ _SAMPLE: Final[Mapping[str, type[Wire]]] = {
 
 
 class ProcessExaminer:
-    """Implements :class:`~virt_dra.controllers.operator.examining.Examiner`. The process runs between :meth:`see` and :meth:`close`."""
+    """Implements :class:`~virt_dra.controllers.operator.explanation_worker.Examiner`. The process runs between :meth:`see` and :meth:`close`."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self._limits = limits
@@ -125,7 +125,7 @@ class ProcessExaminer:
         return self._process
 
 
-_PROGRAM: Final = "import sys; sys.path = [each for each in sys.path if each]; from virt_dra.operator.examiner import main; main()"
+_PROGRAM: Final = "import sys; sys.path = [each for each in sys.path if each]; from virt_dra.operator.explanation_process import main; main()"
 
 
 async def _fed(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> None:

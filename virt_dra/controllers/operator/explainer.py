@@ -18,10 +18,10 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.controllers.beside_kubevirt.publication import Inputs
-from virt_dra.controllers.operator.examining import Examiner, ExaminerFailed, Question
-from virt_dra.controllers.operator.explaining_turns import SHARES, Shares, Turns
+from virt_dra.controllers.operator.explanation_worker import Examiner, ExaminerFailed, Question
+from virt_dra.controllers.operator.explain_queue import SHARES, Shares, Turns
 from virt_dra.controllers.operator.pending import LIMITS, Limits, due, sampling, waits_for_node
-from virt_dra.controllers.operator.watched import Store
+from virt_dra.controllers.operator.affected_vmis import Store
 
 log = logging.getLogger(__name__)
 

@@ -1,5 +1,5 @@
 """What the operator keeps of what it follows: only what it reads. (Equal parts of objects are one since they were read, see
-``virt_dra.cluster.sharing``.)
+``virt_dra.cluster.kube.interning``.)
 
 Trimmed objects are for reading. Nothing may be written from one as a whole, only patched.
 """
@@ -20,7 +20,7 @@ from virt_dra.api.integration.paths import (
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from virt_dra.cluster.watching.slimming import leaving_out
+from virt_dra.cluster.watching.transforms import leaving_out
 from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
