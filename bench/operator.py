@@ -34,7 +34,7 @@ from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 
 VMIS = 5_000
 NODES = 5_000
@@ -58,7 +58,7 @@ def main(*, quick: bool = False) -> None:
 async def _run(plane: ControlPlane, vmis: int, nodes: int, seconds: int) -> None:
     console = Console(width=120)
     fresh = RATE * seconds
-    async with connect(str(plane.kubeconfig), limits=Limits(qps=0)) as cluster:
+    async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster:
         began = time.monotonic()
         await _populate(cluster, vmis, fresh, nodes)
         console.print(f"{vmis + fresh:,} VMIs and {nodes * DEVICES_PER_NODE:,} devices made in {time.monotonic() - began:.0f} s")

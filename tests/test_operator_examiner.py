@@ -21,9 +21,9 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.controllers.operator import pending
-from virt_dra.controllers.operator.explanation_worker import ExaminerFailed, Question, ThreadExaminer
-from virt_dra.controllers.operator.pending import LIMITS, Limits, Sample
-from virt_dra.operator.explanation_process import ProcessExaminer, Seen, _lines_about, serve
+from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ThreadExplanationWorker
+from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
+from virt_dra.operator.explanation_process import ProcessExplanationWorker, Seen, _lines_about, serve
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 SHORT = replace(LIMITS, seconds=0.3)
@@ -36,7 +36,7 @@ def _sample() -> Sample:
     return pending.sample_of(nodes, others, slices, [DeviceClass.from_wire(CLASS)], [DeviceTaintRule.from_wire(rule)], NOW)
 
 
-def _question(*selectors: str, told: Condition | None = None, size: int = 0) -> Question:
+def _question(*selectors: str, told: Condition | None = None, size: int = 0) -> ExplanationRequest:
     exactly: dict[str, Any] = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}
     exactly["selectors"] = [{"cel": {"expression": each}} for each in selectors]
     claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
@@ -45,12 +45,12 @@ def _question(*selectors: str, told: Condition | None = None, size: int = 0) -> 
         claim = ResourceClaim.from_wire(
             claim.to_wire() | {"spec": {"devices": {"requests": [], "config": [{"opaque": {"p": "x" * size}}]}}}
         )
-    return Question(pod, {claim.key: claim}, told, NOW)
+    return ExplanationRequest(pod, {claim.key: claim}, told, NOW)
 
 
-def _run(scenario: Any, limits: Limits = SHORT) -> None:
+def _run(scenario: Any, limits: ExplainLimits = SHORT) -> None:
     async def whole() -> None:
-        examiner = ProcessExaminer(limits)
+        examiner = ProcessExplanationWorker(limits)
         try:
             await scenario(examiner)
         finally:
@@ -60,8 +60,8 @@ def _run(scenario: Any, limits: Limits = SHORT) -> None:
 
 
 def test_it_answers_as_a_thread_does() -> None:
-    async def scenario(examiner: ProcessExaminer) -> None:
-        thread = ThreadExaminer(LIMITS)
+    async def scenario(examiner: ProcessExplanationWorker) -> None:
+        thread = ThreadExplanationWorker(LIMITS)
         for each in (examiner, thread):
             assert not each.sees
             await each.see(_sample())
@@ -90,7 +90,7 @@ def test_whatever_is_evaluated_there_is_an_answer_within_the_limit_and_the_event
             await asyncio.sleep(0.002)
             stalls.append(time.perf_counter() - before)
 
-    async def scenario(examiner: ProcessExaminer) -> None:
+    async def scenario(examiner: ProcessExplanationWorker) -> None:
         await examiner.see(_sample())
         heart = asyncio.create_task(beat())
         began = time.monotonic()
@@ -110,7 +110,7 @@ def test_whatever_is_evaluated_there_is_an_answer_within_the_limit_and_the_event
 
 
 def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None:
-    async def scenario(examiner: ProcessExaminer) -> None:
+    async def scenario(examiner: ProcessExplanationWorker) -> None:
         await examiner.see(_sample())
         first = examiner.pid
         assert first is not None
@@ -120,7 +120,7 @@ def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None:
         assert answer.condition.message.startswith("lab/virt-launcher-fedora-x7k2p: its claims take too long to search devices for")
         assert (examiner.sees, examiner.pid) == (False, None)
         assert not Path(f"/proc/{first}").exists()
-        with pytest.raises(ExaminerFailed):
+        with pytest.raises(ExplanationFailed):
             await examiner.answer(_question("true"))
         await examiner.see(_sample())
         assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
@@ -129,7 +129,7 @@ def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None:
 
 
 def test_one_that_dies_over_a_pod_lets_that_pod_wait() -> None:
-    async def scenario(examiner: ProcessExaminer) -> None:
+    async def scenario(examiner: ProcessExplanationWorker) -> None:
         await examiner.see(_sample())
         assert examiner.pid is not None
         os.kill(examiner.pid, signal.SIGKILL)
@@ -140,7 +140,7 @@ def test_one_that_dies_over_a_pod_lets_that_pod_wait() -> None:
 
 
 def test_cancelling_ends_it_at_once() -> None:
-    async def scenario(examiner: ProcessExaminer) -> None:
+    async def scenario(examiner: ProcessExplanationWorker) -> None:
         await examiner.see(_sample())
         pid = examiner.pid
         task = asyncio.create_task(examiner.answer(_question(HOSTILE["loops in loops"])))
@@ -158,7 +158,7 @@ def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatc
     monkeypatch.setenv("KUBECONFIG", "/somewhere/secret")
     monkeypatch.setenv("TOKEN", "s3cret")
 
-    async def scenario(examiner: ProcessExaminer) -> None:
+    async def scenario(examiner: ProcessExplanationWorker) -> None:
         with (tmp_path / "token").open("w") as held:
             os.set_inheritable(held.fileno(), True)
             await examiner.see(_sample())
@@ -176,7 +176,7 @@ def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatc
 
 
 def test_a_pod_whose_claims_are_too_large_is_not_looked_into() -> None:
-    async def scenario(examiner: ProcessExaminer) -> None:
+    async def scenario(examiner: ProcessExplanationWorker) -> None:
         await examiner.see(_sample())
         answer = await examiner.answer(_question(size=5 * 2**20))
         assert (answer.condition.reason, answer.too_slow) == ("NotDecided", False)

@@ -29,12 +29,13 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Cluster, Conflict
 from virt_dra.cluster.watching.event_recorder import EventRecorder
-from virt_dra.cluster.watching.informer import Informer, Key, key_of, running
+from virt_dra.cluster.watching.informer import Informer, ObjectKey, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers import conditions
 from virt_dra.controllers.loops.virtual_machines import instance_of, wants_instance
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.current_pod import launcher_pods_of
+from virt_dra.controllers.pods.launcher_resources import RenderError
 
 UNPAUSED: Final = "kubevirt.io/virtual-machine-unpaused"
 FINISHED: Final = ("Succeeded", "Failed")
@@ -80,15 +81,15 @@ class FakeKubeVirt:
         permitted_host_devices: PermittedHostDevices | None = None,
         options: launcher_pods.LauncherOptions = launcher_pods.DEFAULT_OPTIONS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        told: Callable[[Key, Conversion | None], None] = lambda key, domain: None,
+        told: Callable[[ObjectKey, Conversion | None], None] = lambda key, domain: None,
     ) -> None:
         self._cluster, self._kubelet, self.gates = cluster, kubelet, gates
         self._permitted, self._options, self._clock = permitted_host_devices, options, clock
         self._told = told
-        self.domains: dict[Key, Conversion] = {}
-        self.syncs: dict[Key, int] = {}
+        self.domains: dict[ObjectKey, Conversion] = {}
+        self.syncs: dict[ObjectKey, int] = {}
         """How often a domain was tried to start."""
-        self.creations: dict[Key, int] = {}
+        self.creations: dict[ObjectKey, int] = {}
         """How often a launcher pod was tried to create."""
         self._made: set[str] = set()
         """Uids of VMIs whose pod was made and hasn't been seen yet."""
@@ -106,7 +107,7 @@ class FakeKubeVirt:
         self._vmis = Informer(self._cluster, VirtualMachineInstance)
         labels = f"{launcher_pods.LAUNCHER_LABEL}={launcher_pods.LAUNCHER}"
         self._pods = Informer(self._cluster, Pod, labels=labels, indexes={"vmi": _vmi_of})
-        vms, vmis, domains = (_Retrying(RateLimiter[Key](now)) for _ in range(3))
+        vms, vmis, domains = (_Retrying(RateLimiter[ObjectKey](now)) for _ in range(3))
 
         def of_a_vm(old: VirtualMachine | None, new: VirtualMachine | None) -> None:
             vms.queue.add(key_of(new or old or VirtualMachine()))
@@ -138,7 +139,7 @@ class FakeKubeVirt:
 
     # --- virt-controller: VMs -----------------------------------------------------------------------------------------
 
-    async def _sync_vm(self, key: Key) -> SyncError | None:
+    async def _sync_vm(self, key: ObjectKey) -> SyncError | None:
         """One VMI for a VM that is to run, a new one for one that is finished, none for one that isn't to run."""
         namespace, name = key
         vm, vmi = self._vms.store.get(name, namespace), self._vmis.store.get(name, namespace)
@@ -156,7 +157,7 @@ class FakeKubeVirt:
 
     # --- virt-controller: VMIs ----------------------------------------------------------------------------------------
 
-    async def _sync_vmi(self, key: Key) -> SyncError | None:
+    async def _sync_vmi(self, key: ObjectKey) -> SyncError | None:
         namespace, name = key
         vmi = self._vmis.store.get(name, namespace)
         if vmi is None:
@@ -181,10 +182,10 @@ class FakeKubeVirt:
         await self._write(vmi, pod, self._phase(vmi, pod), error)
         return error
 
-    async def _create_pod(self, key: Key, vmi: VirtualMachineInstance) -> tuple[Pod | None, SyncError | None]:
+    async def _create_pod(self, key: ObjectKey, vmi: VirtualMachineInstance) -> tuple[Pod | None, SyncError | None]:
         self.creations[key] = self.creations.get(key, 0) + 1
         rendered = launcher_pods.render(vmi, self.gates, self._permitted, self._options)
-        if isinstance(rendered, launcher_pods.RenderError):
+        if isinstance(rendered, RenderError):
             return None, SyncError(FAILED_CREATE, f"failed to render launch manifest: {rendered.message}")
         try:
             made = await self._cluster.create(rendered)
@@ -264,7 +265,7 @@ class FakeKubeVirt:
             merge = {"metadata": {"resourceVersion": vmi.metadata.resource_version}, "status": dict(status)}
             await self._cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge=merge)
 
-    async def _end(self, key: Key, vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> None:
+    async def _end(self, key: ObjectKey, vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> None:
         """A VMI that is being deleted goes when its pods are gone."""
         left = tuple(pods)
         for pod in left:
@@ -279,7 +280,7 @@ class FakeKubeVirt:
 
     # --- virt-handler -------------------------------------------------------------------------------------------------
 
-    async def _sync_domain(self, key: Key) -> SyncError | None:
+    async def _sync_domain(self, key: ObjectKey) -> SyncError | None:
         """The domain is made of what the container holds, and started once. A file that appears wakes nobody (K-7.26)."""
         namespace, name = key
         vmi = self._vmis.store.get(name, namespace)
@@ -310,12 +311,12 @@ class FakeKubeVirt:
 class _Retrying:
     """A controller's queue: what failed is worked on again when its rate limiter says."""
 
-    def __init__(self, limiter: RateLimiter[Key]) -> None:
-        self.queue: WorkQueue[Key] = WorkQueue()
+    def __init__(self, limiter: RateLimiter[ObjectKey]) -> None:
+        self.queue: WorkQueue[ObjectKey] = WorkQueue()
         self._limiter = limiter
 
-    async def run(self, sync: Callable[[Key], Awaitable[SyncError | None]]) -> None:
-        async def attempt(key: Key) -> float | None:
+    async def run(self, sync: Callable[[ObjectKey], Awaitable[SyncError | None]]) -> None:
+        async def attempt(key: ObjectKey) -> float | None:
             try:
                 failed = await sync(key) is not None
             except ApiError:
@@ -328,5 +329,5 @@ class _Retrying:
         await self.queue.run(attempt, workers=8)
 
 
-def _vmi_of(pod: Pod) -> tuple[Key, ...]:
+def _vmi_of(pod: Pod) -> tuple[ObjectKey, ...]:
     return tuple((pod.namespace, owner.name) for owner in pod.metadata.owner_references if owner.kind == VirtualMachineInstance.KIND)

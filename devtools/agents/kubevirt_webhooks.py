@@ -22,7 +22,7 @@ from virt_dra.api.schemas.walk import Schema, faults
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory import patches
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.cluster.port import Cause, Invalid, Listed, WatchEvent
+from virt_dra.cluster.port import Invalid, Listed, StatusCause, WatchEvent
 from webhooks.review import Review, answer, read_review
 from webhooks.tls.authority import SystemKeys, bootstrap
 from webhooks.verdict import Verdict
@@ -189,11 +189,12 @@ class EmbeddedBesideKubeVirt:
         wrong = tuple(faults({**wire, "metadata": {}}, Schema.of(schema_of(self._definitions[type(obj).KIND]))))
         if wrong:
             raise Invalid(
-                f"{type(obj).KIND} is invalid: {wrong[0].path}: {wrong[0].message}", tuple(Cause(f.path, f.type, f.message) for f in wrong)
+                f"{type(obj).KIND} is invalid: {wrong[0].path}: {wrong[0].message}",
+                tuple(StatusCause(f.path, f.type, f.message) for f in wrong),
             )
         verdict = self._admission.judged(operation, self._user, wire, before)
         if not verdict.allowed:
             name = VM_VALIDATOR if isinstance(obj, VirtualMachine) else CREATE_VALIDATOR if operation == "CREATE" else UPDATE_VALIDATOR
-            causes = tuple(Cause(cause.field, cause.type, cause.message) for cause in verdict.causes)
+            causes = tuple(StatusCause(cause.field, cause.type, cause.message) for cause in verdict.causes)
             raise Invalid(f'admission webhook "{name}" denied the request: {verdict.message}', causes)
         return type(obj).from_wire(wire)

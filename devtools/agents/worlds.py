@@ -12,14 +12,14 @@ from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.cluster.kube.cluster import connect
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.port import ApiError, Cluster
 
 T = TypeVar("T")
 
 PATIENCE = 30.0
-UNLIMITED = Limits(qps=0)
+UNLIMITED = ClientLimits(qps=0)
 """Agents of many machines are one client here."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.transport import KubeObserver
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -70,7 +70,7 @@ async def asking(
     """A client of the server, patient for seconds, not minutes."""
     path = write_kubeconfig(folder, server.url, user or {})
     quick: dict[str, Any] = {"qps": 0, "timeout": 5, "patience": 10, **(limits or {})}
-    async with connect(str(path), limits=Limits(**quick), observer=observer) as cluster:
+    async with connect(str(path), limits=ClientLimits(**quick), observer=observer) as cluster:
         yield cluster
 
 

@@ -27,7 +27,7 @@ from devtools.faults.ledger import Audit, Ledger
 from virt_dra.api.integration.standalone import DEVICE_STATUS_FILE, INFO_DIRECTORY, READY_FILE, RUN_DIRECTORY
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, Gates, KubeVirtVersion
 from virt_dra.cluster.kube.cluster import connect
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, Overlay
 
 Json = dict[str, Any]
@@ -212,7 +212,7 @@ def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, d
         stack.callback(plane.delete_namespace, namespace)
         _offer(plane, namespace, stack)
 
-        cluster = stack.enter_context(background.entered(connect(str(plane.kubeconfig), limits=Limits(qps=0))))
+        cluster = stack.enter_context(background.entered(connect(str(plane.kubeconfig), limits=ClientLimits(qps=0))))
         ledger = background.do(_made(lambda: Ledger(cluster, namespace)))
         stack.enter_context(background.entered(ledger.kept()))
         node = f"node-{namespace}"

@@ -20,8 +20,8 @@ from devtools.deployed.operator import Vms, devices_kind, kinds, replica
 from devtools.deployed.webhook import kubevirt_kinds, until
 from tests.controllers.hostile_selectors import HOSTILE
 from virt_dra.cli.operator import command
-from virt_dra.controllers.operator.instance_loop import Settings
-from virt_dra.operator.process import Process, operate
+from virt_dra.controllers.operator.instance_loop import LoopSettings
+from virt_dra.operator.process import OperatorProcess, operate
 
 OLD, NEW = "0000:41:00.0", "0000:42:00.0"
 
@@ -172,13 +172,13 @@ def test_it_ends_in_order_while_the_api_server_hangs(control_plane: ControlPlane
 
 def test_one_that_is_stuck_says_so_to_its_probe(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     """In this process, since after five minutes it is for a user."""
-    process = Process(
+    process = OperatorProcess(
         identity="one", namespace=namespace, host="127.0.0.1", plain_port=free_port(), health_port=free_port(),
         kubeconfig=str(control_plane.kubeconfig), stuck_seconds=0.5,
     )  # fmt: skip
 
     async def scenario() -> None:
-        running = asyncio.create_task(operate(process, Settings(namespace=namespace)))
+        running = asyncio.create_task(operate(process, LoopSettings(namespace=namespace)))
         async with aiohttp.ClientSession() as client:
 
             async def answer(port: int, path: str) -> tuple[int, str]:

@@ -25,7 +25,7 @@ from virt_dra.api.schemas.custom_resources import DEVICES, STANDALONE
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.sources import ListedSources
@@ -39,7 +39,7 @@ CRD = "apiextensions.k8s.io/v1"
 
 def lived(plane: ControlPlane, namespace: str, life: Life) -> None:
     async def run() -> None:
-        async with connect(str(plane.kubeconfig), limits=Limits(qps=0)) as cluster, definitions(cluster):
+        async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster, definitions(cluster):
             await life(cluster, namespace)
 
     asyncio.run(run())

@@ -15,12 +15,12 @@ from devtools.faults.answers import FAULTS, Fault, answering, each_once
 from devtools.faults.writes import behind
 from virt_dra.api.meta import UnknownObject
 from virt_dra.cluster.kube.cluster import connect
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.installation.webhook_authority import CONFIGURATIONS, StoredAuthority
 from webhooks.tls.authority import Bundle
 from webhooks.tls.secret import files_of
 
-LIMITS = Limits(qps=0, timeout=5, patience=10)
+LIMITS = ClientLimits(qps=0, timeout=5, patience=10)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -25,7 +25,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NEWEST, Gates
 from virt_dra.cluster.memory.patches import patched
 from virt_dra.controllers.loops.virtual_machines import instance_of
-from virt_dra.controllers.pods.launcher_pods import RenderError
+from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.standalone.pod import StandaloneOptions, standalone_pod
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,

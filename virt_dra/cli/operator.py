@@ -19,8 +19,8 @@ from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, NEWEST, Gates
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.options import address_keys_option, kubevirt_gates_option, parse_namespace
-from virt_dra.controllers.devices.resolution import Options
-from virt_dra.controllers.operator.instance_loop import Settings
+from virt_dra.controllers.devices.resolution import ResolutionOptions
+from virt_dra.controllers.operator.instance_loop import LoopSettings
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.pod import StandaloneOptions
 from webhooks.server.log import json_logging
@@ -94,7 +94,7 @@ def command(
     try:
         from virt_dra.cluster.kube.cluster import ConnectionProblem
         from virt_dra.cluster.kube.leader import LeaseTiming
-        from virt_dra.operator.process import Failed, Process, operate
+        from virt_dra.operator.process import OperatorFailed, OperatorProcess, operate
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
@@ -103,21 +103,21 @@ def command(
     name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
     writers = metadata_writers(writes_metadata, writes_no_metadata)
-    resolution = Options(spread=spread, keys=address_keys, grace=timedelta(seconds=grace), writers=writers)
+    resolution = ResolutionOptions(spread=spread, keys=address_keys, grace=timedelta(seconds=grace), writers=writers)
     own = None
     if mode == "standalone":
         pods = StandaloneOptions(launcher_image, launcher_arguments)
-        own = standalone.Settings(Gates.of(NEWEST, {**_OWN_GATES, **gates}), pods, resolution)
-    settings = Settings(namespace=namespace, instance=name, workers=workers, resolution=resolution, standalone=own)
+        own = standalone.StandaloneSettings(Gates.of(NEWEST, {**_OWN_GATES, **gates}), pods, resolution)
+    settings = LoopSettings(namespace=namespace, instance=name, workers=workers, resolution=resolution, standalone=own)
     # As kube-scheduler's 15, 10 and 2 s: what is between the first two is left to a leader for stopping.
     timing = LeaseTiming(lease_seconds, lease_seconds * 2 / 3, lease_seconds * 2 / 15)
-    process = Process(
+    process = OperatorProcess(
         identity=name, namespace=own_namespace, lease=None if no_election else lease, timing=timing, host=host, plain_port=plain_port,
         health_port=health_port, kubeconfig=cluster.kubeconfig, context=cluster.context,
     )  # fmt: skip
     try:
         asyncio.run(operate(process, settings))
-    except (ConnectionProblem, Failed) as error:
+    except (ConnectionProblem, OperatorFailed) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}, ports {plain_port} and {health_port}: {error.strerror or error}") from None

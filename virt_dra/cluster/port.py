@@ -92,7 +92,7 @@ class Unreadable(ApiError):
 
 
 @dataclass(frozen=True)
-class Cause:
+class StatusCause:
     """One fault of an object: where, which kind of fault, and the text without the path."""
 
     field: str
@@ -106,7 +106,7 @@ class Invalid(ApiError):
     status = 422
     reason = "Invalid"
 
-    def __init__(self, message: str, causes: tuple[Cause, ...]) -> None:
+    def __init__(self, message: str, causes: tuple[StatusCause, ...]) -> None:
         super().__init__(message)
         self.causes = causes
 
@@ -119,12 +119,12 @@ class Listed(Generic[O]):
     resource_version: str
 
 
-EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+WatchEventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 @dataclass(frozen=True)
 class WatchEvent(Generic[O]):
-    type: EventType
+    type: WatchEventType
     object: O
 
 

@@ -11,7 +11,7 @@ from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.kinds import Resource
-from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooLarge
+from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Gone, Invalid, NotFound, StatusCause, TooLarge
 
 SIZE_LIMIT = 3 * 1024 * 1024
 """Bytes of a request's body."""
@@ -61,7 +61,7 @@ def deletion_precondition(resource: Resource, name: str, what: str, wanted: str,
     )
 
 
-def invalid(subject: str, name: str, causes: Iterable[Cause]) -> Invalid:
+def invalid(subject: str, name: str, causes: Iterable[StatusCause]) -> Invalid:
     """``subject`` is a group kind. Equal faults are named once."""
     found = tuple(dict.fromkeys(causes))
     texts = tuple(f"{cause.field}: {cause.message}" for cause in found)
@@ -71,7 +71,7 @@ def invalid(subject: str, name: str, causes: Iterable[Cause]) -> Invalid:
 
 def version_required(resource: Resource, name: str) -> Invalid:
     """C-13.2. (Here the API server names the resource, not the kind.)"""
-    fault = Cause("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
+    fault = StatusCause("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
     return invalid(str(resource), name, (fault,))
 
 
@@ -93,18 +93,18 @@ def bad_version(text: str) -> BadRequest:
 
 def bad_patch(detail: str) -> Invalid:
     """Operations that can't be applied to the object. The API server tells no details; we do."""
-    cause = Cause("", "UnexpectedServerResponse", detail)
+    cause = StatusCause("", "UnexpectedServerResponse", detail)
     return Invalid(f"the server rejected our request due to an error in our request: {detail}", (cause,))
 
 
 def patched_shape(resource: Resource, name: str, error: WireError) -> Invalid:
     """A patch whose result no longer has the shape of the kind."""
-    return invalid(resource.group_kind, name, (Cause(path, "FieldValueTypeInvalid", text) for path, text in error.problems))
+    return invalid(resource.group_kind, name, (StatusCause(path, "FieldValueTypeInvalid", text) for path, text in error.problems))
 
 
 def nameless(resource: Resource) -> Invalid:
     return invalid(
-        resource.group_kind, "", (Cause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),)
+        resource.group_kind, "", (StatusCause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),)
     )
 
 
@@ -116,7 +116,9 @@ def renamed(name: str, renamed_to: str) -> BadRequest:
 
 
 def immutable(resource: Resource, name: str, field: str, value: str) -> Invalid:
-    return invalid(resource.group_kind, name, (Cause(field, "FieldValueInvalid", f"Invalid value: {quoted(value)}: field is immutable"),))
+    return invalid(
+        resource.group_kind, name, (StatusCause(field, "FieldValueInvalid", f"Invalid value: {quoted(value)}: field is immutable"),)
+    )
 
 
 def other_namespace() -> BadRequest:
@@ -145,7 +147,7 @@ def check_identity(resource: Resource, name: str, patched: object) -> None:
     for field, word, expected in (("apiVersion", "API version", resource.api_version), ("kind", "kind", resource.kind)):
         if patched.get(field) not in (None, "", expected):
             detail = f"the {word} in the data ({patched.get(field)}) does not match the expected {word} ({expected})"
-            raise invalid("", "", (Cause("patch", "FieldValueInvalid", f"Invalid value: {detail}"),))
+            raise invalid("", "", (StatusCause("patch", "FieldValueInvalid", f"Invalid value: {detail}"),))
 
 
 def unreadable_version(text: str) -> ApiError:

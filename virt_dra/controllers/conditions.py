@@ -9,10 +9,10 @@ from typing import Literal
 from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 
-Verdict = Literal["True", "False", "Unknown"]
+ConditionStatus = Literal["True", "False", "Unknown"]
 
 
-def put(conditions: Sequence[Json], kind: str, verdict: Verdict, reason: str, message: str, now: datetime) -> tuple[Json, ...]:
+def put(conditions: Sequence[Json], kind: str, verdict: ConditionStatus, reason: str, message: str, now: datetime) -> tuple[Json, ...]:
     """The conditions with one of that kind saying this. Its other members stay; its transition time moves with the status only."""
     wanted: Json = {"type": kind, "status": verdict, "reason": reason, "message": message}
     if not any(old.get("type") == kind for old in conditions):

@@ -12,7 +12,7 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSli
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
 from virt_dra.controllers.beside_kubevirt.retries import awaits_retry
-from virt_dra.controllers.devices.published import AnyPool, PublishedDevices
+from virt_dra.controllers.devices.published import PoolView, PublishedDevices
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
 
 FINISHED: Final = ("Succeeded", "Failed")
@@ -28,7 +28,7 @@ class Sources(Protocol):
 
     def claim(self, key: str) -> ResourceClaim | None: ...
 
-    def pool(self, driver: str, name: str) -> AnyPool | None: ...
+    def pool(self, driver: str, name: str) -> PoolView | None: ...
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]: ...
 
@@ -102,7 +102,7 @@ class ListedSources:
     def claim(self, key: str) -> ResourceClaim | None:
         return self._claims.get(key)
 
-    def pool(self, driver: str, name: str) -> AnyPool | None:
+    def pool(self, driver: str, name: str) -> PoolView | None:
         return self._pools.pool(driver, name)
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:

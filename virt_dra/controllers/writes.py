@@ -97,7 +97,7 @@ def difference(old: Json, new: Json) -> Json:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WriteResult:
     """``again``: something had changed, so the plan was old and another is needed. ``refused``: events about what is refused for good."""
 
     again: bool = False
@@ -111,7 +111,7 @@ class Outcome:
 _FINAL = (Invalid, Forbidden, BadRequest, TooLarge)
 
 
-async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) -> Outcome:
+async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) -> WriteResult:
     """In order; the first that isn't done ends it, since what follows was planned for it. Raises other :class:`ApiError`: try later.
 
     ``about``: the object whose event it is when a write is refused.
@@ -120,16 +120,16 @@ async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) ->
         try:
             await _write_one(writer, action)
         except (Conflict, NotFound, AlreadyExists):
-            return Outcome(again=True)
+            return WriteResult(again=True)
         except ApiError as error:
             if isinstance(error, Invalid) and any(cause.field == "metadata.uid" for cause in error.causes):
-                return Outcome(again=True)  # the object was replaced; in a patch without a version that is no Conflict
+                return WriteResult(again=True)  # the object was replaced; in a patch without a version that is no Conflict
             if not isinstance(error, _FINAL):
                 raise
             message = shortened(f"{_named(action)}: {error}")
             event = Event(about.KIND, about.namespace, about.name, about.metadata.uid, "Warning", WRITE_REFUSED, message)
-            return Outcome(refused=(event,))
-    return Outcome()
+            return WriteResult(refused=(event,))
+    return WriteResult()
 
 
 async def _write_one(writer: Writer, action: Write) -> None:

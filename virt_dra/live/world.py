@@ -32,7 +32,7 @@ from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.cluster_clock import ClusterClock
-from virt_dra.cluster.watching.informer import Informer, InformerObserver, Source, running
+from virt_dra.cluster.watching.informer import Informer, InformerObserver, ListerWatcher, running
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import Configuration, Inventory, Preflight, Settings, World
 from webhooks.lint.world import KINDS, Key, direct_claims, title
@@ -62,7 +62,7 @@ class LiveWorld:
 
     def __init__(
         self,
-        cluster: Source,
+        cluster: ListerWatcher,
         settings: LiveSettings | None = None,
         *,
         observer: InformerObserver | None = None,

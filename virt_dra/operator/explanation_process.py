@@ -23,8 +23,8 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time, parse_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Wire
-from virt_dra.controllers.operator.explanation_worker import Answer, ExaminerFailed, Question, answered
-from virt_dra.controllers.operator.pending import LIMITS, Limits, Sample, View, too_large, took_too_long, view_of
+from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ExplanationResult, answered
+from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample, View, too_large, took_too_long, view_of
 
 _GRACE: Final = 2.0
 """Seconds after its own deadline at which it is killed."""
@@ -46,10 +46,10 @@ _SAMPLE: Final[Mapping[str, type[Wire]]] = {
 }  # fmt: skip
 
 
-class ProcessExaminer:
-    """Implements :class:`~virt_dra.controllers.operator.explanation_worker.Examiner`. The process runs between :meth:`see` and :meth:`close`."""
+class ProcessExplanationWorker:
+    """An ``ExplanationWorker`` that is a child process; it runs between :meth:`see` and :meth:`close`."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: ExplainLimits = LIMITS) -> None:
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
         self._sees = False
@@ -69,11 +69,11 @@ class ProcessExaminer:
             async with asyncio.timeout(_START):
                 await _fed(process, _lines_of(sample))
                 if await _answer_of(process) != {"seen": True}:
-                    raise ExaminerFailed("the process that explains can't read what it is to look at")
+                    raise ExplanationFailed("the process that explains can't read what it is to look at")
         except TimeoutError:
             await self.close()
-            raise ExaminerFailed(f"the process that explains didn't come to see the cluster within {_START:g} s") from None
-        except (OSError, ExaminerFailed):
+            raise ExplanationFailed(f"the process that explains didn't come to see the cluster within {_START:g} s") from None
+        except (OSError, ExplanationFailed):
             await self.close()
             raise
         except BaseException:
@@ -81,31 +81,31 @@ class ProcessExaminer:
             raise
         self._sees = True
 
-    async def answer(self, question: Question) -> Answer:
+    async def answer(self, question: ExplanationRequest) -> ExplanationResult:
         process = self._process
         if process is None or not self._sees:
-            raise ExaminerFailed("the process that explains sees nothing yet")
+            raise ExplanationFailed("the process that explains sees nothing yet")
         lines = tuple(_lines_about(question))
         if sum(map(len, lines)) > _QUESTION:
-            return Answer(too_large(question.pod, _QUESTION, question.told, question.now))
+            return ExplanationResult(too_large(question.pod, _QUESTION, question.told, question.now))
         try:
             async with asyncio.timeout(self._limits.seconds + _GRACE):
                 await _fed(process, iter(lines))
                 found = await _answer_of(process)
         except TimeoutError:
             await self.close()
-            return Answer(took_too_long(question.pod, "", question.told, question.now, self._limits), too_slow=True)
-        except ExaminerFailed:
+            return ExplanationResult(took_too_long(question.pod, "", question.told, question.now, self._limits), too_slow=True)
+        except ExplanationFailed:
             # It ran out of memory, or worse, over this pod: which then waits as those do that take too long.
             await self.close()
-            return Answer(took_too_long(question.pod, "", question.told, question.now, self._limits), too_slow=True)
+            return ExplanationResult(took_too_long(question.pod, "", question.told, question.now, self._limits), too_slow=True)
         except BaseException:
             await self.close()
             raise
         if (failed := found.get("failed")) is not None:
-            raise ExaminerFailed(str(failed))
+            raise ExplanationFailed(str(failed))
         condition = question.told if found.get("same") and question.told is not None else _condition_of(found.get("condition"))
-        return Answer(condition, bool(found.get("too_slow")))
+        return ExplanationResult(condition, bool(found.get("too_slow")))
 
     async def close(self) -> None:
         process, self._process, self._sees = self._process, None, False
@@ -125,7 +125,9 @@ class ProcessExaminer:
         return self._process
 
 
-_PROGRAM: Final = "import sys; sys.path = [each for each in sys.path if each]; from virt_dra.operator.explanation_process import main; main()"
+_PROGRAM: Final = (
+    "import sys; sys.path = [each for each in sys.path if each]; from virt_dra.operator.explanation_process import main; main()"
+)
 
 
 async def _fed(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> None:
@@ -143,7 +145,7 @@ async def _fed(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> N
                 until = clock() + _AT_ONCE
         await to.drain()
     except (BrokenPipeError, ConnectionResetError):
-        raise ExaminerFailed("the process that explains has ended") from None
+        raise ExplanationFailed("the process that explains has ended") from None
 
 
 async def _answer_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
@@ -156,7 +158,7 @@ async def _answer_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
     except ValueError:  # too long, or no JSON
         found = None
     if not isinstance(found, dict):
-        raise ExaminerFailed("the process that explains has ended")
+        raise ExplanationFailed("the process that explains has ended")
     return found
 
 
@@ -183,7 +185,7 @@ def _lines_of(sample: Sample) -> Iterator[bytes]:
     yield _line("E", "{}")
 
 
-def _lines_about(question: Question) -> Iterator[bytes]:
+def _lines_about(question: ExplanationRequest) -> Iterator[bytes]:
     size = 0
     for letter, obj in (("p", question.pod), *(("m", claim) for claim in question.claims.values())):
         line = _line(letter, _bare(obj))
@@ -214,7 +216,7 @@ def _line(letter: str, text: str) -> bytes:
 class Seen:
     """The state of the process: the view of the cluster and the pod that it has read so far."""
 
-    def __init__(self, limits: Limits = LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: ExplainLimits = LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
         self._view: View | None = None
         self._head: dict[str, Any] = {}
@@ -263,7 +265,7 @@ class Seen:
             return {"failed": "nothing was seen"}
         told = None if given["told"] is None else Condition.from_wire(given["told"])
         end = self._clock() + self._limits.seconds
-        question = Question(self._pod, self._claims, told, _time(given["now"]))
+        question = ExplanationRequest(self._pod, self._claims, told, _time(given["now"]))
         answer = answered(question, self._view, self._limits, lambda: self._clock() >= end)
         same = answer.condition is told
         return {"same": same, "condition": None if same else answer.condition.to_wire(), "too_slow": answer.too_slow}

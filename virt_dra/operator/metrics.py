@@ -18,7 +18,7 @@ Counts = dict[str, float]
 """A label's value -> how many."""
 
 
-class Counted(Protocol):
+class GaugeSource(Protocol):
     """What is counted only when somebody asks for the metrics."""
 
     def devices_by_state(self) -> Counts: ...
@@ -72,7 +72,7 @@ class OperatorMetrics:
         )
         self._leader = Gauge("virt_dra_leader", "Whether this replica leads.", registry=registry)
 
-    def count(self, counted: Counted) -> None:
+    def count(self, counted: GaugeSource) -> None:
         """Gauges that are counted when somebody asks: nothing to keep in step."""
         for name, told, label, counts in (
             ("virt_dra_devices", "DRA devices of VMIs, by state (Resolved, Pending, Error).", "state", counted.devices_by_state),

@@ -21,9 +21,9 @@ from aiohttp import web
 
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LeaseTiming, lead
-from virt_dra.cluster.kube.limits import Limits
-from virt_dra.controllers.operator.instance_loop import InstanceLoop, Settings
-from virt_dra.operator.explanation_process import ProcessExaminer
+from virt_dra.cluster.kube.limits import ClientLimits
+from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
+from virt_dra.operator.explanation_process import ProcessExplanationWorker
 from virt_dra.operator.metrics import CONTENT_TYPE, OperatorMetrics
 
 log = logging.getLogger("virt_dra.operator")
@@ -34,7 +34,7 @@ _RELEASE_SECONDS: Final = 3.0
 """For giving back the Lease."""
 _KILLED_SECONDS: Final = 25.0
 """After so long kopf ends the process whatever holds it up: less than the pod's terminationGracePeriodSeconds."""
-_LIMITS: Final = Limits(qps=400.0, burst=800)
+_LIMITS: Final = ClientLimits(qps=400.0, burst=800)
 """A VM that starts costs four writes; 50 of them a second must not wait for us."""
 _TIMING: Final = LeaseTiming()
 _CHATTY: Final = ("kopf.activities", "kopf._core.engines.activities", "kopf._core.reactor.running", "aiohttp.access")
@@ -42,7 +42,7 @@ _CHATTY: Final = ("kopf.activities", "kopf._core.engines.activities", "kopf._cor
 
 
 @dataclass(frozen=True)
-class Process:
+class OperatorProcess:
     """How the process runs. ``lease``: of the election, in ``namespace``; None: lead without one.
 
     ``/metrics`` and ``/readyz`` are answered on ``plain_port``, ``/healthz`` on ``health_port``. ``stuck_seconds``: one look at a VMI that
@@ -61,18 +61,18 @@ class Process:
     context: str | None = None
 
 
-class Failed(Exception):
+class OperatorFailed(Exception):
     """What should run for ever has ended: a lease that was lost, or a fault of the program (then with a cause)."""
 
 
-async def operate(process: Process, settings: Settings) -> None:
-    """Until SIGTERM or SIGINT. Raises :class:`~virt_dra.cluster.kube.cluster.ConnectionProblem`, OSError for ports, :class:`Failed`."""
+async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
+    """Run the operator until SIGTERM or SIGINT. Raises :class:`ConnectionProblem`, OSError for ports, :class:`OperatorFailed`."""
     for name in _CHATTY if logging.getLogger().level == logging.INFO else ():
         logging.getLogger(name).setLevel(logging.WARNING)
     metrics = OperatorMetrics()
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
         clock = cluster.transport.clock
-        loop = InstanceLoop(cluster, settings, clock, metrics, ProcessExaminer(), clock.began)
+        loop = InstanceLoop(cluster, settings, clock, metrics, ProcessExplanationWorker(), clock.began)
         metrics.count(loop)
         async with _plain_server(process, loop, metrics):
             background = _Background(process, cluster, loop, metrics)
@@ -86,9 +86,9 @@ async def operate(process: Process, settings: Settings) -> None:
                     stop_flag=background.ended,
                 )
             except aiohttp.ClientError as error:  # some are OSErrors, which ours are about ports
-                raise Failed(f"the API server can't be asked what it serves: {error}") from error
+                raise OperatorFailed(f"the API server can't be asked what it serves: {error}") from error
     if background.failure is not None:
-        raise Failed(_said(background.failure)) from background.failure
+        raise OperatorFailed(_said(background.failure)) from background.failure
     log.info("stopped", extra={"fields": {"identity": process.identity}})
 
 
@@ -107,7 +107,7 @@ def _bracketed(host: str) -> str:
 class _Background:
     """The tasks that run as long as the process: informers always, workers while this replica leads."""
 
-    def __init__(self, process: Process, cluster: KubeCluster, loop: InstanceLoop, metrics: OperatorMetrics) -> None:
+    def __init__(self, process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop, metrics: OperatorMetrics) -> None:
         self._process, self._cluster, self._loop, self._metrics = process, cluster, loop, metrics
         self._led = False
         self.ended = asyncio.Event()
@@ -165,7 +165,7 @@ class _Background:
         self.ended.set()
 
 
-def _registry(process: Process, cluster: KubeCluster, loop: InstanceLoop, background: _Background) -> kopf.OperatorRegistry:
+def _registry(process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop, background: _Background) -> kopf.OperatorRegistry:
     """kopf's handlers."""
     registry = kopf.OperatorRegistry()
 
@@ -219,7 +219,7 @@ class _ForEver:
 
 
 @asynccontextmanager
-async def _plain_server(process: Process, loop: InstanceLoop, metrics: OperatorMetrics) -> AsyncIterator[None]:
+async def _plain_server(process: OperatorProcess, loop: InstanceLoop, metrics: OperatorMetrics) -> AsyncIterator[None]:
     """``/metrics``, and ``/readyz``: all informers know their kinds."""
 
     async def show_metrics(request: web.Request) -> web.Response:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
 from virt_dra.controllers.loops.claims import (
-    Action,
     ChangeReservations,
+    ClaimAction,
     CreateClaim,
     DeleteClaim,
     RecordClaimNames,
@@ -18,7 +18,7 @@ from virt_dra.controllers.loops.claims import (
 from virt_dra.scheduling.claim_references import PODS
 
 
-def carried_out(actions: Iterable[Action], pods: Mapping[str, Pod], left_alone: Collection[str]) -> Iterator[Action]:
+def carried_out(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], left_alone: Collection[str]) -> Iterator[ClaimAction]:
     """The actions to carry out: claims are created for every pod but those ``left_alone``, and released by pods that have finished.
 
     A pod that the input lacks keeps what is reserved for it. ``pods`` and ``left_alone``: by ``namespace/name``.
@@ -37,7 +37,7 @@ def carried_out(actions: Iterable[Action], pods: Mapping[str, Pod], left_alone: 
             yield action
 
 
-def subject_of(action: Action) -> tuple[str, str]:
+def subject_of(action: ClaimAction) -> tuple[str, str]:
     """Kind and ``namespace/name`` of what the action is for, on which a refusal is reported."""
     subject = action.pod if isinstance(action, CreateClaim | RecordClaimNames) else action.claim
     return subject.KIND, subject.key

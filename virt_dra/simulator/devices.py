@@ -16,11 +16,11 @@ from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, VirtualMachineIn
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.wire import Json, WireError
 from virt_dra.controllers.beside_kubevirt.metadata_shim import metadata_files
-from virt_dra.controllers.beside_kubevirt.publication import Inputs
+from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.published import PublishedDevices
-from virt_dra.controllers.devices.resolution import Resolution, Resolved, dra_devices, resolve
-from virt_dra.controllers.devices.report import Settled, SettledDevice
+from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice
+from virt_dra.controllers.devices.resolution import DeviceResolution, ResolvedDevice, dra_devices, resolve
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.standalone.networks import files_of, started_with
@@ -36,13 +36,13 @@ class DeviceSources:
     claims: tuple[ResourceClaim, ...]
     published: PublishedDevices
 
-    def resolution(self) -> Resolution:
+    def resolution(self) -> DeviceResolution:
         """The resolution of gpus, hostDevices and networks (K-5.32), in this order."""
         devices = dra_devices(self.vmi)
         networks = network_devices(self.vmi, self.pod, len(devices))
         return resolve(self.vmi, self.pod, self.claims, self.published, subjects=(*devices, *networks))
 
-    def settled(self, rules: tuple[DeviceTaintRule, ...]) -> Settled:
+    def settled(self, rules: tuple[DeviceTaintRule, ...]) -> DeviceReport:
         """With what a running VMI was started with, as far as anybody noted it, whatever became of its devices since (K-5.14)."""
         return settle(self.vmi, self.resolution(), rules, self.pod, started_with(self.vmi, self.pod))
 
@@ -55,7 +55,7 @@ class DeviceSources:
             return {}
         pairs = files_of(self.vmi, self.pod)
         claims = {claim.key: claim for claim in self.claims}
-        inputs = Inputs(self.vmi, (self.pod,), self.pod, claims, self.published, (), None, {}, now)
+        inputs = DeviceInputs(self.vmi, (self.pod,), self.pod, claims, self.published, (), None, {}, now)
         written = metadata_files(inputs, self.pod, dict.fromkeys(pairs, "KEP-5304"), addresses_only=True).annotations
         found: dict[str, str] = {}
         for pair, entry in pairs.items():
@@ -77,10 +77,10 @@ def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
         return None
 
 
-def entries_of(vmi: VirtualMachineInstance, pod: Pod | None, known: Settled | None = None) -> tuple[DeviceOutcome, ...]:
+def entries_of(vmi: VirtualMachineInstance, pod: Pod | None, known: DeviceReport | None = None) -> tuple[DeviceOutcome, ...]:
     """Every device entry in spec order, then every network with a claim, with what is known of those that claims serve."""
     devices = vmi.spec.domain.devices
-    found: dict[tuple[str, str], SettledDevice] = {
+    found: dict[tuple[str, str], ReportedDevice] = {
         (each.subject.kind, each.subject.name): each for each in (known.devices if known is not None else ())
     }
     outcomes = [
@@ -101,14 +101,14 @@ def _plugin_name(binding: Json | None) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _with(outcome: DeviceOutcome, known: SettledDevice | None) -> DeviceOutcome:
+def _with(outcome: DeviceOutcome, known: ReportedDevice | None) -> DeviceOutcome:
     if known is None:
         return outcome
     entry = known.entry.device_resource_claim_status
     attributes = entry.attributes if entry is not None else None
     if attributes is not None:
         outcome = replace(outcome, pci_address=attributes.pci_address, mdev_uuid=attributes.mdev_uuid)
-    if isinstance(known.outcome, Resolved):
+    if isinstance(known.outcome, ResolvedDevice):
         result = known.outcome.result
         return replace(outcome, allocated=f"{result.driver}/{result.pool}/{result.device}")
     return replace(outcome, allocated=known.outcome.device)

@@ -286,7 +286,7 @@ async def _start_pods(cluster: Cluster, travellers: Sequence[_Traveller]) -> Non
 # --- deviceStatus -------------------------------------------------------------------------------------------------
 
 
-async def _observed(cluster: Cluster, now: datetime) -> device_status.Inputs:
+async def _observed(cluster: Cluster, now: datetime) -> device_status.DeviceStatusInputs:
     """What the resolution needs, also where VMIs have networks from claims and no devices."""
     inputs = await device_status.gather(cluster, now)
     if inputs.pods or not any(vmi.spec.networks for vmi in inputs.vmis):

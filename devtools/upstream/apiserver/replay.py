@@ -21,7 +21,7 @@ from virt_dra.api.wire import WireError
 from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.rules import KindRules
-from virt_dra.cluster.port import ApiError, Cause, Invalid
+from virt_dra.cluster.port import ApiError, Invalid, StatusCause
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
@@ -137,13 +137,13 @@ class Servers:
     def permitted_status(self, new: O, old: O) -> O:
         return self._rules.permitted_status(new, old)
 
-    def on_create(self, obj: TypedObject) -> Sequence[Cause]:
+    def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
         return self._rules.on_create(obj)
 
-    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
+    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return self._rules.on_update(new, old)
 
-    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
+    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return self._rules.on_status_update(new, old)
 
 

@@ -75,11 +75,11 @@ async def memory(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
 async def kube(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     # Imported here, since the client's package takes a third of a second.
     from virt_dra.cluster.kube.cluster import connect
-    from virt_dra.cluster.kube.limits import Limits
+    from virt_dra.cluster.kube.limits import ClientLimits
 
     plane: ControlPlane = request.getfixturevalue("control_plane")
     plane.start_controllers()
-    async with connect(str(plane.kubeconfig), limits=Limits(qps=0)) as cluster:
+    async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster:
         if plane.server not in _PREPARED:
             await cluster.apply(WIDGETS, field_manager="contract")
             await eventually(partial(_served, cluster))

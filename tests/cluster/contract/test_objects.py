@@ -40,7 +40,18 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory.names import ALPHABET
-from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Cause, Cluster, Conflict, Forbidden, Invalid, NotFound, TooLarge
+from virt_dra.cluster.port import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Cluster,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    StatusCause,
+    TooLarge,
+)
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 FINALIZER = "contract.example.com/hold"
@@ -142,7 +153,7 @@ async def test_create_compiles_selectors(cluster: Cluster, namespace: str) -> No
 async def test_create_without_a_name_is_refused(cluster: Cluster, namespace: str) -> None:
     error = await refusal(Invalid, cluster.create(claim(namespace, "")))
     assert str(error) == ('ResourceClaim.resource.k8s.io "" is invalid: metadata.name: Required value: name or generateName is required')
-    assert error.causes == (Cause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),)
+    assert error.causes == (StatusCause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),)
 
 
 @contract

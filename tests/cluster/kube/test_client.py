@@ -30,11 +30,11 @@ from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.kube.config import USER_AGENT
 from virt_dra.cluster.port import (
-    Cause,
     Conflict,
     Gone,
     Invalid,
     NotFound,
+    StatusCause,
     TooManyRequests,
     Unauthorized,
     Unavailable,
@@ -191,7 +191,7 @@ def test_refusals_carry_their_causes(tmp_path: Path) -> None:
         server.answers("PUT", POD, status(422, "Invalid", 'Pod "p" is invalid: spec.x: Required value', causes=causes))
         with pytest.raises(Invalid) as caught:
             await cluster.update(Pod(metadata=ObjectMeta(name="p", namespace="n")))
-        assert caught.value.causes == (Cause("spec.x", "FieldValueRequired", "Required value"),)
+        assert caught.value.causes == (StatusCause("spec.x", "FieldValueRequired", "Required value"),)
 
     asked(test, tmp_path)
 

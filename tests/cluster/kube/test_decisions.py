@@ -24,12 +24,12 @@ from virt_dra.cluster.port import (
     AlreadyExists,
     ApiError,
     BadRequest,
-    Cause,
     Conflict,
     Forbidden,
     Gone,
     Invalid,
     NotFound,
+    StatusCause,
     TooLarge,
     TooManyRequests,
     Unauthorized,
@@ -91,7 +91,7 @@ def test_causes_and_times_to_wait_are_kept() -> None:
     causes = [{"reason": "FieldValueInvalid", "message": "Invalid value", "field": "spec"}, {"message": "whole"}]
     error = refusal(422, json.dumps(status_object(422, "Invalid", "bad", causes=causes)).encode())
     assert isinstance(error, Invalid)
-    assert error.causes == (Cause("spec", "FieldValueInvalid", "Invalid value"), Cause("", "", "whole"))
+    assert error.causes == (StatusCause("spec", "FieldValueInvalid", "Invalid value"), StatusCause("", "", "whole"))
     assert refusal(429, json.dumps(status_object(429, "TooManyRequests", "x", retryAfterSeconds=3)).encode(), "7").retry_after == 3
     assert [refusal(503, b"", header).retry_after for header in ("7", "", "Wed, 21 Oct 2026 07:28:00 GMT", "-1", "٣")] == [7, *[None] * 4]
 

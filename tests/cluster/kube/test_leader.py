@@ -16,7 +16,7 @@ from devtools.cluster.scripted_server import cutting_proxy
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LEASE, LeadershipLost, LeaseTiming, lead, may_take, taken
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.raw import RawObjects
 
 TIMING = LeaseTiming(duration=4, renew_deadline=3, retry=1)
@@ -53,7 +53,7 @@ class Leading:
 
 @asynccontextmanager
 async def client(plane: ControlPlane) -> AsyncIterator[KubeCluster]:
-    async with connect(str(plane.kubeconfig), limits=Limits(qps=0)) as cluster:
+    async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster:
         yield cluster
 
 
@@ -120,7 +120,7 @@ def test_a_leader_that_cannot_renew_stops_before_the_next_begins(
         async with client(control_plane) as near, cutting_proxy("127.0.0.1", control_plane.port) as proxy:
             path = tmp_path / "kubeconfig"
             path.write_text(Path(control_plane.kubeconfig).read_text().replace(f":{control_plane.port}", f":{proxy.port}"))
-            async with connect(str(path), limits=Limits(qps=0)) as far:
+            async with connect(str(path), limits=ClientLimits(qps=0)) as far:
                 first = asyncio.create_task(lead(far, "op", namespace, "a", leading.work("a"), timing=TIMING))
                 await leading.until("a")
                 second = asyncio.create_task(lead(near, "op", namespace, "b", leading.work("b"), timing=TIMING))

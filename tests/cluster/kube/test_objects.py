@@ -11,13 +11,13 @@ import pytest
 
 from devtools.cluster.control_plane import ControlPlane
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.port import ApiError, BadRequest, Conflict, Forbidden, NotFound
 
 
 def asked(plane: ControlPlane, test: Callable[[KubeCluster], Awaitable[None]], user: Path | None = None) -> None:
     async def run() -> None:
-        async with connect(str(user or plane.kubeconfig), limits=Limits(qps=0, page=2)) as cluster:
+        async with connect(str(user or plane.kubeconfig), limits=ClientLimits(qps=0, page=2)) as cluster:
             await test(cluster)
 
     asyncio.run(run())

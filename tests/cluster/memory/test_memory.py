@@ -23,7 +23,7 @@ from virt_dra.cluster.memory.admission import AdmitAll
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.memory.names import ALPHABET, counted_suffixes, generated, random_suffixes
-from virt_dra.cluster.port import AlreadyExists, BadRequest, Cause, Cluster, Forbidden, Gone, Invalid, NotFound
+from virt_dra.cluster.port import AlreadyExists, BadRequest, Cluster, Forbidden, Gone, Invalid, NotFound, StatusCause
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 
@@ -282,15 +282,15 @@ class Judge(AdmitAll):
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         return obj.with_(metadata=obj.metadata.with_(annotations={"seen": now}))
 
-    def on_create(self, obj: TypedObject) -> Sequence[Cause]:
-        faults = (Cause("metadata.name", "FieldValueInvalid", "bad"), Cause("spec", "FieldValueInvalid", "worse"))
+    def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
+        faults = (StatusCause("metadata.name", "FieldValueInvalid", "bad"), StatusCause("spec", "FieldValueInvalid", "worse"))
         return faults if obj.name == "bad" else ()
 
-    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
-        return (Cause("metadata.labels", "FieldValueForbidden", "never"),) if new.metadata.labels != old.metadata.labels else ()
+    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
+        return (StatusCause("metadata.labels", "FieldValueForbidden", "never"),) if new.metadata.labels != old.metadata.labels else ()
 
-    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
-        return (Cause("status", "FieldValueForbidden", "never"),)
+    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
+        return (StatusCause("status", "FieldValueForbidden", "never"),)
 
 
 @scenario

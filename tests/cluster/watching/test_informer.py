@@ -17,7 +17,7 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Gone, Listed, NotFound, Unavailable, WatchEvent
-from virt_dra.cluster.watching.informer import Informer, O, Source, Store, running
+from virt_dra.cluster.watching.informer import Informer, InformerStore, ListerWatcher, O, running
 
 Told = list[tuple[str, str]]
 
@@ -30,7 +30,7 @@ def run(test: Callable[[MemoryCluster], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def quick(cluster: Source, kind: type[O], namespace: str = "", **more: object) -> Informer[O]:
+def quick(cluster: ListerWatcher, kind: type[O], namespace: str = "", **more: object) -> Informer[O]:
     """An informer that doesn't wait long after failures."""
     return Informer(cluster, kind, namespace, first_pause=0.001, longest_pause=0.002, **more)  # type: ignore[arg-type]  # checked by each test's use
 
@@ -182,8 +182,12 @@ class Faulty:
         self.lists = 0
         self.watched_from: list[str] = []
 
+    @property
+    def watching(self) -> bool:
+        return bool(self._breaks)
+
     def break_watches(self, error: Exception | None) -> None:
-        """Watches raise that, or end; nothing more is told by them."""
+        """Watches raise that, or end; they send no further events."""
         for broken in self._breaks:
             if not broken.done():
                 if error is None:
@@ -357,9 +361,10 @@ def test_lists_events_and_restarts_are_observed() -> None:
         async with running(informer):
             await cluster.create(claim("n", "a"))
             await settled()
-            for error in (Unavailable("cut"), None, Gone("old")):
+            for number, error in enumerate((Unavailable("cut"), None, Gone("old")), start=1):
                 faulty.break_watches(error)
-                await asyncio.sleep(0.01)
+                while len(seen.restarts) < number or not faulty.watching:
+                    await asyncio.sleep(0.001)
         assert seen.lists == [("ResourceClaim", 0), ("ResourceClaim", 1)]
         assert seen.events == [("ResourceClaim", "ADDED")]
         assert seen.restarts == [("ResourceClaim", reason) for reason in ("ServiceUnavailable", "Ended", "Expired")]
@@ -430,7 +435,7 @@ def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_explains_i
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sets(st.integers(0, 3)), st.booleans()), max_size=25))
 def test_indexes_are_what_the_objects_say(changes: list[tuple[str, set[int], bool]]) -> None:
-    store: Store[Pod] = Store({"ports": lambda found: [label for label in found.metadata.labels for _ in range(2)]})
+    store: InformerStore[Pod] = InformerStore({"ports": lambda found: [label for label in found.metadata.labels for _ in range(2)]})
     there: dict[str, set[int]] = {}
     for name, ports, remove in changes:
         if remove:

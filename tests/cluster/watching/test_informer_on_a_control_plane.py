@@ -16,12 +16,12 @@ from tests.cluster.contract.running import claim, eventually, resource_slice
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.port import ApiError, Gone, Listed, Unavailable
 from virt_dra.cluster.watching.conflicts import update_with_retry
-from virt_dra.cluster.watching.informer import Informer, O, Unobserved, running
+from virt_dra.cluster.watching.informer import Informer, NoInformerObserver, O, running
 
-QUICK = Limits(qps=0, patience=20, silence=30)
+QUICK = ClientLimits(qps=0, patience=20, silence=30)
 
 
 @asynccontextmanager
@@ -50,7 +50,7 @@ class Mirror:
             self.objects[shown.name] = new
 
 
-class Restarts(Unobserved):
+class Restarts(NoInformerObserver):
     def __init__(self) -> None:
         self.lists = 0
         self.reasons: list[str] = []
@@ -181,7 +181,7 @@ def test_requests_survive_a_restart(control_plane: ControlPlane, namespace: str)
 
 def test_slices_by_the_hundred_come_in_pages_and_share_what_is_equal(control_plane: ControlPlane, namespace: str) -> None:
     async def test() -> None:
-        async with connect(str(control_plane.kubeconfig), limits=Limits(qps=0, page=7)) as cluster:
+        async with connect(str(control_plane.kubeconfig), limits=ClientLimits(qps=0, page=7)) as cluster:
             slices = [resource_slice(namespace, f"s{number:02}", node="n1") for number in range(30)]
             await asyncio.gather(*(cluster.create(_with_model(obj)) for obj in slices))
             try:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_dra.cluster.port import Unavailable
-from virt_dra.cluster.watching.work_queue import Outcome, WorkQueue
+from virt_dra.cluster.watching.work_queue import WorkQueue, WorkResult
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -234,7 +234,7 @@ class Recorded:
     def __init__(self) -> None:
         self.depths: list[tuple[int, int, int]] = []
         self.waited: list[float] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[WorkResult] = []
 
     def depth(self, ready: int, delayed: int, in_work: int) -> None:
         self.depths.append((ready, delayed, in_work))
@@ -242,7 +242,7 @@ class Recorded:
     def started(self, waited: float) -> None:
         self.waited.append(waited)
 
-    def finished(self, seconds: float, outcome: Outcome) -> None:
+    def finished(self, seconds: float, outcome: WorkResult) -> None:
         assert seconds >= 0
         self.outcomes.append(outcome)
 

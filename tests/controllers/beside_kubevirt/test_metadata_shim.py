@@ -21,8 +21,9 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSli
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.patches import patched
 from virt_dra.controllers.beside_kubevirt import metadata_shim
-from virt_dra.controllers.beside_kubevirt.publication import Inputs, gather
-from virt_dra.controllers.pods.launcher_pods import RenderError, render
+from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs, gather
+from virt_dra.controllers.pods.launcher_pods import render
+from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.sources import ListedSources
 from webhooks.knowledge import KubeVirtOnly
 from webhooks.launcher_pod.webhook import mutate
@@ -34,7 +35,7 @@ def record(layout: str = "KEP-5304", **more: Any) -> Json:
     return {"format": 1, "pairs": [{"claim": "gpus", "request": "gpu", "path": "metadata-shim", "layout": layout}], **more}
 
 
-def inputs_of(changes: Mapping[str, object], *, annotation: Json | None = None, **lists: Any) -> Inputs:
+def inputs_of(changes: Mapping[str, object], *, annotation: Json | None = None, **lists: Any) -> DeviceInputs:
     annotations = {} if annotation is None else {INTEGRATION_ANNOTATION: json.dumps(annotation)}
     raw = changed(BASE, {"pod.metadata.annotations": annotations, **changes})
     sources = ListedSources(
@@ -50,7 +51,7 @@ def inputs_of(changes: Mapping[str, object], *, annotation: Json | None = None, 
     return inputs
 
 
-def file_of(inputs: Inputs) -> Json:
+def file_of(inputs: DeviceInputs) -> Json:
     (action,) = metadata_shim.plan(inputs).actions
     text = action.annotations[KEY]
     assert text is not None
@@ -154,13 +155,13 @@ def test_a_direct_claims_file_names_no_entry_and_carries_network_data() -> None:
     ],
 )  # fmt: skip
 def test_nothing_is_written_before_one_device_is_the_pods(waits: dict[str, object]) -> None:
-    assert metadata_shim.plan(inputs_of(waits, annotation=record())) == metadata_shim.Plan()
+    assert metadata_shim.plan(inputs_of(waits, annotation=record())) == metadata_shim.FillInPlan()
 
 
 def test_nothing_is_written_without_a_record_or_where_the_pod_is_going() -> None:
-    assert metadata_shim.plan(inputs_of({})) == metadata_shim.Plan()
+    assert metadata_shim.plan(inputs_of({})) == metadata_shim.FillInPlan()
     going = {"pod.metadata.deletionTimestamp": "2026-11-21T09:00:00Z"}
-    assert metadata_shim.plan(inputs_of(going, annotation=record())) == metadata_shim.Plan()
+    assert metadata_shim.plan(inputs_of(going, annotation=record())) == metadata_shim.FillInPlan()
 
 
 def test_a_record_that_names_what_is_not_the_pods_is_not_followed() -> None:
@@ -281,7 +282,7 @@ def test_a_forged_second_variable_is_removed() -> None:
 
 def test_until_all_addresses_are_known_none_is_written() -> None:
     changes, annotation = plugin({"a": ("gpus", "v.com/x", "r0"), "b": ("gpus", "v.com/x", "r1")}, {"r0": "d0", "r1": "d9"})
-    assert metadata_shim.plan(inputs_of(changes, annotation=annotation)) == metadata_shim.Plan()
+    assert metadata_shim.plan(inputs_of(changes, annotation=annotation)) == metadata_shim.FillInPlan()
 
 
 @pytest.mark.parametrize(

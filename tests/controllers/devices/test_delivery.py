@@ -15,7 +15,7 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.devices.delivery import METADATA_CLASH, NO_INTEGRATION_PATH, NOT_IN_RECORD, REQUEST_NOT_USED, with_obstacles
 from virt_dra.controllers.devices.published import PublishedDevices
-from virt_dra.controllers.devices.resolution import Resolution, Unresolved, dra_devices, resolve
+from virt_dra.controllers.devices.resolution import DeviceResolution, UnresolvedDevice, dra_devices, resolve
 
 GPU = {"name": "g", "claimName": "c", "requestName": "r"}
 SPEC = {"resourceClaims": [{"name": "c", "resourceClaimName": "mine"}], "domain": {"devices": {"gpus": [GPU]}}}
@@ -41,7 +41,7 @@ def pod(uses: object = ({"name": "c", "request": "r"},)) -> Pod:
     })  # fmt: skip
 
 
-def resolution(driver: str = "gpu.example.com") -> Resolution:
+def resolution(driver: str = "gpu.example.com") -> DeviceResolution:
     """One GPU, resolved."""
     result = {"request": "r", "driver": driver, "pool": "n", "device": "d"}
     reserved = [{"resource": "pods", "name": "p", "uid": "pod-1"}]
@@ -62,7 +62,7 @@ def record(path: str = "metadata-shim", reason: str = "", layout: str | None = "
     return found
 
 
-def obstacle(driver: str, made: Pod, known: Integration | None, **status: Any) -> Unresolved:
+def obstacle(driver: str, made: Pod, known: Integration | None, **status: Any) -> UnresolvedDevice:
     (found,) = with_obstacles(resolution(driver), vmi(**status), made, known, ALWAYS_WRITE, running=False).obstacles
     assert (found.subject.name, found.state, found.device, found.claim) == ("g", "error", "d", "mine")
     return found

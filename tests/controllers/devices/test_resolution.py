@@ -18,7 +18,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.devices.resolution import REASONS, Options, Resolution, resolve
+from virt_dra.controllers.devices.resolution import REASONS, DeviceResolution, ResolutionOptions, resolve
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
 
@@ -26,10 +26,10 @@ CASES = Path(__file__).parent / "cases" / "device_status"
 BASE = base_of(CASES)
 
 
-def _resolution(case: Json) -> tuple[VirtualMachineInstance, Resolution]:
+def _resolution(case: Json) -> tuple[VirtualMachineInstance, DeviceResolution]:
     objects = changed(BASE, case.get("set", {}))
     raw = case.get("options", {})
-    options = Options(
+    options = ResolutionOptions(
         spread=raw.get("spread", False),
         keys=read_keys(raw.get("keys", []), "keys"),
         migration_target=raw.get("migrationTarget", False),
@@ -156,7 +156,7 @@ def test_any_well_typed_objects_have_an_answer_that_their_order_does_not_change(
     pod = None if raw_pod is None else Pod.from_wire(raw_pod)
     claims = [ResourceClaim.from_wire(raw) for raw in raw_claims]
     slices = [ResourceSlice.from_wire(raw) for raw in raw_slices]
-    options = Options(spread=spread, now=parse_time("2026-11-21T09:00:00Z"))
+    options = ResolutionOptions(spread=spread, now=parse_time("2026-11-21T09:00:00Z"))
     resolution = resolve(vmi, pod, claims, slices, options)
     entries = (*vmi.spec.domain.devices.gpus, *vmi.spec.domain.devices.host_devices)
     assert [o.subject.name for o in resolution.outcomes] == [entry.name for entry in entries if entry.is_dra]

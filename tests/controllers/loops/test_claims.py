@@ -11,11 +11,11 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.wire import Json
 from virt_dra.controllers.loops.claims import (
-    Action,
     ChangeReservations,
+    ClaimAction,
+    ClaimInputs,
     CreateClaim,
     DeleteClaim,
-    Inputs,
     RecordClaimNames,
     UnblockDeletion,
     generate_name,
@@ -30,7 +30,7 @@ def run(case: Json) -> Json:
     """The whole plan, in words."""
     objects = changed(BASE, case.get("set", {}))
     planned = plan(
-        Inputs(
+        ClaimInputs(
             tuple(Pod.from_wire(raw) for raw in objects["pods"]),
             tuple(ResourceClaim.from_wire(raw) for raw in objects["claims"]),
             tuple(ResourceClaimTemplate.from_wire(raw) for raw in objects["templates"]),
@@ -44,7 +44,7 @@ def run(case: Json) -> Json:
     return told
 
 
-def _words(action: Action) -> Json:
+def _words(action: ClaimAction) -> Json:
     match action:
         case CreateClaim(pod=pod, entry=entry, claim=claim):
             return {"create": f"{pod.name}/{entry}", "claim": claim.to_wire()}

@@ -13,7 +13,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import FINALIZER, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.controllers.loops.scheduler import Decision, apply, gather, plan, schedule
+from virt_dra.controllers.loops.scheduler import SchedulingDecision, apply, gather, plan, schedule
 from virt_dra.scheduling.placement import Placement, Unplaced
 
 Json = dict[str, Any]
@@ -272,7 +272,7 @@ def test_finished_bound_and_deleted_pods_are_left_alone() -> None:
         done = await cluster.create(pod("done"))
         await cluster.patch(Pod, done.name, "lab", merge={"status": {"phase": "Succeeded"}}, subresource="status")
         cluster.writes.clear()
-        decisions: tuple[Decision, ...] = await schedule(cluster, NOW)
+        decisions: tuple[SchedulingDecision, ...] = await schedule(cluster, NOW)
         assert (decisions, cluster.writes) == ((), [])
 
     run(scenario)

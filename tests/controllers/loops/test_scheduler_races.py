@@ -28,7 +28,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Forbidden
 from virt_dra.controllers.loops.claims import reconcile
-from virt_dra.controllers.loops.scheduler import Decision, apply, gather, plan, schedule
+from virt_dra.controllers.loops.scheduler import SchedulingDecision, apply, gather, plan, schedule
 from virt_dra.scheduling.placement import Placement, Unplaced
 
 
@@ -50,7 +50,7 @@ async def reservations(cluster: MemoryCluster, name: str) -> list[str]:
     return [consumer.name for consumer in (await cluster.get(ResourceClaim, name, "lab")).status.reserved_for]
 
 
-def why(decision: Decision) -> tuple[str, str]:
+def why(decision: SchedulingDecision) -> tuple[str, str]:
     assert isinstance(decision.outcome, Unplaced), decision.outcome
     return decision.outcome.reason, decision.outcome.message
 

@@ -32,9 +32,9 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices, Virtua
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.patches import patched
-from virt_dra.cluster.port import Cause, Invalid, Listed, Unavailable, WatchEvent
-from virt_dra.controllers.devices.resolution import Options
-from virt_dra.controllers.operator.instance_loop import InstanceLoop, Settings
+from virt_dra.cluster.port import Invalid, Listed, StatusCause, Unavailable, WatchEvent
+from virt_dra.controllers.devices.resolution import ResolutionOptions
+from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.live.world import LiveSettings, LiveWorld
 from webhooks.knowledge import LauncherSettings
 from webhooks.launcher_pod.webhook import mutate
@@ -129,7 +129,7 @@ class WithPodWebhook(EmbeddedBesideKubeVirt):
         raw = obj.to_wire()
         verdict = mutate(raw, obj.namespace, knowledge)
         if not verdict.allowed:
-            causes = tuple(Cause(cause.field, cause.type, cause.message) for cause in verdict.causes)
+            causes = tuple(StatusCause(cause.field, cause.type, cause.message) for cause in verdict.causes)
             raise Invalid(f'admission webhook "{POD_WEBHOOK}" denied the request: {verdict.message}', causes)
         changed: Any = patched(raw, verdict.patch)
         return await super().create(Pod.from_wire(changed))
@@ -228,7 +228,7 @@ async def site(
             await stack.enter_async_context(live.following())
             own.replicas = (*own.replicas, live)
         await kubelet.register()
-        loop = InstanceLoop(cluster, Settings(resolution=Options(writers=writers)), virtual_now, Recorded())
+        loop = InstanceLoop(cluster, LoopSettings(resolution=ResolutionOptions(writers=writers)), virtual_now, Recorded())
         await stack.enter_async_context(embedded_loops(cluster, virtual_now))
         await stack.enter_async_context(kubelet.running())
         await stack.enter_async_context(kubevirt.running())

@@ -16,7 +16,7 @@ from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.controllers.beside_kubevirt import retries
 from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
-from virt_dra.controllers.devices.resolution import CLAIM_LAG, Options, missed_at, overdue_at
+from virt_dra.controllers.devices.resolution import CLAIM_LAG, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.operator import pending
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import Create
@@ -37,11 +37,11 @@ GRACE = timedelta(minutes=2)
 
 
 def overdue(clock: ClusterClock) -> datetime | None:
-    return overdue_at(CLAIM, Options(now=clock(), grace=GRACE, began=clock.began))
+    return overdue_at(CLAIM, ResolutionOptions(now=clock(), grace=GRACE, began=clock.began))
 
 
 def missed(clock: ClusterClock) -> datetime | None:
-    return missed_at(POD, Options(now=clock(), began=clock.began))
+    return missed_at(POD, ResolutionOptions(now=clock(), began=clock.began))
 
 
 def failed(clock: ClusterClock) -> datetime | None:
@@ -93,8 +93,8 @@ def test_a_vm_that_failed_is_started_again_after_its_back_off(failures: int) -> 
         {"metadata": {"name": "vm", "namespace": "lab", "uid": "v"}, "spec": spec, "status": {"startFailure": told}}
     )
 
-    def planned() -> vm_lifecycle.Plan:
-        return vm_lifecycle.plan(vm_lifecycle.Inputs(vm, None, (), clock(), clock.began))
+    def planned() -> vm_lifecycle.LifecyclePlan:
+        return vm_lifecycle.plan(vm_lifecycle.LifecycleInputs(vm, None, (), clock(), clock.began))
 
     assert planned().look_again == NOON + delay
     machine.passes(delay.total_seconds() - 1)

@@ -15,13 +15,19 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from virt_dra.cluster.watching.informer import Store
+from virt_dra.cluster.watching.informer import InformerStore
 from virt_dra.controllers.devices.resolution import DEFAULTS
 from virt_dra.controllers.operator import pending
-from virt_dra.controllers.operator.explanation_worker import Answer, ExaminerFailed, Question, ThreadExaminer, answered
+from virt_dra.controllers.operator.explain_queue import Allowance, ExplainQueue, ExplainShares
 from virt_dra.controllers.operator.explainer import Explainer, Stores
-from virt_dra.controllers.operator.explain_queue import Allowance, Shares, Turns
-from virt_dra.controllers.operator.pending import LIMITS, Limits, Sample
+from virt_dra.controllers.operator.explanation_worker import (
+    ExplanationFailed,
+    ExplanationRequest,
+    ExplanationResult,
+    ThreadExplanationWorker,
+    answered,
+)
+from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 
@@ -29,7 +35,7 @@ START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 # --- turns ---
 
 
-def _served(turns: Turns, now: float = 0.0) -> list[str]:
+def _served(turns: ExplainQueue, now: float = 0.0) -> list[str]:
     found: list[str] = []
     while isinstance(key := turns.take(now), str):
         found.append(key)
@@ -37,7 +43,7 @@ def _served(turns: Turns, now: float = 0.0) -> list[str]:
 
 
 def test_namespaces_take_turns_and_keys_of_one_wait_in_line() -> None:
-    turns = Turns(0.0)
+    turns = ExplainQueue(0.0)
     for key in ("a/1", "a/2", "a/3", "b/1", "c/1", "a/1"):
         assert turns.add(key) is None
     assert len(turns) == 5
@@ -46,13 +52,13 @@ def test_namespaces_take_turns_and_keys_of_one_wait_in_line() -> None:
 
 
 def test_one_namespace_has_no_more_room_than_its_own() -> None:
-    turns = Turns(0.0, Shares(queued=10, queued_one=3))
+    turns = ExplainQueue(0.0, ExplainShares(queued=10, queued_one=3))
     assert [turns.add(f"a/{n}") for n in range(5)] == [None, None, None, "a/3", "a/4"]
     assert turns.add("b/1") is None
 
 
 def test_where_there_is_no_room_whoever_has_most_gives_way() -> None:
-    turns = Turns(0.0, Shares(queued=6, queued_one=4))
+    turns = ExplainQueue(0.0, ExplainShares(queued=6, queued_one=4))
     for key in ("a/1", "a/2", "a/3", "a/4", "b/1", "b/2"):
         assert turns.add(key) is None
     assert turns.add("c/1") == "a/4", "the last of the longest line"
@@ -74,7 +80,7 @@ def test_an_allowance_is_spent_and_comes_back_at_its_share() -> None:
 
 
 def test_who_has_spent_his_share_waits_and_others_do_not() -> None:
-    turns = Turns(0.0)
+    turns = ExplainQueue(0.0)
     for key in ("a/1", "a/2", "b/1"):
         turns.add(key)
     assert turns.take(0.0) == "a/1"
@@ -88,7 +94,7 @@ def test_who_has_spent_his_share_waits_and_others_do_not() -> None:
 
 
 def test_what_is_done_for_all_is_nobodys_share() -> None:
-    turns = Turns(0.0)
+    turns = ExplainQueue(0.0)
     turns.add("a/1")
     turns.spend(None, 10.0, 0.0)
     wait = turns.take(0.0)
@@ -129,14 +135,14 @@ class Costly:
         self.sees = True
         self._work(0.2)
 
-    async def answer(self, question: Question) -> Answer:
+    async def answer(self, question: ExplanationRequest) -> ExplanationResult:
         if self.fails:
-            raise ExaminerFailed("out of order")
+            raise ExplanationFailed("out of order")
         cost = float(question.pod.namespace.partition("-")[2] or "0.01")
         self._work(min(cost, LIMITS.seconds))
         self.order.append(question.pod.namespace)
         says = Condition(type="Allocatable", status="Unknown", reason="NotDecided", message="long" if cost > 1 else "short")
-        return Answer(question.told if question.told is not None and question.told.message == says.message else says, cost > 1)
+        return ExplanationResult(question.told if question.told is not None and question.told.message == says.message else says, cost > 1)
 
     async def close(self) -> None:
         self.sees = False
@@ -150,12 +156,12 @@ class Costly:
 class Tenants:
     """Asks for pods as the loop does: at once, and again when it is told to."""
 
-    def __init__(self, clock: Clock, examiner: Costly, limits: Limits = LIMITS, shares: Shares | None = None) -> None:
+    def __init__(self, clock: Clock, examiner: Costly, limits: ExplainLimits = LIMITS, shares: ExplainShares | None = None) -> None:
         self.clock = clock
         self.due: dict[str, float] = {}
         self.conditions: dict[str, Condition] = {}
         self.answered: dict[str, float] = {}
-        stores: Any = Stores(Store(), Store(), Store(), Store(), Store())
+        stores: Any = Stores(InformerStore(), InformerStore(), InformerStore(), InformerStore(), InformerStore())
         more = {} if shares is None else {"shares": shares}
         self.explainer = Explainer(stores, clock.now, self._again, examiner, limits, clock=clock, **more)
 
@@ -304,7 +310,7 @@ def _with_short_waits(monkeypatch: Any) -> None:
 # --- samples ---
 
 
-def _sample(nodes: int, slices: list[ResourceSlice], limits: Limits = LIMITS, others: tuple[ResourceClaim, ...] = ()) -> Sample:
+def _sample(nodes: int, slices: list[ResourceSlice], limits: ExplainLimits = LIMITS, others: tuple[ResourceClaim, ...] = ()) -> Sample:
     return pending.sample_of(
         [node(f"n{n:05}") for n in range(nodes)], others, slices, [DeviceClass.from_wire(CLASS)], (), START, limits=limits
     )
@@ -333,7 +339,7 @@ def test_pools_that_are_too_large_are_left_out_and_said_to_be() -> None:
     assert sample.left_out == 120
     claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": _exactly(30)}]}}})
     view = pending.view_of(sample)
-    found = answered(Question(Pod.from_wire(POD), {claim.key: claim}, None, START), view, LIMITS, lambda: False)
+    found = answered(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START), view, LIMITS, lambda: False)
     assert (found.condition.status, found.condition.reason) == ("Unknown", "NotDecided")
     assert found.condition.message.startswith("120 devices were not looked at, since their pools are too large; of the others: none of ")
 
@@ -360,7 +366,7 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
         return asked[0] > 100
 
     view = pending.view_of(_sample(1, [slice_of("n00000", 2)]))
-    question = Question(Pod.from_wire(POD), {claim.key: claim}, None, START)
+    question = ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)
     found = answered(question, view, LIMITS, interrupt)
     assert found.too_slow
     assert (found.condition.status, found.condition.reason) == ("Unknown", "NotDecided")
@@ -376,11 +382,11 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
 
 def test_a_thread_that_explains_ends_when_it_is_cancelled() -> None:
     async def scenario() -> None:
-        examiner = ThreadExaminer(replace(LIMITS, seconds=3600))
+        examiner = ThreadExplanationWorker(replace(LIMITS, seconds=3600))
         await examiner.see(_sample(1, [slice_of("n00000", 2)]))
         exactly = {**_exactly(1), "selectors": [{"cel": {"expression": HOSTILE["loops in loops"]}}]}
         claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
-        task = asyncio.create_task(examiner.answer(Question(Pod.from_wire(POD), {claim.key: claim}, None, START)))
+        task = asyncio.create_task(examiner.answer(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)))
         await asyncio.sleep(0.1)
         task.cancel()
         await asyncio.wait({task})

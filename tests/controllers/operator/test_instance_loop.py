@@ -22,14 +22,14 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Forbidden
 from virt_dra.cluster.watching.event_recorder import EVENT
-from virt_dra.controllers.operator import instance_loop, pending
 from virt_dra.controllers.operator import explanation_worker as examining
-from virt_dra.controllers.operator.instance_loop import InstanceLoop, Settings
+from virt_dra.controllers.operator import instance_loop, pending
+from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.controllers.operator.pending import View
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.pod import StandaloneOptions
 
-STANDALONE = standalone.Settings(Gates.of(NEWEST), StandaloneOptions("launcher"))
+STANDALONE = standalone.StandaloneSettings(Gates.of(NEWEST), StandaloneOptions("launcher"))
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 RESULT: Json = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
@@ -124,7 +124,7 @@ def counting() -> Counting:
 @asynccontextmanager
 async def running(cluster: MemoryCluster) -> AsyncIterator[tuple[InstanceLoop, Recorded]]:
     observer = Recorded()
-    loop = InstanceLoop(cluster, Settings(), lambda: NOW, observer)
+    loop = InstanceLoop(cluster, LoopSettings(), lambda: NOW, observer)
     tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
     try:
         yield loop, observer
@@ -243,7 +243,7 @@ def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
         await vm_with_pod(cluster, node=None)
         later = NOW.replace(minute=5)
         observer = Recorded()
-        loop = InstanceLoop(cluster, Settings(), lambda: later, observer)
+        loop = InstanceLoop(cluster, LoopSettings(), lambda: later, observer)
         tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
         devices = await eventually(
             lambda: cluster.get(VirtualMachineInstanceDevices, "vm", "vms"),
@@ -275,7 +275,7 @@ def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(monkeypa
     async def scenario() -> None:
         cluster = counting()
         await cluster.create(read(Node, "node-1"))
-        loop = InstanceLoop(cluster, Settings(), lambda: NOW.replace(minute=5), Recorded())
+        loop = InstanceLoop(cluster, LoopSettings(), lambda: NOW.replace(minute=5), Recorded())
         tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
         for name in ("one", "other"):
             await vm_with_pod(cluster, name, node=None)
@@ -298,7 +298,7 @@ def test_standalone_does_nothing_beside_a_kubevirt() -> None:
         await cluster.create(gpu_slice())
         await allocate(cluster, pod)
         observer = Recorded()
-        loop = InstanceLoop(cluster, Settings(standalone=STANDALONE), lambda: NOW, observer)
+        loop = InstanceLoop(cluster, LoopSettings(standalone=STANDALONE), lambda: NOW, observer)
         await cluster.create(read(KubeVirt, "kubevirt", "kubevirt"))
         tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
         await eventually(lambda: asyncio.sleep(0, observer.results["unchanged"]))

@@ -16,9 +16,9 @@ from virt_dra.api.meta import Condition, format_time
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.beside_kubevirt.publication import Inputs
+from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs
 from virt_dra.controllers.operator import pending
-from virt_dra.controllers.operator.pending import LIMITS, Limits
+from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits
 from virt_dra.controllers.sources import ListedSources
 
 CLASS: Json = {
@@ -48,7 +48,7 @@ def in_use(name: str, pool: str, device: str) -> ResourceClaim:
 
 def explained(
     nodes: list[Node], slices: list[ResourceSlice], others: tuple[ResourceClaim, ...] = (), *, pod: Json = POD, claim: Json | None = CLAIM,
-    classes: tuple[Json, ...] = (CLASS,), rules: tuple[Json, ...] = (), told: Condition | None = None, limits: Limits = LIMITS,
+    classes: tuple[Json, ...] = (CLASS,), rules: tuple[Json, ...] = (), told: Condition | None = None, limits: ExplainLimits = LIMITS,
 ) -> Condition:  # fmt: skip
     mine = (
         [ResourceClaim.from_wire(apply_defaults(ResourceClaim.from_wire(claim), format_time(NOW)).to_wire())] if claim is not None else []
@@ -103,7 +103,7 @@ def test_where_the_claims_fit_that_is_said_too() -> None:
 
 def test_a_sample_says_that_it_is_one_and_prefers_nodes_with_devices() -> None:
     nodes = [node(f"n{number:04}") for number in range(500)]
-    condition = explained(nodes, [slice_of("n0499", 1)], (in_use("x", "n0499", "d0"),), limits=Limits(nodes=3))
+    condition = explained(nodes, [slice_of("n0499", 1)], (in_use("x", "n0499", "d0"),), limits=ExplainLimits(nodes=3))
     assert condition.message == (
         "none of the 3 nodes that were looked at, of 500, can take the pod: "
         "2 nodes: claim lab/fedora-gpus-abcde, request gpu: no device on the node (n0000 and n0001); "
@@ -120,7 +120,7 @@ def test_a_search_that_is_too_long_is_cut_and_no_verdict() -> None:
     many = slice_of("a", 60)
     devices = [device.to_wire() | {"attributes": {"model": {"int": number % 25}}} for number, device in enumerate(many.spec.devices)]
     spread = ResourceSlice.from_wire(many.to_wire() | {"spec": many.spec.to_wire() | {"devices": devices}})
-    condition = explained([node("a")], [spread], claim=claim, limits=Limits(steps=3))
+    condition = explained([node("a")], [spread], claim=claim, limits=ExplainLimits(steps=3))
     assert (condition.status, condition.reason) == ("Unknown", "NotDecided")
     assert "no decision within 3 search steps" in condition.message
 
@@ -165,7 +165,7 @@ def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_node()
         world = World.of({"claims.0.status": None, "pod.spec.nodeName": None, "slices": []})
         asked: list[Condition | None] = []
 
-        def explain(inputs: Inputs, told: Condition | None) -> Condition | None:
+        def explain(inputs: DeviceInputs, told: Condition | None) -> Condition | None:
             asked.append(told)
             assert pending.waits_for_node(inputs.pod)
             assert inputs.pod is not None

@@ -16,10 +16,10 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.cluster.watching.informer import Store
+from virt_dra.cluster.watching.informer import InformerStore
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, concerned_vms
+from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.sources import ListedSources, Sources
 from virt_dra.controllers.writes import Create, Update
 
@@ -32,8 +32,8 @@ DRIVERS = ("gpu.example.com", "nic.example.com")
 class Stores:
     """One store a kind, as the wiring makes them; ``change`` tells what an informer would."""
 
-    by_kind: dict[type[TypedObject], Store[Any]] = field(
-        default_factory=lambda: {kind: Store(indexes) for kind, indexes in INDEXES.items()}
+    by_kind: dict[type[TypedObject], InformerStore[Any]] = field(
+        default_factory=lambda: {kind: InformerStore(indexes) for kind, indexes in INDEXES.items()}
     )
 
     def __post_init__(self) -> None:
@@ -155,7 +155,7 @@ def test_every_vmi_whose_plan_may_change_is_among_the_concerned(seed: int) -> No
     chance, stores = random.Random(seed), Stores()
     keys = [f"lab/vm{number}" for number in range(4)]
 
-    def planned(sources: Sources) -> dict[str, beside_kubevirt.Plan | None]:
+    def planned(sources: Sources) -> dict[str, beside_kubevirt.BesideKubevirtPlan | None]:
         inputs = {key: device_publication.gather(sources, key, NOW) for key in keys}
         return {key: None if found is None else beside_kubevirt.plan(found) for key, found in inputs.items()}
 
@@ -240,8 +240,8 @@ def test_a_vmi_that_begins_to_end_concerns_who_shares_its_addresses() -> None:
 
 def test_vms_are_concerned_by_themselves_their_vmi_and_its_pods() -> None:
     vm = VirtualMachine.from_wire({"metadata": {"name": "vm0", "namespace": "lab"}})
-    assert concerned_vms(None, vm) == concerned_vms(vmi(0), None) == concerned_vms(pod(0, None), pod(0, "a")) == {"lab/vm0"}
-    assert concerned_vms(claim(0), None) == set()
+    assert affected_by_vm(None, vm) == affected_by_vm(vmi(0), None) == affected_by_vm(pod(0, None), pod(0, "a")) == {"lab/vm0"}
+    assert affected_by_vm(claim(0), None) == set()
 
 
 def test_leftovers_are_pods_of_an_earlier_vmi_of_that_name() -> None:

@@ -19,16 +19,8 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.admission import AdmitAll
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.pods import launcher_pods
-from virt_dra.controllers.pods.launcher_pods import (
-    CannotRender,
-    CreatePod,
-    Fragment,
-    LauncherOptions,
-    RenderError,
-    fragment,
-    patch_into,
-    render,
-)
+from virt_dra.controllers.pods.launcher_pods import CannotRender, CreatePod, LauncherOptions, patch_into, render
+from virt_dra.controllers.pods.launcher_resources import Fragment, RenderError, fragment
 
 GATES = Gates.of(NEWEST)
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "launcher_fragments.yaml").read_text())
@@ -454,7 +446,7 @@ def test_a_rendered_pod_needs_no_patch(spec: Json) -> None:
 
 async def _pass(
     cluster: MemoryCluster, permitted: PermittedHostDevices | None = None
-) -> tuple[tuple[launcher_pods.Action, ...], tuple[Pod, ...]]:
+) -> tuple[tuple[launcher_pods.LauncherPodAction, ...], tuple[Pod, ...]]:
     actions = launcher_pods.plan(await launcher_pods.gather(cluster, GATES, permitted_host_devices=permitted))
     return actions, await launcher_pods.apply(cluster, actions)
 
@@ -482,7 +474,7 @@ def test_finished_and_deleted_vmis_get_no_pod_and_provisioning_pods_do_not_count
     pod = render(waiting, GATES)
     assert isinstance(pod, Pod)
     temporary = pod.with_(metadata=pod.metadata.with_(annotations={"kubevirt.io/ephemeral-provisioning": "true"}))
-    actions = launcher_pods.plan(launcher_pods.Inputs((finished, deleted, waiting), (temporary,), GATES))
+    actions = launcher_pods.plan(launcher_pods.LauncherPodInputs((finished, deleted, waiting), (temporary,), GATES))
     assert actions == (CreatePod(waiting, pod),)
 
 

@@ -20,7 +20,7 @@ from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.validation import FieldError, Rules, validate_create
 from virt_dra.api.wire import Json
 from virt_dra.cel.validation import COMPILED
-from virt_dra.controllers.pods.launcher_pods import RenderError
+from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.instance_phase import ever_ran, phase_times, verdict, with_phase

@@ -18,7 +18,7 @@ from virt_dra.api.meta import TypedObject, format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.standalone import vm_lifecycle
-from virt_dra.controllers.standalone.vm_lifecycle import Inputs, delay_after, plan
+from virt_dra.controllers.standalone.vm_lifecycle import LifecycleInputs, delay_after, plan
 from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
@@ -27,7 +27,7 @@ CASES = yaml.safe_load((Path(__file__).parent / "cases" / "vm_lifecycle.yaml").r
 NAMES: dict[type[Any], str] = {Create: "create", Delete: "delete", PatchStatus: "status"}
 
 
-def inputs_of(case: dict[str, Any]) -> Inputs:
+def inputs_of(case: dict[str, Any]) -> LifecycleInputs:
     metadata: Json = {"name": "vm", "namespace": "lab", "uid": "vm-1", "generation": 1}
     if case.get("deleting"):
         metadata["deletionTimestamp"] = format_time(START)
@@ -52,7 +52,7 @@ def inputs_of(case: dict[str, Any]) -> Inputs:
             about["deletionTimestamp"] = format_time(START)
         said = {"phase": raw["phase"], "phaseTransitionTimestamps": times, "conditions": conditions}
         instance = VirtualMachineInstance.from_wire({"metadata": about, "status": said})
-    return Inputs(machine, instance, tuple(case.get("leftovers", ())), START)
+    return LifecycleInputs(machine, instance, tuple(case.get("leftovers", ())), START)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in CASES])
@@ -72,7 +72,7 @@ def test_vm_lifecycle(case: dict[str, Any]) -> None:
     failed = [condition["reason"] for condition in status["conditions"] if condition["type"] == "Failure"]
     assert failed == ([want["failure"]] if "failure" in want else [])
     # What is written is as it should be: the status is not written again.
-    again = plan(Inputs(inputs.vm.with_(status=status), inputs.vmi, inputs.leftovers, START + timedelta(seconds=1)))
+    again = plan(LifecycleInputs(inputs.vm.with_(status=status), inputs.vmi, inputs.leftovers, START + timedelta(seconds=1)))
     assert PatchStatus not in [type(action) for action in again.actions]
     assert [event for event in again.events if event.type == "Warning"] == []
 
@@ -94,7 +94,7 @@ def test_what_others_wrote_into_the_status_stays() -> None:
     machine = VirtualMachine.from_wire(
         {"metadata": {"name": "vm", "namespace": "lab", "uid": "vm-1"}, "spec": {"runStrategy": "Manual"}, "status": status}
     )
-    written = after(machine, plan(Inputs(machine, None, (), START)).actions)
+    written = after(machine, plan(LifecycleInputs(machine, None, (), START)).actions)
     assert written["volumeSnapshotStatuses"] == [1]
     assert written["conditions"][0] == {"type": "Other", "status": "True"}
     assert "startFailure" not in written

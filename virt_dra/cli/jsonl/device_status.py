@@ -13,7 +13,7 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.lines import jsonl_command
 from virt_dra.cli.jsonl.members import BadLine, member, under
-from virt_dra.controllers.devices.resolution import Options, resolve
+from virt_dra.controllers.devices.resolution import ResolutionOptions, resolve
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
@@ -54,7 +54,7 @@ def _vmi(request: Json) -> VirtualMachineInstance:
     return _object(raw, "vmi", VirtualMachineInstance)
 
 
-def _pod(vmi: VirtualMachineInstance, pods: tuple[Pod, ...], options: Options) -> Pod | None:
+def _pod(vmi: VirtualMachineInstance, pods: tuple[Pod, ...], options: ResolutionOptions) -> Pod | None:
     """The current pod of those given; without one the first by name, so that the answer says what is wrong with it."""
     candidates = launcher_pods_of(vmi, pods) or pods
     current = current_pod(vmi, candidates, migration_target=options.migration_target)
@@ -116,7 +116,7 @@ def _implied_version(raw: Json, kind: type[TypedObject]) -> str:
     return "resource.k8s.io/v1beta1" if kind is ResourceSlice and nested else kind.API_VERSION
 
 
-def _options(raw: Json) -> Options:
+def _options(raw: Json) -> ResolutionOptions:
     unknown = sorted(set(raw) - {"spread", "keys", "migrationTarget"})
     if unknown:
         raise BadLine(f"options.{unknown[0]}: is unknown; there are spread, keys and migrationTarget")
@@ -127,7 +127,7 @@ def _options(raw: Json) -> Options:
         keys = read_keys(raw["keys"], "options.keys") if raw.get("keys") is not None else ()
     except InvalidKeys as error:
         raise BadLine(str(error)) from None
-    return Options(spread=raw.get("spread", False), keys=keys, migration_target=raw.get("migrationTarget", False))
+    return ResolutionOptions(spread=raw.get("spread", False), keys=keys, migration_target=raw.get("migrationTarget", False))
 
 
 HELP = """Resolve the DRA devices of VMIs to their addresses: pod, claim, allocation, slice, attribute.

@@ -9,7 +9,8 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.lines import jsonl_command
 from virt_dra.cli.jsonl.members import gates_of, member, under, vmi_of, vmi_or_spec
 from virt_dra.controllers.loops.virtual_machines import instance_of
-from virt_dra.controllers.pods.launcher_pods import COMPUTE, RenderError, fragment
+from virt_dra.controllers.pods.launcher_pods import COMPUTE
+from virt_dra.controllers.pods.launcher_resources import RenderError, fragment
 
 REFUSAL: Json = {"resourceClaims": [], "containers": []}
 MEMBERS: Final = ("vmi", "spec", "gates", "kubevirt", "permittedHostDevices")

@@ -27,9 +27,9 @@ from virt_dra.cluster.kube import paths as kube_paths
 from virt_dra.cluster.kube.config import Access, Credentials, credentials_of, found_access
 from virt_dra.cluster.kube.decoding import Decoder, parsed, parsed_list, parsed_object
 from virt_dra.cluster.kube.errors import ConnectionProblem, of_status
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.raw import RawObjects
-from virt_dra.cluster.kube.transport import KubeObserver, Request, TooMuch, Transport, Unobserved, UntrustedServer, lost
+from virt_dra.cluster.kube.transport import KubeObserver, KubeRequest, NoKubeObserver, TooMuch, Transport, UntrustedServer, lost
 from virt_dra.cluster.kube.watch import lines, parsed_event
 from virt_dra.cluster.port import ApiError, BadRequest, Forbidden, Gone, Listed, Unauthorized, Unavailable, WatchEvent
 
@@ -73,7 +73,7 @@ class KubeCluster(RawObjects):
     async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
         """Raises :class:`~virt_dra.cluster.port.NotFound`, :class:`~virt_dra.cluster.port.Unreadable`."""
         resource = resource_of(kind)
-        request = Request("GET", kube_paths.item(resource, namespace, name), verb="get", subject=resource.plural)
+        request = KubeRequest("GET", kube_paths.item(resource, namespace, name), verb="get", subject=resource.plural)
         answer = parsed_object(await self._transport.request(request), resource.kind, name, _namespace(resource, namespace))
         return self._decoder.read(kind, resource, answer)
 
@@ -99,7 +99,7 @@ class KubeCluster(RawObjects):
             limit = (("limit", str(number)),) if page else ()
             following = (("continue", token),) if token else ()
             most = 4 * wanted if number > 1 else 0
-            request = Request("GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural, most=most)
+            request = KubeRequest("GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural, most=most)
             try:
                 body = await self._transport.request(request)
             except TooMuch:
@@ -134,7 +134,7 @@ class KubeCluster(RawObjects):
         """Not repeated when the answer is lost: :class:`~virt_dra.cluster.port.Unavailable` then leaves open whether it was created."""
         resource = resource_of(obj)
         path = kube_paths.collection(resource, obj.metadata.namespace or kube_paths.DEFAULT_NAMESPACE)
-        request = Request("POST", path, body=_body(resource, obj), verb="create", repeatable=False)
+        request = KubeRequest("POST", path, body=_body(resource, obj), verb="create", repeatable=False)
         return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
 
     async def update(self, obj: O) -> O:
@@ -146,7 +146,7 @@ class KubeCluster(RawObjects):
     async def _replaced(self, obj: O, subresource: str) -> O:
         resource = resource_of(obj)
         path = kube_paths.item(resource, obj.metadata.namespace, obj.metadata.name, subresource)
-        request = Request("PUT", path, body=_body(resource, obj), verb="update")
+        request = KubeRequest("PUT", path, body=_body(resource, obj), verb="update")
         return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
 
     async def patch(
@@ -159,9 +159,9 @@ class KubeCluster(RawObjects):
         resource = resource_of(kind)
         path = kube_paths.item(resource, namespace, name, subresource)
         if operations is None:
-            request = Request("PATCH", path, body=merge, content_type=MERGE_PATCH, verb="patch")
+            request = KubeRequest("PATCH", path, body=merge, content_type=MERGE_PATCH, verb="patch")
         else:
-            request = Request("PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False)
+            request = KubeRequest("PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False)
         return await self._written(kind, resource, request, name, namespace)
 
     async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
@@ -173,9 +173,9 @@ class KubeCluster(RawObjects):
         if preconditions := {key: value for key, value in given.items() if value}:
             options["preconditions"] = preconditions
         path = kube_paths.item(resource, namespace, name)
-        await self._transport.request(Request("DELETE", path, body=options, verb="delete", subject=resource.plural))
+        await self._transport.request(KubeRequest("DELETE", path, body=options, verb="delete", subject=resource.plural))
 
-    async def _written(self, kind: type[O], resource: Resource, request: Request, name: str, namespace: str) -> O:
+    async def _written(self, kind: type[O], resource: Resource, request: KubeRequest, name: str, namespace: str) -> O:
         body = await self._transport.request(_about(request, resource))
         return self._decoder.read(kind, resource, parsed_object(body, resource.kind, name, _namespace(resource, namespace)))
 
@@ -216,7 +216,9 @@ class KubeCluster(RawObjects):
         """One watch until the server ends it: events with the version each leads to. None for what nobody needs to know."""
         seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
         asked = (("watch", "1"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds), ("resourceVersion", version))
-        request = Request("GET", kube_paths.collection(resource, namespace), (*selection, *asked), verb="watch", subject=resource.plural)
+        request = KubeRequest(
+            "GET", kube_paths.collection(resource, namespace), (*selection, *asked), verb="watch", subject=resource.plural
+        )
         async with self._transport.stream(request) as stream, aclosing(lines(stream)) as found:
             while True:
                 try:
@@ -249,7 +251,7 @@ class KubeCluster(RawObjects):
 @asynccontextmanager
 async def connect(
     kubeconfig: str | None = None, context: str | None = None, *,
-    limits: Limits | None = None, observer: KubeObserver | None = None, managed_fields: bool = False,
+    limits: ClientLimits | None = None, observer: KubeObserver | None = None, managed_fields: bool = False,
 ) -> AsyncIterator[KubeCluster]:  # fmt: skip
     """A cluster that has answered once.
 
@@ -257,7 +259,7 @@ async def connect(
     are read anew when they are refused, and a service account's token every minute. Raises :class:`ConnectionProblem`.
     """
     access = await found_access(kubeconfig, context)
-    transport = Transport(access.client, limits or Limits(), observer or Unobserved(), access.renewed)
+    transport = Transport(access.client, limits or ClientLimits(), observer or NoKubeObserver(), access.renewed)
     try:
         await _check(transport, access)
         yield KubeCluster(transport, managed_fields=managed_fields)
@@ -268,10 +270,10 @@ async def connect(
 async def _check(transport: Transport, access: Access) -> None:
     """Raises :class:`ConnectionProblem` unless the server answers us."""
     tried = f"tried {transport.server} ({access.source})"
-    limits = Limits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3)
+    limits = ClientLimits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3)
     first = Transport(transport.client, limits, renew=access.renewed, clock=transport.clock)
     try:
-        parsed(await first.request(Request("GET", "/version", verb="get", subject="version")))
+        parsed(await first.request(KubeRequest("GET", "/version", verb="get", subject="version")))
     except UntrustedServer as error:
         advice = "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
         if any(words in str(error) for words in _CLOCK_WORDS):
@@ -305,7 +307,7 @@ def _namespace(resource: Resource, given: str) -> str:
     return (given or kube_paths.DEFAULT_NAMESPACE) if resource.namespaced else ""
 
 
-def _about(request: Request, resource: Resource) -> Request:
+def _about(request: KubeRequest, resource: Resource) -> KubeRequest:
     return replace(request, subject=resource.plural)
 
 

@@ -21,9 +21,9 @@ from pydantic_core import from_json
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kube.interning import SharedParts
 from virt_dra.cluster.kube.transport import KubeObserver
 from virt_dra.cluster.port import Unavailable, Unreadable
-from virt_dra.cluster.kube.interning import SharedParts
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 

@@ -11,12 +11,12 @@ from virt_dra.cluster.port import (
     AlreadyExists,
     ApiError,
     BadRequest,
-    Cause,
     Conflict,
     Forbidden,
     Gone,
     Invalid,
     NotFound,
+    StatusCause,
     TooLarge,
     TooManyRequests,
     Unauthorized,
@@ -110,8 +110,8 @@ def _made(kind: type[ApiError], message: str, status: int, reason: str, retry_af
     return error
 
 
-def _cause(raw: Mapping[str, Any]) -> Cause:
-    return Cause(_text(raw.get("field")), _text(raw.get("reason")), _text(raw.get("message")))
+def _cause(raw: Mapping[str, Any]) -> StatusCause:
+    return StatusCause(_text(raw.get("field")), _text(raw.get("reason")), _text(raw.get("message")))
 
 
 def _text(value: object) -> str:

@@ -19,17 +19,17 @@ W = TypeVar("W", bound=Wire)
 LIMIT = 50_000
 """Different parts that are remembered; then it is begun anew. What is unique (serial numbers) would pile up otherwise."""
 
-Key = tuple[object, ...]
+PartKey = tuple[object, ...]
 
 
 class SharedParts:
     """Of one reader."""
 
     def __init__(self) -> None:
-        self._values: dict[Key, Wire] = {}
+        self._values: dict[PartKey, Wire] = {}
         self._done: set[int] = set()
         """The ids of those."""
-        self._parts: dict[Key, object] = {}
+        self._parts: dict[PartKey, object] = {}
         """By content. Parts within parts are named by their ids in the keys: they live as long as the part that has them is remembered."""
         self._field_sets: dict[frozenset[str], set[str]] = {}
 
@@ -132,13 +132,13 @@ class SharedParts:
             return self._joined(dict(zip(value, (kept for kept, _ in parts), strict=True)), (dict, *value, *(part for _, part in parts)))
         return value, _UNIQUE  # lists and objects of fields that no type knows
 
-    def _joined(self, value: object, key: Key) -> tuple[object, object]:
+    def _joined(self, value: object, key: PartKey) -> tuple[object, object]:
         if any(part is _UNIQUE for part in key):
             return value, _UNIQUE
         kept = self._remembered(key, value)
         return kept, id(kept)
 
-    def _remembered(self, key: Key, part: object) -> object:
+    def _remembered(self, key: PartKey, part: object) -> object:
         known = self._parts.get(key)
         if known is None:
             if len(self._parts) >= LIMIT:

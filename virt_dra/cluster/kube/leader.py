@@ -23,7 +23,7 @@ from typing import Any
 
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import KubeCluster
-from virt_dra.cluster.kube.limits import Limits
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.raw import RawObjects
 from virt_dra.cluster.kube.transport import Transport
 from virt_dra.cluster.port import AlreadyExists, ApiError, Conflict, NotFound
@@ -120,7 +120,7 @@ class _Candidate:
     def __init__(self, cluster: KubeCluster, name: str, namespace: str, identity: str, timing: LeaseTiming) -> None:
         used = cluster.transport
         # Two attempts fit into a deadline, so that one request that hangs doesn't cost the lease.
-        limits = Limits(qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1)
+        limits = ClientLimits(qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1)
         self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew, clock=used.clock))
         self._name, self._namespace, self._identity, self._timing = name, namespace, identity, timing
         self._lease: Json | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClientLimits:
     """What one process may ask of an API server, and how patient it is. Times in seconds."""
 
     qps: float = 50.0

@@ -15,7 +15,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import Resource
 from virt_dra.cluster.kube.decoding import parsed, parsed_list, parsed_object
 from virt_dra.cluster.kube.paths import DEFAULT_NAMESPACE, collection, group_version, item
-from virt_dra.cluster.kube.transport import Request, Transport
+from virt_dra.cluster.kube.transport import KubeRequest, Transport
 from virt_dra.cluster.port import BadRequest, Gone, NotFound, Unavailable
 
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -73,12 +73,12 @@ class RawObjects:
         served, namespace, name = await self._identified(raw)
         query = (("fieldManager", field_manager), ("force", "true" if force else "false"), *_dry(dry_run))
         path = item(served.resource, namespace, name)
-        request = Request("PATCH", path, query, dict(raw), APPLY_PATCH, verb="apply", subject=served.plural)
+        request = KubeRequest("PATCH", path, query, dict(raw), APPLY_PATCH, verb="apply", subject=served.plural)
         return await self._object(request, served, name, namespace)
 
     async def get_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> Json:
         served = await self.served_kind(api_version, kind)
-        request = Request("GET", item(served.resource, namespace, name), verb="get", subject=served.plural)
+        request = KubeRequest("GET", item(served.resource, namespace, name), verb="get", subject=served.plural)
         return await self._object(request, served, name, namespace)
 
     async def list_raw(self, api_version: str, kind: str, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[Json, ...]:
@@ -95,13 +95,13 @@ class RawObjects:
         served, namespace, name = await self._identified(raw, named=False)
         path = collection(served.resource, namespace or DEFAULT_NAMESPACE)
         query = (*((("fieldManager", field_manager),) if field_manager else ()), *_dry(dry_run))
-        request = Request("POST", path, query, dict(raw), verb="create", subject=served.plural, repeatable=False)
+        request = KubeRequest("POST", path, query, dict(raw), verb="create", subject=served.plural, repeatable=False)
         return await self._object(request, served, name, namespace)
 
     async def update_raw(self, raw: Mapping[str, Any], *, dry_run: bool = False, subresource: str = "") -> Json:
         served, namespace, name = await self._identified(raw)
         path = item(served.resource, namespace, name, subresource)
-        request = Request("PUT", path, _dry(dry_run), dict(raw), verb="update", subject=served.plural)
+        request = KubeRequest("PUT", path, _dry(dry_run), dict(raw), verb="update", subject=served.plural)
         return await self._object(request, served, name, namespace)
 
     async def patch_raw(
@@ -130,25 +130,25 @@ class RawObjects:
         if dry_run:
             options["dryRun"] = ["All"]
         await self._transport.request(
-            Request("DELETE", item(served.resource, namespace, name), body=options, verb="delete", subject=served.plural)
+            KubeRequest("DELETE", item(served.resource, namespace, name), body=options, verb="delete", subject=served.plural)
         )
 
     # --- the server -----------------------------------------------------------------------------------------------
 
     async def server_version(self) -> Json:
         """``/version``: ``major``, ``minor``, ``gitVersion``, …"""
-        return await self._answer(Request("GET", "/version", verb="get", subject="version"))
+        return await self._answer(KubeRequest("GET", "/version", verb="get", subject="version"))
 
     async def metrics_text(self) -> str:
         """The API server's own metrics, in Prometheus' text format (the gates among them)."""
-        request = Request("GET", "/metrics", accept="text/plain", verb="get", subject="metrics")
+        request = KubeRequest("GET", "/metrics", accept="text/plain", verb="get", subject="metrics")
         return (await self._transport.request(request)).decode()
 
     async def api_versions(self) -> tuple[str, ...]:
         """All apiVersions that are served: ``v1``, ``apps/v1``, …"""
         core, groups = await asyncio.gather(
-            self._answer(Request("GET", "/api", verb="get", subject="discovery")),
-            self._answer(Request("GET", "/apis", verb="get", subject="discovery")),
+            self._answer(KubeRequest("GET", "/api", verb="get", subject="discovery")),
+            self._answer(KubeRequest("GET", "/apis", verb="get", subject="discovery")),
         )
         named = (entry["groupVersion"] for group in groups.get("groups") or () for entry in group.get("versions") or ())
         return (*(core.get("versions") or ()), *named)
@@ -156,7 +156,7 @@ class RawObjects:
     async def kinds_of(self, api_version: str) -> tuple[ServedKind, ...]:
         """All kinds of one apiVersion, asked anew. None if it isn't served."""
         try:
-            answer = await self._answer(Request("GET", group_version(api_version), verb="get", subject="discovery"))
+            answer = await self._answer(KubeRequest("GET", group_version(api_version), verb="get", subject="discovery"))
         except NotFound:
             return ()
         resources = answer.get("resources") or []
@@ -185,18 +185,18 @@ class RawObjects:
         attributes = {key: value for key, value in given.items() if value}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
         path = f"{group_version('authorization.k8s.io/v1')}/selfsubjectaccessreviews"
-        answer = await self._answer(Request("POST", path, body=review, verb="create", subject="selfsubjectaccessreviews"))
+        answer = await self._answer(KubeRequest("POST", path, body=review, verb="create", subject="selfsubjectaccessreviews"))
         status = answer.get("status") or {}
         return AccessReview(bool(status.get("allowed")), str(status.get("reason") or ""))
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
-    async def _object(self, request: Request, served: ServedKind, name: str, namespace: str) -> Json:
+    async def _object(self, request: KubeRequest, served: ServedKind, name: str, namespace: str) -> Json:
         """The object that the request is about."""
         where = (namespace or DEFAULT_NAMESPACE) if served.namespaced else ""
         return parsed_object(await self._transport.request(request), served.kind, name, where)
 
-    async def _answer(self, request: Request) -> Json:
+    async def _answer(self, request: KubeRequest) -> Json:
         return parsed(await self._transport.request(request))
 
     async def _patched(
@@ -204,7 +204,7 @@ class RawObjects:
         repeatable: bool,
     ) -> Json:  # fmt: skip
         path = item(served.resource, namespace, name, subresource)
-        request = Request("PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable)
+        request = KubeRequest("PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable)
         return await self._object(request, served, name, namespace)
 
     async def _pages(self, served: ServedKind, namespace: str, selection: tuple[tuple[str, str], ...], page: int) -> tuple[Json, ...]:
@@ -212,7 +212,7 @@ class RawObjects:
         token = ""
         while True:
             query = (*selection, *((("limit", str(page)),) if page else ()), *((("continue", token),) if token else ()))
-            request = Request("GET", collection(served.resource, namespace), query, verb="list", subject=served.plural)
+            request = KubeRequest("GET", collection(served.resource, namespace), query, verb="list", subject=served.plural)
             items, meta = parsed_list(await self._transport.request(request), served.kind)
             found += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in items]
             token = str(meta.get("continue") or "")

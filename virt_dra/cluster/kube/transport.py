@@ -1,7 +1,7 @@
 """Requests to an API server through the ``kubernetes`` package's async client: paced, timed, repeated where that is safe, and refused
 with the port's exceptions. Knows nothing of objects.
 
-What is repeated, within :class:`~virt_dra.cluster.kube.limits.Limits`: whatever was certainly not carried out (no connection; 429; an
+What is repeated, within :class:`~virt_dra.cluster.kube.limits.ClientLimits`: whatever was certainly not carried out (no connection; 429; an
 answer that carries Retry-After, by which a server says so), and what may be carried out twice when the answer was lost. The client's own
 retries stay off: they know neither Retry-After for writes nor a limit in time.
 """
@@ -27,7 +27,7 @@ from yarl import URL
 
 from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.kube.errors import refusal
-from virt_dra.cluster.kube.limits import Limits, TokenBucket
+from virt_dra.cluster.kube.limits import ClientLimits, TokenBucket
 from virt_dra.cluster.port import ApiError, TooManyRequests, Unauthorized, Unavailable
 from virt_dra.cluster.watching.backoff import backoff
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Request:
+class KubeRequest:
     """One request. ``body`` is any JSON value; ``subject`` and ``verb`` are for metrics (``pods``, ``list``)."""
 
     method: Method
@@ -72,7 +72,7 @@ class KubeObserver(Protocol):
         """An object was left out of a list or watch because it doesn't have the shape we know."""
 
 
-class Unobserved:
+class NoKubeObserver:
     """Nobody watches."""
 
     def answered(self, verb: str, subject: str, status: int, seconds: float) -> None: ...
@@ -104,8 +104,8 @@ class Transport:
     """
 
     client: ApiClient
-    limits: Limits = field(default_factory=Limits)
-    observer: KubeObserver = field(default_factory=Unobserved)
+    limits: ClientLimits = field(default_factory=ClientLimits)
+    observer: KubeObserver = field(default_factory=NoKubeObserver)
     renew: Callable[[], Awaitable[bool]] | None = None
     may_write: Callable[[], bool] = lambda: True
     clock: ClusterClock = field(default_factory=ClusterClock)
@@ -119,7 +119,7 @@ class Transport:
     def server(self) -> str:
         return str(self.client.configuration.host)
 
-    async def request(self, request: Request) -> bytes:
+    async def request(self, request: KubeRequest) -> bytes:
         """The body of a successful answer. Raises the port's exceptions."""
         timeout = aiohttp.ClientTimeout(total=self.limits.timeout, sock_connect=self.limits.connect_timeout)
 
@@ -138,7 +138,7 @@ class Transport:
         return await self._repeated(request, once)
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[aiohttp.StreamReader]:
+    async def stream(self, request: KubeRequest) -> AsyncIterator[aiohttp.StreamReader]:
         """The body of a successful answer as it comes. Reading it raises aiohttp's errors; see :func:`lost`."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_timeout, sock_read=self.limits.silence)
 
@@ -160,7 +160,7 @@ class Transport:
         await self.client.close()  # type: ignore[no-untyped-call]  # the package has no types here
         await asyncio.sleep(0.01)  # aborted TLS connections are closed when the loop comes to them
 
-    async def _repeated(self, request: Request, once: Callable[[], Awaitable[T]]) -> T:
+    async def _repeated(self, request: KubeRequest, once: Callable[[], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
         end, renewed = loop.time() + self.limits.patience, False
         attempt = 0
@@ -208,7 +208,7 @@ class Transport:
             self.observer.throttled(wait)
             await asyncio.sleep(wait)
 
-    async def _sent(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _sent(self, request: KubeRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         headers = {"Accept": request.accept, "Content-Type": request.content_type, **self.client.default_headers}
         try:
             await self.client.update_params_for_auth(headers, [], ["BearerToken"], request.path, request.method, None)
@@ -282,7 +282,7 @@ def lost(server: str, error: aiohttp.ClientError | OSError) -> Unavailable:
     return _Lost(f"{server}: the connection was lost: {why}")
 
 
-def _may_repeat(request: Request, error: ApiError) -> bool:
+def _may_repeat(request: KubeRequest, error: ApiError) -> bool:
     if isinstance(error, UntrustedServer | TooMuch):
         return False
     if isinstance(error, NotSent | TooManyRequests):

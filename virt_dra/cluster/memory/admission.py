@@ -14,7 +14,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from virt_dra.cluster.port import Cause
+from virt_dra.cluster.port import StatusCause
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
@@ -31,11 +31,11 @@ class Admission(Protocol):
     def permitted_status(self, new: O, old: O) -> O:
         """The same for the fields of its status."""
 
-    def on_create(self, obj: TypedObject) -> Sequence[Cause]: ...
+    def on_create(self, obj: TypedObject) -> Sequence[StatusCause]: ...
 
-    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]: ...
+    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]: ...
 
-    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]: ...
+    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]: ...
 
 
 class AdmitAll:
@@ -50,17 +50,17 @@ class AdmitAll:
     def permitted_status(self, new: O, old: O) -> O:
         return new
 
-    def on_create(self, obj: TypedObject) -> Sequence[Cause]:
+    def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
         return ()
 
-    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
+    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return ()
 
-    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
+    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return ()
 
 
-def admin_access_on_create(obj: TypedObject, namespace: Namespace | None) -> tuple[Cause, ...]:
+def admin_access_on_create(obj: TypedObject, namespace: Namespace | None) -> tuple[StatusCause, ...]:
     """C-13.7: a claim or template that asks for admin access needs its namespace's consent."""
     if isinstance(obj, ResourceClaim):
         requests = obj.spec.devices.requests
@@ -73,7 +73,7 @@ def admin_access_on_create(obj: TypedObject, namespace: Namespace | None) -> tup
     return _consent(next(paths, None), namespace)
 
 
-def admin_access_on_status(new: TypedObject, old: TypedObject, namespace: Namespace | None) -> tuple[Cause, ...]:
+def admin_access_on_status(new: TypedObject, old: TypedObject, namespace: Namespace | None) -> tuple[StatusCause, ...]:
     """C-13.7: an allocation that newly grants admin access needs the namespace's consent, too."""
     if not isinstance(new, ResourceClaim) or not isinstance(old, ResourceClaim) or any(result.admin_access for result in _results(old)):
         return ()
@@ -89,8 +89,8 @@ def _results(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
     return () if claim.status.allocation is None else claim.status.allocation.devices.results
 
 
-def _consent(path: str | None, namespace: Namespace | None) -> tuple[Cause, ...]:
+def _consent(path: str | None, namespace: Namespace | None) -> tuple[StatusCause, ...]:
     if path is None or (namespace is not None and namespace.metadata.labels.get(ADMIN_ACCESS_LABEL) == "true"):
         return ()
     rule = f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
-    return (Cause(path, "FieldValueForbidden", f"Forbidden: {rule}"),)
+    return (StatusCause(path, "FieldValueForbidden", f"Forbidden: {rule}"),)

@@ -22,8 +22,8 @@ from virt_dra.cluster.memory import names as generated_names
 from virt_dra.cluster.memory.admission import Admission, admin_access_on_create, admin_access_on_status
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.memory.selectors import parse_selector
-from virt_dra.cluster.memory.store import Key, Place, Store
-from virt_dra.cluster.port import ApiError, BadRequest, Cause, Listed, WatchEvent
+from virt_dra.cluster.memory.store import ObjectStore, Place, StoreKey
+from virt_dra.cluster.port import ApiError, BadRequest, Listed, StatusCause, WatchEvent
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
@@ -51,7 +51,7 @@ class MemoryCluster:
         self._uids = uids
         self._admission: Admission = KindRules() if admission is None else admission
         self._namespaces_must_exist = namespaces_must_exist
-        self._store = Store(history)
+        self._store = ObjectStore(history)
         self._foreign_owners: set[str] = set()
         """Owners outside of a loaded extract of a cluster: taken to be alive."""
         self._unsettled: deque[Place] = deque()
@@ -173,7 +173,7 @@ class MemoryCluster:
             raise refusals.deletion_precondition(resource, name, "ResourceVersion", resource_version, meta.resource_version, "modified")
         if resource == NAMESPACE and name in PROTECTED_NAMESPACES:
             raise refusals.forbidden(resource, name, "this namespace may not be deleted")
-        self._delete(Place(resource, Key(meta.namespace, name)))
+        self._delete(Place(resource, StoreKey(meta.namespace, name)))
         self._settle()
 
     # --- Watcher --------------------------------------------------------------------------------------------------
@@ -265,12 +265,12 @@ class MemoryCluster:
             raise refusals.conflict(resource, meta.name)
         return resource, cast("O", stored)
 
-    def _replace(self, resource: Resource, stored: O, new: O, causes: Sequence[Cause]) -> O:
+    def _replace(self, resource: Resource, stored: O, new: O, causes: Sequence[StatusCause]) -> O:
         if causes:
             raise refusals.invalid(resource.group_kind, stored.metadata.name, causes)
         if strategies.unchanged(resource, new, stored):
             return stored
-        place = Place(resource, Key(stored.metadata.namespace, stored.metadata.name))
+        place = Place(resource, StoreKey(stored.metadata.namespace, stored.metadata.name))
         if strategies.finalized(new.metadata, stored.metadata) and not self._has_content(place):
             self._remove(place)
         else:
@@ -304,7 +304,7 @@ class MemoryCluster:
         if obj is not None:
             self._unsettled.extend(self._store.dependents_of(obj.metadata.uid))
         if place.key.namespace:
-            self._unsettled.append(Place(NAMESPACE, Key("", place.key.namespace)))
+            self._unsettled.append(Place(NAMESPACE, StoreKey("", place.key.namespace)))
 
     def _settle(self) -> None:
         """Do what the controllers of a control plane would do: collect garbage, finish the deletion of emptied namespaces."""
@@ -333,13 +333,13 @@ class MemoryCluster:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def _found(self, resource: Resource, name: str, namespace: str) -> TypedObject:
-        obj = self._store.at(Place(resource, Key((namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", name)))
+        obj = self._store.at(Place(resource, StoreKey((namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", name)))
         if obj is None:
             raise refusals.not_found(resource, name)
         return obj
 
     def _namespace(self, name: str) -> Namespace | None:
-        found = self._store.at(Place(NAMESPACE, Key("", name))) if name else None
+        found = self._store.at(Place(NAMESPACE, StoreKey("", name))) if name else None
         return found if isinstance(found, Namespace) else None
 
     def _has_content(self, place: Place) -> bool:
@@ -369,9 +369,9 @@ class MemoryCluster:
     def _new_place(self, resource: Resource, namespace: str, meta: ObjectMeta) -> Place:
         """By the object's name, or by a generated one: free, unless all attempts collide."""
         if meta.name or not meta.generate_name:
-            return Place(resource, Key(namespace, meta.name))
+            return Place(resource, StoreKey(namespace, meta.name))
         for _ in range(generated_names.ATTEMPTS):
-            place = Place(resource, Key(namespace, generated_names.generated(meta.generate_name, self._suffixes())))
+            place = Place(resource, StoreKey(namespace, generated_names.generated(meta.generate_name, self._suffixes())))
             if self._store.at(place) is None:
                 break
         return place

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.cluster import refusals
-from virt_dra.cluster.memory.selectors import Selector
+from virt_dra.cluster.memory.selectors import ObjectSelector
 from virt_dra.cluster.port import WatchEvent
 
 
@@ -19,7 +19,7 @@ class Change:
     before: TypedObject | None
     after: TypedObject | None
 
-    def seen_by(self, selector: Selector) -> WatchEvent[TypedObject] | None:
+    def seen_by(self, selector: ObjectSelector) -> WatchEvent[TypedObject] | None:
         """The event for a watcher that sees only what it selects: leaving the selection looks like a deletion, entering like a creation.
 
         A deletion shows the object as it last was, with the resourceVersion of the deletion, as the API server does.
@@ -33,7 +33,7 @@ class Change:
         return None
 
 
-class Journal:
+class ChangeHistory:
     """Changes in order, at least the ``limit`` newest. Positions count all changes since the start."""
 
     def __init__(self, limit: int, floor: int) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Json = Any
+JsonValue = Any
 """Any JSON value."""
 
 OPERATIONS_LIMIT = 10_000
@@ -23,7 +23,7 @@ class PatchError(ValueError):
     """A JSON patch that is malformed or can't be applied. The text names the operation by its index."""
 
 
-def merged(target: Json, patch: Json) -> Json:
+def merged(target: JsonValue, patch: JsonValue) -> JsonValue:
     """RFC 7396: objects are merged key by key, ``null`` removes, everything else replaces."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
@@ -36,7 +36,7 @@ def merged(target: Json, patch: Json) -> Json:
     return result
 
 
-def patched(target: Json, operations: Sequence[Mapping[str, Json]]) -> Json:
+def patched(target: JsonValue, operations: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
     """Apply operations in order, all or none. Raises :class:`PatchError`."""
     if len(operations) > OPERATIONS_LIMIT:
         raise PatchError(f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {len(operations)}")
@@ -49,7 +49,7 @@ def patched(target: Json, operations: Sequence[Mapping[str, Json]]) -> Json:
     return document
 
 
-def equal(one: Json, other: Json) -> bool:
+def equal(one: JsonValue, other: JsonValue) -> bool:
     """Equality of JSON values: numbers by value, but a boolean is no number (Python's ``True == 1``)."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
@@ -60,7 +60,7 @@ def equal(one: Json, other: Json) -> bool:
     return bool(one == other)
 
 
-def _apply(document: Json, operation: object) -> Json:
+def _apply(document: JsonValue, operation: object) -> JsonValue:
     if not isinstance(operation, Mapping):
         raise PatchError("an operation must be an object")
     name = operation.get("op")
@@ -88,14 +88,14 @@ def _apply(document: Json, operation: object) -> Json:
             raise PatchError(f"unexpected op {name!r}: must be add, remove, replace, move, copy or test")
 
 
-def _text(operation: Mapping[str, Json], member: str) -> str:
+def _text(operation: Mapping[str, JsonValue], member: str) -> str:
     value = operation.get(member)
     if not isinstance(value, str):
         raise PatchError(f'"{member}" is required and must be a string')
     return value
 
 
-def _value(operation: Mapping[str, Json]) -> Json:
+def _value(operation: Mapping[str, JsonValue]) -> JsonValue:
     """Absent is null, as to the API server."""
     return copy.deepcopy(operation.get("value"))
 
@@ -107,14 +107,14 @@ def _steps(pointer: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
-def _find(document: Json, steps: Sequence[str], operation: str) -> Json:
+def _find(document: JsonValue, steps: Sequence[str], operation: str) -> JsonValue:
     node = document
     for depth in range(len(steps)):
         node = _child(node, steps[: depth + 1], operation)
     return node
 
 
-def _child(node: Json, steps: Sequence[str], operation: str) -> Json:
+def _child(node: JsonValue, steps: Sequence[str], operation: str) -> JsonValue:
     """What the last of ``steps`` leads to from the node that the others led to."""
     step, where = steps[-1], _pointer(steps)
     if isinstance(node, dict) and step in node:
@@ -124,7 +124,7 @@ def _child(node: Json, steps: Sequence[str], operation: str) -> Json:
     raise PatchError(f'{operation}: "{where}" does not exist')
 
 
-def _member(document: Json, pointer: str, operation: str) -> Json:
+def _member(document: JsonValue, pointer: str, operation: str) -> JsonValue:
     """What the pointer points to; None for an absent member of an object."""
     steps = _inner_steps(pointer, operation)
     parent = _find(document, steps[:-1], operation)
@@ -138,7 +138,7 @@ def _inner_steps(pointer: str, operation: str) -> list[str]:
     return steps
 
 
-def _add(document: Json, pointer: str, value: Json) -> Json:
+def _add(document: JsonValue, pointer: str, value: JsonValue) -> JsonValue:
     steps = _inner_steps(pointer, "add")
     parent = _find(document, steps[:-1], "add")
     if isinstance(parent, dict):
@@ -151,7 +151,7 @@ def _add(document: Json, pointer: str, value: Json) -> Json:
     return document
 
 
-def _remove(document: Json, pointer: str) -> tuple[Json, Json]:
+def _remove(document: JsonValue, pointer: str) -> tuple[JsonValue, JsonValue]:
     """The document without the value, and the value."""
     steps = _inner_steps(pointer, "remove")
     parent = _find(document, steps[:-1], "remove")
@@ -160,7 +160,7 @@ def _remove(document: Json, pointer: str) -> tuple[Json, Json]:
     return document, value
 
 
-def _replace(document: Json, pointer: str, value: Json) -> Json:
+def _replace(document: JsonValue, pointer: str, value: JsonValue) -> JsonValue:
     if not pointer:
         if not isinstance(value, dict | list):
             raise PatchError("replace: the whole document can only become an object or a list")

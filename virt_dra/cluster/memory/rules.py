@@ -10,7 +10,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.schemas.field_dropping import without_disabled_fields, without_disabled_status
 from virt_dra.api.validation import FieldError, Rules, validate_create, validate_status_update, validate_update
 from virt_dra.cel.validation import COMPILED
-from virt_dra.cluster.port import Cause
+from virt_dra.cluster.port import StatusCause
 
 __all__ = ["KindRules"]
 
@@ -35,15 +35,15 @@ class KindRules:
     def permitted_status(self, new: O, old: O) -> O:
         return without_disabled_status(new, old, self._rules.gates)
 
-    def on_create(self, obj: TypedObject) -> Sequence[Cause]:
+    def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
         return _causes(validate_create(obj, self._rules))
 
-    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
+    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return _causes(validate_update(new, old, self._rules))
 
-    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[Cause]:
+    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return _causes(validate_status_update(new, old, self._rules))
 
 
-def _causes(errors: Iterable[FieldError]) -> tuple[Cause, ...]:
-    return tuple(Cause(error.field, error.type.value, error.message) for error in errors)
+def _causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:
+    return tuple(StatusCause(error.field, error.type.value, error.message) for error in errors)

@@ -69,7 +69,7 @@ class FieldTerm:
 
 
 @dataclass(frozen=True)
-class Selector:
+class ObjectSelector:
     """Namespace, label and field conditions, all of which must hold."""
 
     namespace: str
@@ -87,10 +87,10 @@ class Selector:
         return not (self.namespace or self.requirements or self.terms)
 
 
-def parse_selector(resource: Resource, namespace: str, labels: str, fields: str) -> Selector:
+def parse_selector(resource: Resource, namespace: str, labels: str, fields: str) -> ObjectSelector:
     """Raises :class:`BadRequest` in the API server's words."""
     scope = namespace if resource.namespaced else ""
-    return Selector(scope, parse_labels(labels), parse_fields(resource, fields))
+    return ObjectSelector(scope, parse_labels(labels), parse_fields(resource, fields))
 
 
 # --- labels -------------------------------------------------------------------------------------------------------

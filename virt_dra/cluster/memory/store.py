@@ -9,11 +9,11 @@ from typing import NamedTuple
 from virt_dra.api.meta import TypedObject
 from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import Resource
-from virt_dra.cluster.memory.history import Change, Journal
-from virt_dra.cluster.memory.selectors import Selector
+from virt_dra.cluster.memory.history import Change, ChangeHistory
+from virt_dra.cluster.memory.selectors import ObjectSelector
 
 
-class Key(NamedTuple):
+class StoreKey(NamedTuple):
     """Namespace and name within a resource; the namespace of cluster-scoped objects is empty."""
 
     namespace: str
@@ -24,28 +24,28 @@ class Place(NamedTuple):
     """Where an object is."""
 
     resource: Resource
-    key: Key
+    key: StoreKey
 
     @property
-    def order(self) -> tuple[str, str, Key]:
+    def order(self) -> tuple[str, str, StoreKey]:
         """A fixed order of places, so that runs are reproducible."""
         return self.resource.api_version, self.resource.kind, self.key
 
 
-class Table:
+class ResourceTable:
     """The objects of one resource, and their history."""
 
     def __init__(self, history: int, floor: int) -> None:
-        self.objects: dict[Key, TypedObject] = {}
-        self.journal = Journal(history, floor)
-        self._order: list[Key] | None = None
+        self.objects: dict[StoreKey, TypedObject] = {}
+        self.journal = ChangeHistory(history, floor)
+        self._order: list[StoreKey] | None = None
 
-    def put(self, key: Key, obj: TypedObject) -> None:
+    def put(self, key: StoreKey, obj: TypedObject) -> None:
         if key not in self.objects:
             self._order = None
         self.objects[key] = obj
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: StoreKey) -> None:
         del self.objects[key]
         self._order = None
 
@@ -56,7 +56,7 @@ class Table:
         return [self.objects[key] for key in self._order]
 
 
-class Store:
+class ObjectStore:
     """``history`` is the least number of changes of one resource that can be watched from."""
 
     def __init__(self, history: int) -> None:
@@ -64,15 +64,15 @@ class Store:
         """Of the newest change."""
         self._history = history
         self._floor = 0
-        self._tables: dict[Resource, Table] = {}
+        self._tables: dict[Resource, ResourceTable] = {}
         self._places: dict[str, Place] = {}
         self._dependents: defaultdict[str, set[Place]] = defaultdict(set)
         self._population: Counter[str] = Counter()
 
-    def table(self, resource: Resource) -> Table:
+    def table(self, resource: Resource) -> ResourceTable:
         found = self._tables.get(resource)
         if found is None:
-            found = self._tables[resource] = Table(self._history, self._floor)
+            found = self._tables[resource] = ResourceTable(self._history, self._floor)
         return found
 
     def at(self, place: Place) -> TypedObject | None:
@@ -99,7 +99,7 @@ class Store:
     def is_empty(self, namespace: str) -> bool:
         return self._population[namespace] == 0
 
-    def selected(self, resource: Resource, selector: Selector) -> list[TypedObject]:
+    def selected(self, resource: Resource, selector: ObjectSelector) -> list[TypedObject]:
         objects = self.table(resource).in_order()
         return objects if selector.everything else [obj for obj in objects if selector.matches(obj)]
 

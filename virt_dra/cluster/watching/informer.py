@@ -29,11 +29,11 @@ from virt_dra.cluster.watching.backoff import backoff
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
-Key = tuple[str, str]
+ObjectKey = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 IndexFunction = Callable[[O], Iterable[Hashable]]
 """The values under which an object is found; must take every object of its kind."""
-Tell = Callable[[O | None, O | None], None]
+ChangeHandler = Callable[[O | None, O | None], None]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _TRIES_FROM_A_VERSION = 5
 """After so many failures in a row the list is made anew, whatever the reason: a restored server may not know our version."""
 
 
-class Source(Reader, Watcher, Protocol):
+class ListerWatcher(Reader, Watcher, Protocol):
     """What an informer asks."""
 
 
@@ -60,7 +60,7 @@ class InformerObserver(Protocol):
         """A list or watch failed or ended; ``reason`` is the error's reason, or ``Ended``."""
 
 
-class Unobserved:
+class NoInformerObserver:
     """Nobody watches."""
 
     def listed(self, kind: str, objects: int, seconds: float) -> None: ...
@@ -68,13 +68,13 @@ class Unobserved:
     def restarted(self, kind: str, reason: str) -> None: ...
 
 
-class Store(Generic[O]):
+class InformerStore(Generic[O]):
     """Objects by namespace and name, and by named indexes. Only its informer changes it."""
 
     def __init__(self, indexes: Mapping[str, IndexFunction[O]] | None = None) -> None:
         self._functions = dict(indexes or {})
-        self._objects: dict[Key, O] = {}
-        self._indexes: dict[str, dict[Hashable, dict[Key, None]]] = {name: {} for name in self._functions}
+        self._objects: dict[ObjectKey, O] = {}
+        self._indexes: dict[str, dict[Hashable, dict[ObjectKey, None]]] = {name: {} for name in self._functions}
 
     def get(self, name: str, namespace: str = "") -> O | None:
         return self._objects.get((namespace, name))
@@ -83,7 +83,7 @@ class Store(Generic[O]):
         """In no particular order."""
         return tuple(self._objects.values())
 
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[ObjectKey, ...]:
         return tuple(self._objects)
 
     def by_index(self, index: str, value: Hashable) -> tuple[O, ...]:
@@ -105,7 +105,7 @@ class Store(Generic[O]):
             for value in function(obj):
                 self._indexes[name].setdefault(value, {})[key] = None
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: ObjectKey) -> None:
         """Nothing happens if it isn't there."""
         old = self._objects.pop(key, None)
         if old is None:
@@ -124,7 +124,7 @@ class Informer(Generic[O]):
 
     def __init__(
         self,
-        cluster: Source,
+        cluster: ListerWatcher,
         kind: type[O],
         namespace: str = "",
         *,
@@ -145,15 +145,15 @@ class Informer(Generic[O]):
         ``longest_pause`` seconds. Otherwise the informer isn't synced before it is served. Pauses after failures are in seconds.
         """
         self.kind = kind
-        self.store: Store[O] = Store(indexes)
+        self.store: InformerStore[O] = InformerStore(indexes)
         self._cluster = cluster
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._transform = transform
         self._optional = optional
-        self._observer: InformerObserver = observer or Unobserved()
+        self._observer: InformerObserver = observer or NoInformerObserver()
         self._first_pause, self._longest_pause = first_pause, longest_pause
         self._clock, self._chance = clock, chance
-        self._listeners: list[Tell[O]] = []
+        self._listeners: list[ChangeHandler[O]] = []
         self._synced = asyncio.Event()
         self._version = ""
         self.not_served = False
@@ -182,7 +182,7 @@ class Informer(Generic[O]):
         """Returns when a whole list has been read, and told."""
         await self._synced.wait()
 
-    def on_change(self, tell: Tell[O]) -> None:
+    def on_change(self, tell: ChangeHandler[O]) -> None:
         """``tell(old, new)`` for every change from now on, and at once for everything that is there already.
 
         It must be quick (put a key into a queue) and must not raise: that would be a fault of the program, and ends the informer.
@@ -301,7 +301,7 @@ class Informer(Generic[O]):
         self.store.put(obj)
         self._tell(old, obj)
 
-    def _gone(self, key: Key) -> None:
+    def _gone(self, key: ObjectKey) -> None:
         namespace, name = key
         old = self.store.get(name, namespace)
         if old is not None:
@@ -362,5 +362,5 @@ def _same_state(one: TypedObject, other: TypedObject) -> bool:
     return one.metadata.uid == other.metadata.uid and one.metadata.resource_version == other.metadata.resource_version
 
 
-def key_of(obj: TypedObject) -> Key:
+def key_of(obj: TypedObject) -> ObjectKey:
     return obj.metadata.namespace, obj.metadata.name

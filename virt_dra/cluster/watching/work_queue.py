@@ -20,7 +20,7 @@ from virt_dra.cluster.watching.backoff import backoff
 
 K = TypeVar("K", bound=Hashable)
 
-Outcome = Literal["done", "later", "failed"]
+WorkResult = Literal["done", "later", "failed"]
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +34,16 @@ class QueueObserver(Protocol):
     def started(self, waited: float) -> None:
         """A worker took a key that had been ready for so many seconds."""
 
-    def finished(self, seconds: float, outcome: Outcome) -> None:
+    def finished(self, seconds: float, outcome: WorkResult) -> None:
         """A worker gave a key back."""
 
 
-class Unobserved:
+class NoQueueObserver:
     """Nobody watches."""
 
     def depth(self, ready: int, delayed: int, in_work: int) -> None: ...
     def started(self, waited: float) -> None: ...
-    def finished(self, seconds: float, outcome: Outcome) -> None: ...
+    def finished(self, seconds: float, outcome: WorkResult) -> None: ...
 
 
 class WorkQueue(Generic[K]):
@@ -64,7 +64,7 @@ class WorkQueue(Generic[K]):
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._first_delay, self._longest_delay = first_delay, longest_delay
-        self._observer: QueueObserver = observer or Unobserved()
+        self._observer: QueueObserver = observer or NoQueueObserver()
         self._chance = chance
         self._ready: deque[K] = deque()
         self._since: dict[K, float] = {}
@@ -153,7 +153,7 @@ class WorkQueue(Generic[K]):
             self._due.pop(key, None)
             self._in_work.add(key)
             self._tell()
-            outcome: Outcome = "failed"
+            outcome: WorkResult = "failed"
             try:
                 again = await work(key)
                 outcome = "done" if again is None else "later"

@@ -25,8 +25,8 @@ from virt_dra.api.virt_dra_v1alpha1 import (
 )
 from virt_dra.api.wire import Json
 from virt_dra.controllers.conditions import put, without
-from virt_dra.controllers.devices.resolution import Resolved, Subject, status_of
-from virt_dra.controllers.devices.report import Entries, Settled, SettledDevice, one_each
+from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice, StatusEntries, one_each
+from virt_dra.controllers.devices.resolution import DeviceSubject, ResolvedDevice, status_of
 from virt_dra.controllers.events import Event, normal, shortened, warning
 from virt_dra.controllers.loops.device_status import ALL_HEALTHY, ALL_RESOLVED, sentences
 
@@ -61,7 +61,7 @@ def metadata_of(vmi: VirtualMachineInstance) -> ObjectMeta:
     return ObjectMeta(name=vmi.name, namespace=vmi.namespace, labels={PART_OF_LABEL: PART_OF}, owner_references=(owner,))
 
 
-def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> Entries:
+def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> StatusEntries:
     """What the object says about the devices that a pod was started with."""
     return one_each((device.kind, _entry(device)) for device in told_of(stored, pod) if _has_address(device) or _needs_none(device))
 
@@ -94,11 +94,11 @@ def _entry(device: VmiDevice) -> DeviceStatusInfo:
 
 
 def status_for(
-    settled: Settled,
+    settled: DeviceReport,
     pod: Pod | None,
     record: Integration | None,
     stored: VirtualMachineInstanceDevices | None,
-    claimed: Sequence[Subject],
+    claimed: Sequence[DeviceSubject],
     pending: Condition | None,
     now: datetime,
     target: MigrationTarget | None = None,
@@ -145,7 +145,9 @@ def finished(status: VirtualMachineInstanceDevicesStatus, phase: str, now: datet
     return status.with_(ready=_ready(devices), devices=devices, conditions=listed, migration_target=None)
 
 
-def target_for(settled: Settled, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None) -> MigrationTarget:
+def target_for(
+    settled: DeviceReport, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None
+) -> MigrationTarget:
     """What is said of a migration's target and its devices."""
     devices = _devices(settled, pod, record, told_of(stored, pod))
     told: Json = {"ready": _ready(devices), "podName": pod.name, "podUID": pod.metadata.uid}
@@ -158,19 +160,19 @@ def _ready(devices: Sequence[VmiDevice]) -> str:
     return f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"
 
 
-def _devices(settled: Settled, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
+def _devices(settled: DeviceReport, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
     known = {(device.kind, device.name): device for device in before}
     return tuple(_device(device, pod, record, known) for device in settled.devices)
 
 
-def _path(subject: Subject, pod: Pod | None, record: Integration | None, before: VmiDevice | None) -> str | None:
+def _path(subject: DeviceSubject, pod: Pod | None, record: Integration | None, before: VmiDevice | None) -> str | None:
     """The path that was decided when the pod was made; without a pod that of the last one, if there was one."""
     if pod is None:
         return before.integration_path if before is not None else None
     return record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
 
 
-def _device(device: SettledDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
+def _device(device: ReportedDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
     subject, outcome = device.subject, device.outcome
     told: Json = {"name": subject.name, "kind": subject.kind, "claimName": subject.claim_name, "requestName": subject.request_name}
     old = before.get((subject.kind, subject.name))
@@ -187,7 +189,7 @@ def _device(device: SettledDevice, pod: Pod | None, record: Integration | None, 
             ("mdevUUID", attributes.mdev_uuid if attributes is not None else None),
         )
         told |= {key: value for key, value in facts if value is not None}
-    if isinstance(outcome, Resolved) and outcome.result.device == told.get("device"):
+    if isinstance(outcome, ResolvedDevice) and outcome.result.device == told.get("device"):
         told |= {"driver": outcome.result.driver, "pool": outcome.result.pool}
     elif device.frozen and old is not None:
         told |= {key: value for key, value in (("driver", old.driver), ("pool", old.pool)) if value is not None}
@@ -214,7 +216,7 @@ def _taint(taint: DeviceTaint) -> DeviceTaint:
 
 
 def _conditions(
-    settled: Settled, old: Iterable[Condition], pod: Pod | None, pending: Condition | None, now: datetime
+    settled: DeviceReport, old: Iterable[Condition], pod: Pod | None, pending: Condition | None, now: datetime
 ) -> tuple[Condition, ...]:
     conditions: tuple[Json, ...] = tuple(condition.to_wire() for condition in old)
     told = settled.unresolved

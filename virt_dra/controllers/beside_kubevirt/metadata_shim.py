@@ -36,9 +36,9 @@ from virt_dra.api.reading.json_annotations import AnnotationError
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt.devices_object import owned_by
-from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD, Inputs
+from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD, DeviceInputs
 from virt_dra.controllers.devices.networks import network_devices, used_pairs
-from virt_dra.controllers.devices.resolution import Resolved, Subject, Unresolved, dra_devices, resolve
+from virt_dra.controllers.devices.resolution import DeviceSubject, ResolvedDevice, UnresolvedDevice, dra_devices, resolve
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.operator.transforms import REST, rest_of
 from virt_dra.controllers.writes import PatchAnnotations
@@ -59,7 +59,7 @@ _ATTRIBUTES = 32
 
 
 @dataclass(frozen=True)
-class Problem:
+class FillInProblem:
     """Why something isn't filled in. ``subject``: the pair or device. Waiting is none."""
 
     reason: str
@@ -72,27 +72,27 @@ class Filled:
     """The annotations to set; None removes one that must not be there. What is absent stays as it is."""
 
     annotations: Mapping[str, str | None]
-    problems: tuple[Problem, ...] = ()
-    waiting: tuple[Unresolved, ...] = ()
+    problems: tuple[FillInProblem, ...] = ()
+    waiting: tuple[UnresolvedDevice, ...] = ()
 
 
 NOTHING: Final = Filled({})
 
 
 @dataclass(frozen=True)
-class Plan:
+class FillInPlan:
     """``problems``: of all pods; ``current``: of the current one."""
 
     actions: tuple[PatchAnnotations, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    current: tuple[Problem, ...] = ()
+    problems: tuple[FillInProblem, ...] = ()
+    current: tuple[FillInProblem, ...] = ()
 
 
-def plan(inputs: Inputs) -> Plan:
+def plan(inputs: DeviceInputs) -> FillInPlan:
     """One patch for each launcher pod that lacks something: the current one, and a migration's target before it arrives (K-10.5)."""
     actions: list[PatchAnnotations] = []
-    problems: list[Problem] = []
-    current: tuple[Problem, ...] = ()
+    problems: list[FillInProblem] = []
+    current: tuple[FillInProblem, ...] = ()
     for pod in inputs.pods:
         before = len(problems)
         if pod.metadata.deletion_timestamp is not None:
@@ -105,18 +105,18 @@ def plan(inputs: Inputs) -> Plan:
         if changes and _fits(pod, changes):
             actions.append(PatchAnnotations.of(pod, changes, unchanged=True))
         elif changes:
-            problems.append(Problem(TOO_LARGE, pod.key, f"the annotations would have more than {ANNOTATIONS_LIMIT // 1024} KiB"))
+            problems.append(FillInProblem(TOO_LARGE, pod.key, f"the annotations would have more than {ANNOTATIONS_LIMIT // 1024} KiB"))
         if inputs.pod is not None and pod.metadata.uid == inputs.pod.metadata.uid:
             current = tuple(problems[before:])
-    return Plan(tuple(actions), tuple(problems), current)
+    return FillInPlan(tuple(actions), tuple(problems), current)
 
 
-def fill_in(inputs: Inputs, pod: Pod, *, addresses_only: bool = False) -> Filled:
+def fill_in(inputs: DeviceInputs, pod: Pod, *, addresses_only: bool = False) -> Filled:
     """What the record of a pod asks for, as far as it is known now. ``addresses_only``: without attributes that KubeVirt doesn't read."""
     try:
         record = Integration.from_annotations(pod.metadata.annotations)
     except AnnotationError as error:
-        return Filled({}, (Problem(BAD_RECORD, pod.key, shortened(str(error))),))
+        return Filled({}, (FillInProblem(BAD_RECORD, pod.key, shortened(str(error))),))
     if record is None:
         return NOTHING
     parts = (_metadata(inputs, pod, record, addresses_only), _addresses(inputs, pod, record))
@@ -134,7 +134,7 @@ def _fits(pod: Pod, changes: Mapping[str, str | None]) -> bool:
     return size + rest_of(after) <= ANNOTATIONS_LIMIT
 
 
-def _located(inputs: Inputs, pod: Pod, subjects: tuple[Subject, ...]) -> Sequence[Resolved | Unresolved]:
+def _located(inputs: DeviceInputs, pod: Pod, subjects: tuple[DeviceSubject, ...]) -> Sequence[ResolvedDevice | UnresolvedDevice]:
     options = replace(inputs.options, now=inputs.now, migration_target=True, spread=False)
     return resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, subjects).outcomes
 
@@ -142,11 +142,11 @@ def _located(inputs: Inputs, pod: Pod, subjects: tuple[Subject, ...]) -> Sequenc
 # --- metadata files ---
 
 
-def _metadata(inputs: Inputs, pod: Pod, record: Integration, addresses_only: bool) -> Filled:
+def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_only: bool) -> Filled:
     used = used_pairs(pod)
     entries = {entry.name for entry in pod.spec.resource_claims}
     wanted: dict[Pair, Layout] = {}
-    problems: list[Problem] = []
+    problems: list[FillInProblem] = []
     for recorded in record.pairs:
         if recorded.path != METADATA_SHIM or recorded.layout is None:
             continue
@@ -157,12 +157,14 @@ def _metadata(inputs: Inputs, pod: Pod, record: Integration, addresses_only: boo
     return replace(metadata_files(inputs, pod, wanted, addresses_only=addresses_only), problems=tuple(problems))
 
 
-def metadata_files(inputs: Inputs, pod: Pod, wanted: Mapping[Pair, Layout], *, addresses_only: bool) -> Filled:
+def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[Pair, Layout], *, addresses_only: bool) -> Filled:
     """The files of pairs that the pod has, each as an annotation, as far as they are known now."""
     entries = {entry.name: entry for entry in pod.spec.resource_claims}
     subjects = tuple(_subject(inputs.vmi, pod, position, pair) for position, pair in enumerate(wanted))
     outcomes = dict(zip(wanted, _located(inputs, pod, subjects), strict=True))
-    devices = {pair: _device(inputs, pod, outcome, addresses_only) for pair, outcome in outcomes.items() if isinstance(outcome, Resolved)}
+    devices = {
+        pair: _device(inputs, pod, outcome, addresses_only) for pair, outcome in outcomes.items() if isinstance(outcome, ResolvedDevice)
+    }
     annotations: dict[str, str | None] = {}
     for pair in devices:
         # KubeVirt 1.8.0 may look for a request in another request's file of the claim.
@@ -171,19 +173,19 @@ def metadata_files(inputs: Inputs, pod: Pod, wanted: Mapping[Pair, Layout], *, a
         claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
         requests = [_request(each, devices[each]) for each in (pair, *others)]
         annotations[metadata_annotation(pair.claim, pair.request)] = _file(entries[pair.claim], claim, requests)
-    return Filled(annotations, waiting=tuple(o for o in outcomes.values() if isinstance(o, Unresolved)))
+    return Filled(annotations, waiting=tuple(o for o in outcomes.values() if isinstance(o, UnresolvedDevice)))
 
 
-def _not_the_pods(pair: Pair) -> Problem:
-    return Problem(NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod")
+def _not_the_pods(pair: Pair) -> FillInProblem:
+    return FillInProblem(NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod")
 
 
-def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: Pair) -> Subject:
+def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: Pair) -> DeviceSubject:
     """The device entry or network that takes the pair, else the pair itself."""
     for subject in (*dra_devices(vmi), *network_devices(vmi, pod)):
         if (subject.claim_name, subject.request_name) == (pair.claim, pair.request):
             return replace(subject, position=position)
-    return Subject(position, "hostDevices", str(pair), pair.claim, pair.request)
+    return DeviceSubject(position, "hostDevices", str(pair), pair.claim, pair.request)
 
 
 def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json]) -> str:
@@ -200,7 +202,7 @@ def _request(pair: Pair, device: Json) -> Json:
     return {"name": pair.request, "devices": [device]}
 
 
-def _device(inputs: Inputs, pod: Pod, outcome: Resolved, addresses_only: bool) -> Json:
+def _device(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice, addresses_only: bool) -> Json:
     result, published = outcome.result, outcome.published.device.attributes
     found = _frozen(inputs, pod, outcome) or outcome.addresses
     own: Json = {MDEV_UUID: {"string": found.mdev}} if found.mdev is not None else {}
@@ -221,7 +223,7 @@ def _device(inputs: Inputs, pod: Pod, outcome: Resolved, addresses_only: bool) -
     return device
 
 
-def _frozen(inputs: Inputs, pod: Pod, outcome: Resolved) -> Addresses | None:
+def _frozen(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice) -> Addresses | None:
     """The addresses that a running VMI was started with (K-5.14)."""
     stored = inputs.stored
     if inputs.vmi.status.phase != "Running" or stored is None or not owned_by(stored, inputs.vmi):
@@ -238,24 +240,24 @@ def _frozen(inputs: Inputs, pod: Pod, outcome: Resolved) -> Addresses | None:
 # --- variables ---
 
 
-def _addresses(inputs: Inputs, pod: Pod, record: Integration) -> Filled:
+def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
     """The variables of the device-plugin path: all of them, or none yet; the container starts once and reads them once."""
     if not record.devices:
         return NOTHING
     devices, problems = _checked(inputs.vmi, pod, record)
     if problems:
         return Filled({}, problems)
-    subjects = tuple(Subject(position, d.kind, d.name, d.claim, d.request) for position, d in enumerate(devices))
+    subjects = tuple(DeviceSubject(position, d.kind, d.name, d.claim, d.request) for position, d in enumerate(devices))
     outcomes = _located(inputs, pod, subjects)
-    waiting = tuple(outcome for outcome in outcomes if isinstance(outcome, Unresolved))
+    waiting = tuple(outcome for outcome in outcomes if isinstance(outcome, UnresolvedDevice))
     if waiting:
         return Filled({}, (), waiting)
     values: dict[str, list[tuple[RecordedDevice, Addresses]]] = defaultdict(list)
     for device, outcome in zip(devices, outcomes, strict=True):
-        if isinstance(outcome, Resolved):
+        if isinstance(outcome, ResolvedDevice):
             values[_suffix(device.resource)].append((device, _frozen(inputs, pod, outcome) or outcome.addresses))
     annotations: dict[str, str | None] = {ADDRESSES_READY_ANNOTATION: ADDRESSES_READY}
-    found: list[Problem] = []
+    found: list[FillInProblem] = []
     for suffix, members in values.items():
         mdevs = [addresses.mdev for _, addresses in members if addresses.mdev is not None]
         pcis = [addresses.pci for _, addresses in members if addresses.mdev is None and addresses.pci is not None]
@@ -263,7 +265,7 @@ def _addresses(inputs: Inputs, pod: Pod, record: Integration) -> Filled:
             message = (
                 f"devices of resource {members[0][0].resource} have PCI addresses and mdev UUIDs; give each kind a resource of its own"
             )
-            found.append(Problem(MIXED_ADDRESSES, members[0][0].name, message))
+            found.append(FillInProblem(MIXED_ADDRESSES, members[0][0].name, message))
         # A variable that is there and empty serves nobody, so both may be there.
         annotations[address_annotation(f"{PCI_PREFIX}{suffix}")] = ",".join(pcis) or None
         annotations[address_annotation(f"{MDEV_PREFIX}{suffix}")] = ",".join(mdevs) or None
@@ -275,22 +277,22 @@ def _suffix(resource: str) -> str:
     return resource_variable("", resource)
 
 
-def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tuple[tuple[RecordedDevice, ...], tuple[Problem, ...]]:
+def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tuple[tuple[RecordedDevice, ...], tuple[FillInProblem, ...]]:
     """The devices of the record in the VMI's order, which is the one in which KubeVirt takes addresses, and what is wrong with them."""
-    used, problems = used_pairs(pod), list[Problem]()
+    used, problems = used_pairs(pod), list[FillInProblem]()
     order = {(kind, name, resource): position for position, (kind, name, resource) in enumerate(_plugin_entries(vmi))}
     kinds: dict[str, set[str]] = defaultdict(set)
     for device in record.devices:
         if (device.kind, device.name, device.resource) not in order:
             problems.append(
-                Problem(NOT_THE_VMIS, device.name, f"the VMI has no {device.kind} entry of that name with resource {device.resource}")
+                FillInProblem(NOT_THE_VMIS, device.name, f"the VMI has no {device.kind} entry of that name with resource {device.resource}")
             )
         pair = Pair(device.claim, device.request)
         if pair not in used or record.path_of(pair) != DEVICE_PLUGIN:
             problems.append(_not_the_pods(pair))
         kinds[_suffix(device.resource)].add(device.kind)
     problems += [
-        Problem(SHARED_VARIABLE, f"{PCI_PREFIX}{suffix}", "gpus and hostDevices have resources that share this variable")
+        FillInProblem(SHARED_VARIABLE, f"{PCI_PREFIX}{suffix}", "gpus and hostDevices have resources that share this variable")
         for suffix, used_by in kinds.items()
         if len(used_by) > 1
     ]

@@ -9,7 +9,7 @@ from typing import Final
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition, parse_time
 from virt_dra.api.wire import WireError
-from virt_dra.controllers.devices.resolution import POD_MISSING, Began, Resolution, Unresolved, as_said
+from virt_dra.controllers.devices.resolution import POD_MISSING, Began, DeviceResolution, UnresolvedDevice, as_stated
 from virt_dra.controllers.events import shortened
 
 SYNCHRONIZED: Final = "Synchronized"
@@ -35,7 +35,7 @@ def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
     return None
 
 
-def error_at(vmi: VirtualMachineInstance, began: Began = as_said) -> datetime | None:
+def error_at(vmi: VirtualMachineInstance, began: Began = as_stated) -> datetime | None:
     """The time from which a failed creation counts as an error; None without a failure, and for one without a time, an error at once.
 
     A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
@@ -53,7 +53,9 @@ def _of_creation(vmi: VirtualMachineInstance) -> Condition | None:
     return synchronized(vmi) if vmi.status.phase in (None, "", "Pending") else None
 
 
-def with_creation_failure(resolution: Resolution, vmi: VirtualMachineInstance, now: datetime, began: Began = as_said) -> Resolution:
+def with_creation_failure(
+    resolution: DeviceResolution, vmi: VirtualMachineInstance, now: datetime, began: Began = as_stated
+) -> DeviceResolution:
     """For a VMI without a pod: in place of :data:`PodMissing` what KubeVirt says of it, if it says anything."""
     failure = _of_creation(vmi)
     if failure is None:
@@ -66,8 +68,8 @@ def with_creation_failure(resolution: Resolution, vmi: VirtualMachineInstance, n
     else:
         message = f"KubeVirt has not created the launcher pod yet {said}"
     outcomes = tuple(
-        Unresolved(o.subject, POD_NOT_CREATED if final else POD_MISSING, "error" if final else "pending", message)
-        if isinstance(o, Unresolved) and o.reason == POD_MISSING
+        UnresolvedDevice(o.subject, POD_NOT_CREATED if final else POD_MISSING, "error" if final else "pending", message)
+        if isinstance(o, UnresolvedDevice) and o.reason == POD_MISSING
         else o
         for o in resolution.outcomes
     )

@@ -33,9 +33,18 @@ from virt_dra.controllers.beside_kubevirt.devices_object import (
 from virt_dra.controllers.beside_kubevirt.pod_creation import with_creation_failure
 from virt_dra.controllers.devices.delivery import NOTHING_UNFILLED, with_obstacles
 from virt_dra.controllers.devices.networks import network_devices
-from virt_dra.controllers.devices.published import AnyPool, PublishedDevices
-from virt_dra.controllers.devices.resolution import DEFAULTS, Options, Resolution, Resolved, Subject, Warned, dra_devices, resolve
-from virt_dra.controllers.devices.report import Circumstances, settled
+from virt_dra.controllers.devices.published import PoolView, PublishedDevices
+from virt_dra.controllers.devices.report import ReportContext, device_report
+from virt_dra.controllers.devices.resolution import (
+    DEFAULTS,
+    DeviceResolution,
+    DeviceSubject,
+    DeviceWarning,
+    ResolutionOptions,
+    ResolvedDevice,
+    dra_devices,
+    resolve,
+)
 from virt_dra.controllers.events import Event, shortened, warning
 from virt_dra.controllers.loops.device_status import SHARED_ADDRESS
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, migration_target
@@ -47,7 +56,7 @@ BAD_RECORD: Final = "BadIntegrationAnnotation"
 
 
 @dataclass(frozen=True)
-class Inputs:
+class DeviceInputs:
     """Everything that plans for one VMI depend on. ``pods``: its launcher pods that haven't finished; ``pod``: the current one.
 
     ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name. ``holders``:
@@ -63,25 +72,27 @@ class Inputs:
     stored: VirtualMachineInstanceDevices | None
     holders: Mapping[str, tuple[str, ...]]
     now: datetime
-    options: Options = DEFAULTS
+    options: ResolutionOptions = DEFAULTS
 
 
 @dataclass(frozen=True)
-class Plan:
+class PublicationPlan:
     """``events`` are told once the actions are done."""
 
     actions: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
 
 
-NOTHING: Final = Plan()
+NOTHING: Final = PublicationPlan()
 
 
 Holding = Callable[[Sources, str], Iterable[str]]
 """An address (:func:`sources.address_on`) -> the keys of VMIs that have it."""
 
 
-def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULTS, holding: Holding | None = None) -> Inputs | None:
+def gather(
+    sources: Sources, key: str, now: datetime, options: ResolutionOptions = DEFAULTS, holding: Holding | None = None
+) -> DeviceInputs | None:
     """What is known about a VMI (``namespace/name``); None if it isn't there, or there is nothing to do about it any more.
 
     ``holding``: who has an address, if not who publishes it in an object of ours.
@@ -92,7 +103,7 @@ def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULT
     pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if pod.status.phase not in FINISHED)
     named = {name: sources.claim(name) for pod in pods for name in claim_keys(pod)}
     claims = {name: claim for name, claim in named.items() if claim is not None}
-    pools: dict[tuple[str, str], AnyPool] = {}
+    pools: dict[tuple[str, str], PoolView] = {}
     for driver, name in dict.fromkeys(pair for claim in claims.values() for pair in pools_of(claim)):
         pool = sources.pool(driver, name)
         if pool is not None:
@@ -104,7 +115,7 @@ def gather(sources: Sources, key: str, now: datetime, options: Options = DEFAULT
         for address in _addresses(current, claims, published, options)
     }
     rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
-    return Inputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
+    return DeviceInputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
 
 
 def _publishing(sources: Sources, address: str) -> Iterable[str]:
@@ -117,7 +128,7 @@ def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
     return vmi is not None and not ends(vmi) and owned_by(devices, vmi)
 
 
-def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: Options) -> set[str]:
+def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: ResolutionOptions) -> set[str]:
     """Of every allocated device of the pod's claims."""
     found: set[str] = set()
     node = pod.spec.node_name if pod is not None else None
@@ -134,12 +145,12 @@ def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: 
     return found
 
 
-def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], AnyPool]) -> bool:
+def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], PoolView]) -> bool:
     selector = rule.spec.device_selector
     return selector is not None and any(selector.driver in (None, driver) and selector.pool in (None, pool) for driver, pool in pools)
 
 
-def plan(inputs: Inputs, pending: Condition | None = None, unfilled: Mapping[str, str] = NOTHING_UNFILLED) -> Plan:
+def plan(inputs: DeviceInputs, pending: Condition | None = None, unfilled: Mapping[str, str] = NOTHING_UNFILLED) -> PublicationPlan:
     """``pending``: why the pod waits for a node (``pending``), if that was found out now. ``unfilled``: why the current pod can't be
     filled in (``delivery.NOT_FILLED_IN``)."""
     vmi, pod, stored = inputs.vmi, inputs.pod, inputs.stored
@@ -152,7 +163,7 @@ def plan(inputs: Inputs, pending: Condition | None = None, unfilled: Mapping[str
     before = None if theirs else stored
     if not devices:
         gone = (Delete.of(stored),) if stored is not None and not theirs else ()
-        return Plan((*gone, *_annotation(vmi, None)))
+        return PublicationPlan((*gone, *_annotation(vmi, None)))
     options = replace(inputs.options, now=inputs.now)
     resolution = resolve(vmi, pod, inputs.claims.values(), inputs.published, options, devices)
     resolution = with_shared(resolution, inputs)
@@ -160,7 +171,7 @@ def plan(inputs: Inputs, pending: Condition | None = None, unfilled: Mapping[str
     if pod is None:
         resolution = with_creation_failure(resolution, vmi, inputs.now, inputs.options.began)
     resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running, unfilled=unfilled)
-    known = settled(resolution, Circumstances(running, frozen_in(before, pod), inputs.rules, pod))
+    known = device_report(resolution, ReportContext(running, frozen_in(before, pod), inputs.rules, pod))
     target, more = _target(inputs, before)
     status = status_for(known, pod, record, before, claimed, pending, inputs.now, target)
     events = (*events, *more)
@@ -173,18 +184,18 @@ def plan(inputs: Inputs, pending: Condition | None = None, unfilled: Mapping[str
         labels = {**before.metadata.labels, PART_OF_LABEL: PART_OF}
         actions.append(Update(before.with_(metadata=before.metadata.with_(labels=labels), status=status)))
     told = transitions(vmi, before.status if before is not None else None, status) if actions else ()
-    return Plan((*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *told))
+    return PublicationPlan((*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *told))
 
 
-def plan_finished(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None, now: datetime) -> Plan:
+def plan_finished(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None, now: datetime) -> PublicationPlan:
     """For a VMI that has finished: its object says so once, and stays as it was otherwise. The VMI's annotation stays, too."""
     if stored is None or stored.metadata.deletion_timestamp is not None or not owned_by(stored, vmi):
         return NOTHING
     status = finished(stored.status, vmi.status.phase or "", now)
-    return NOTHING if status.to_wire() == stored.status.to_wire() else Plan((Update(stored.with_(status=status)),))
+    return NOTHING if status.to_wire() == stored.status.to_wire() else PublicationPlan((Update(stored.with_(status=status)),))
 
 
-def _target(inputs: Inputs, stored: VirtualMachineInstanceDevices | None) -> tuple[MigrationTarget | None, tuple[Event, ...]]:
+def _target(inputs: DeviceInputs, stored: VirtualMachineInstanceDevices | None) -> tuple[MigrationTarget | None, tuple[Event, ...]]:
     """The pod that the VMI migrates to, resolved by itself (K-10.5). Nothing is frozen: its guest doesn't run there yet."""
     pod = migration_target(inputs.vmi, inputs.pods)
     if pod is None:
@@ -194,11 +205,11 @@ def _target(inputs: Inputs, stored: VirtualMachineInstanceDevices | None) -> tup
     devices = _subjects(inputs.vmi, pod, record)
     resolution = resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, devices)
     resolution = with_obstacles(resolution, inputs.vmi, pod, record, options.writers, running=False)
-    known = settled(resolution, Circumstances(rules=inputs.rules, pod=pod))
+    known = device_report(resolution, ReportContext(rules=inputs.rules, pod=pod))
     return target_for(known, pod, record, stored), events
 
 
-def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None) -> tuple[Subject, ...]:
+def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None) -> tuple[DeviceSubject, ...]:
     """All that is told of: DRA devices, devices of the device-plugin path, networks from claims."""
     claimed = dra_devices(vmi)
     plugins = _plugin_devices(vmi, pod, record, len(claimed))
@@ -212,37 +223,37 @@ def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration |
         return Integration(), (warning(vmi, BAD_RECORD, shortened(f"pod {pod.name if pod is not None else ''}: {error}")),)
 
 
-def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[Subject, ...]:
+def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[DeviceSubject, ...]:
     """Before there is a pod: those that the VMI's annotation names; none where it can't be used, which keeps the pod from being created."""
     try:
         wanted = read_device_claims(vmi.metadata.annotations)
         assigned = assign(vmi, wanted) if wanted else ()
     except AnnotationError:
         return ()
-    return tuple(Subject(first + n, each.kind, each.name, each.entry.name, each.request) for n, each in enumerate(assigned))
+    return tuple(DeviceSubject(first + n, each.kind, each.name, each.entry.name, each.request) for n, each in enumerate(assigned))
 
 
-def _plugin_devices(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None, first: int) -> tuple[Subject, ...]:
+def _plugin_devices(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None, first: int) -> tuple[DeviceSubject, ...]:
     """The devices of the device-plugin path: those of the record that the VMI has. gpus first, in spec order."""
     if pod is None:
         return _wanted_plugin_devices(vmi, first)
     devices = vmi.spec.domain.devices
     recorded = {(device.kind, device.name, device.resource): device for device in (record.devices if record is not None else ())}
-    found: list[Subject] = []
+    found: list[DeviceSubject] = []
     for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
         for entry in entries:
             device = recorded.get(("gpus" if kind == "gpus" else "hostDevices", entry.name, entry.device_name or ""))
             if device is not None and entry.is_plugin:
-                found.append(Subject(first + len(found), device.kind, entry.name, device.claim, device.request))
+                found.append(DeviceSubject(first + len(found), device.kind, entry.name, device.claim, device.request))
     return tuple(found)
 
 
-def with_shared(resolution: Resolution, inputs: Inputs) -> Resolution:
+def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceResolution:
     """With a warning for each device whose address a VMI that comes before this one publishes on the same node (K-5.13)."""
     node = inputs.pod.spec.node_name if inputs.pod is not None else None
-    warnings: list[Warned] = []
+    warnings: list[DeviceWarning] = []
     for outcome in resolution.outcomes if node else ():
-        if isinstance(outcome, Resolved) and node and outcome.addresses.given:
+        if isinstance(outcome, ResolvedDevice) and node and outcome.addresses.given:
             earlier = [
                 key
                 for key in inputs.holders.get(address_on(node, outcome.addresses.pci, outcome.addresses.mdev), ())
@@ -255,7 +266,7 @@ def with_shared(resolution: Resolution, inputs: Inputs) -> Resolution:
                     f"{outcome.addresses.identity} on node {node} is also a device of {f'VMI {own[0]}' if own else 'another namespace'}; "
                     "only a driver that shares the device makes this work"
                 )
-                warnings.append(Warned(outcome.subject, SHARED_ADDRESS, message))
+                warnings.append(DeviceWarning(outcome.subject, SHARED_ADDRESS, message))
     return replace(resolution, warnings=(*resolution.warnings, *warnings)) if warnings else resolution
 
 

@@ -13,21 +13,21 @@ from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt import metadata_shim, retries
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.beside_kubevirt.devices_object import owned_by
-from virt_dra.controllers.beside_kubevirt.metadata_shim import Problem
+from virt_dra.controllers.beside_kubevirt.metadata_shim import FillInProblem
 from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
-from virt_dra.controllers.beside_kubevirt.publication import Inputs, gather
+from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs, gather
 from virt_dra.controllers.beside_kubevirt.retries import Retry
-from virt_dra.controllers.devices.resolution import DEFAULTS, Options, missed_at, overdue_at
+from virt_dra.controllers.devices.resolution import DEFAULTS, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.sources import FINISHED, Sources, claim_keys
 from virt_dra.controllers.writes import Write, write
 
-Explain = Callable[[Inputs, Condition | None], Condition | None]
+Explain = Callable[[DeviceInputs, Condition | None], Condition | None]
 """Inputs of a VMI whose pod waits for a node, and the condition so far -> the condition Allocatable, or None to leave it as it is."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class BesideKubevirtPlan:
     """``first`` is written before ``then``, and ``last`` after both: what a VM waits for comes before what is reported of it. ``events``
     are emitted once the first two are done.
 
@@ -37,7 +37,7 @@ class Plan:
     first: tuple[Write, ...] = ()
     then: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FillInProblem, ...] = ()
     look_again: datetime | None = None
     last: tuple[Write, ...] = ()
 
@@ -52,7 +52,7 @@ class Reconciled:
     """``again``: what was planned was old; plan anew once the sources have what changed. ``events``: to tell, refusals included."""
 
     events: tuple[Event, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FillInProblem, ...] = ()
     again: bool = False
     look_again: datetime | None = None
     written: int = 0
@@ -73,7 +73,7 @@ class Reconciled:
 NOTHING = Reconciled()
 
 
-def told_so_far(inputs: Inputs) -> Condition | None:
+def told_so_far(inputs: DeviceInputs) -> Condition | None:
     """The condition Allocatable as it stands."""
     stored = inputs.stored
     if stored is None or not owned_by(stored, inputs.vmi):
@@ -81,15 +81,15 @@ def told_so_far(inputs: Inputs) -> Condition | None:
     return next((condition for condition in stored.status.conditions if condition.type == ALLOCATABLE), None)
 
 
-def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
+def plan(inputs: DeviceInputs, pending: Condition | None = None) -> BesideKubevirtPlan:
     """``pending``: the condition Allocatable, if it was found out now (:mod:`pending`)."""
     filled = metadata_shim.plan(inputs)
     unfilled = {problem.reason: problem.message for problem in reversed(filled.current)}
     published = device_publication.plan(inputs, pending, unfilled)
-    return Plan(filled.actions, published.actions, published.events, filled.problems, look_again(inputs))
+    return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, look_again(inputs))
 
 
-def look_again(inputs: Inputs) -> datetime | None:
+def look_again(inputs: DeviceInputs) -> datetime | None:
     """When the grace period for the first unpublished device ends (K-5.9), for a claim that the informer lacks (K-5.4), or for a pod that
     could not be created at the first attempt (K-5.34)."""
     moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
@@ -98,7 +98,7 @@ def look_again(inputs: Inputs) -> datetime | None:
     return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
 
 
-def _unpublished(inputs: Inputs, key: str) -> bool:
+def _unpublished(inputs: DeviceInputs, key: str) -> bool:
     allocation = inputs.claims[key].status.allocation
     for result in allocation.devices.results if allocation is not None else ():
         pool = inputs.published.pool(result.driver, result.pool)
@@ -108,7 +108,7 @@ def _unpublished(inputs: Inputs, key: str) -> bool:
 
 
 async def reconcile(
-    sources: Sources, cluster: Cluster, key: str, now: datetime, options: Options = DEFAULTS, explain: Explain | None = None
+    sources: Sources, cluster: Cluster, key: str, now: datetime, options: ResolutionOptions = DEFAULTS, explain: Explain | None = None
 ) -> Reconciled:
     """Gather, plan, apply for the VMI ``namespace/name``. Raises :class:`ApiError` for what may work later without any change."""
     inputs = gather(sources, key, now, options)

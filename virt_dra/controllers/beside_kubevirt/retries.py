@@ -17,7 +17,7 @@ from virt_dra.api.integration.paths import POD_WEBHOOK, RETRY_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition, parse_time
 from virt_dra.controllers.beside_kubevirt.pod_creation import FAILED_CREATE, synchronized
-from virt_dra.controllers.devices.resolution import Began, as_said
+from virt_dra.controllers.devices.resolution import Began, as_stated
 from virt_dra.controllers.writes import PatchAnnotations
 
 SYNC_FAILED: Final = "Synchronizing with the Domain failed."
@@ -62,7 +62,7 @@ class Retry:
 NOTHING: Final = Retry()
 
 
-def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began = as_said) -> Retry:
+def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began = as_stated) -> Retry:
     """The retry that is due now, and when the next one is.
 
     ``waiting``: VMIs of the namespace for which :func:`awaits_retry` holds, this one included.

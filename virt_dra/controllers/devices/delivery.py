@@ -28,8 +28,8 @@ from virt_dra.api.integration.paths import (
 from virt_dra.api.integration.record import Integration, RecordedPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.controllers.devices.networks import used_pairs
-from virt_dra.controllers.devices.resolution import Resolution, Resolved, Unresolved
 from virt_dra.controllers.devices.report import entries_in
+from virt_dra.controllers.devices.resolution import DeviceResolution, ResolvedDevice, UnresolvedDevice
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
 NOTHING_UNFILLED: Final[Mapping[str, str]] = MappingProxyType({})
@@ -58,7 +58,7 @@ NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 def with_obstacles(
-    resolution: Resolution,
+    resolution: DeviceResolution,
     vmi: VirtualMachineInstance,
     pod: Pod | None,
     record: Integration | None,
@@ -66,7 +66,7 @@ def with_obstacles(
     *,
     running: bool,
     unfilled: Mapping[str, str] = NOTHING_UNFILLED,
-) -> Resolution:
+) -> DeviceResolution:
     """The resolution, with an obstacle for each resolved device whose address can't reach the VM.
 
     ``record``: what the pod webhook did to the pod, None where it left the pod alone. ``writers``: drivers that write metadata files.
@@ -75,20 +75,20 @@ def with_obstacles(
     """
     if pod is None or running:
         return resolution
-    resolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, Resolved)]
+    resolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, ResolvedDevice)]
     found = [_obstacle(outcome, vmi, pod, record, writers) or _unfilled(outcome, record, unfilled) for outcome in resolved]
     obstacles = tuple(each for each in found if each is not None)
     return replace(resolution, obstacles=obstacles) if obstacles else resolution
 
 
 def _obstacle(
-    outcome: Resolved, vmi: VirtualMachineInstance, pod: Pod, record: Integration | None, writers: frozenset[str]
-) -> Unresolved | None:
+    outcome: ResolvedDevice, vmi: VirtualMachineInstance, pod: Pod, record: Integration | None, writers: frozenset[str]
+) -> UnresolvedDevice | None:
     subject = outcome.subject
     pair = Pair(subject.claim_name, subject.request_name)
 
-    def obstacle(reason: str, message: str) -> Unresolved:
-        return Unresolved(subject, reason, "error", message, outcome.claim, outcome.result.device)
+    def obstacle(reason: str, message: str) -> UnresolvedDevice:
+        return UnresolvedDevice(subject, reason, "error", message, outcome.claim, outcome.result.device)
 
     if _is_left_out(pod, pair):
         return obstacle(
@@ -119,13 +119,13 @@ def _obstacle(
     return None
 
 
-def _unfilled(outcome: Resolved, record: Integration | None, unfilled: Mapping[str, str]) -> Unresolved | None:
+def _unfilled(outcome: ResolvedDevice, record: Integration | None, unfilled: Mapping[str, str]) -> UnresolvedDevice | None:
     subject = outcome.subject
     path = record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
     for reason, message in unfilled.items():
         if path in NOT_FILLED_IN.get(reason, ()):
             text = f"the device's address is not handed to the pod: {message}. Then restart the VM"
-            return Unresolved(subject, reason, "error", text, outcome.claim, outcome.result.device)
+            return UnresolvedDevice(subject, reason, "error", text, outcome.claim, outcome.result.device)
     return None
 
 

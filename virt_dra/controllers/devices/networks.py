@@ -6,18 +6,18 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.integration.paths import Pair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.controllers.devices.resolution import Subject
+from virt_dra.controllers.devices.resolution import DeviceSubject
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
 
-def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0) -> tuple[Subject, ...]:
+def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0) -> tuple[DeviceSubject, ...]:
     """In spec order, counted from ``first``: networks with a claim whose interface is an SR-IOV function or a binding plugin's.
 
     Once there is a pod, only those whose devices it gets: an older KubeVirt, or one whose gate is off, leaves them out of it (K-4.5).
     """
     interfaces = {interface.name: interface for interface in reversed(vmi.spec.domain.devices.interfaces)}
     used = used_pairs(pod) if pod is not None else None
-    found: list[Subject] = []
+    found: list[DeviceSubject] = []
     for network in vmi.spec.networks:
         source, interface = network.resource_claim, interfaces.get(network.name)
         if source is None or interface is None or (interface.sriov is None and interface.binding is None):
@@ -25,7 +25,7 @@ def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0
         pair = Pair(source.claim_name or "", source.request_name or "")
         if used is None or pair in used or Pair(pair.claim, "") in used:
             needs: Need = "pci" if interface.sriov is not None else "none"
-            found.append(Subject(first + len(found), "networks", network.name, pair.claim, pair.request, needs))
+            found.append(DeviceSubject(first + len(found), "networks", network.name, pair.claim, pair.request, needs))
     return tuple(found)
 
 

@@ -20,7 +20,7 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedDevice:
     """A device and the slice that publishes it."""
 
     device: Device
@@ -44,7 +44,7 @@ def devices_by_name(published: ResourceSlice) -> Named:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PublishedPool:
     """The slices of a pool's highest generation."""
 
     generation: int
@@ -67,13 +67,15 @@ class Pool:
     def _named(self) -> tuple[Named, ...]:
         return tuple(map(devices_by_name, self.slices))
 
-    def devices(self, name: str) -> tuple[Published, ...]:
+    def devices(self, name: str) -> tuple[PublishedDevice, ...]:
         """Every device of that name: one, unless it is not published (none) or the driver published it twice."""
-        return tuple(Published(device, s) for s, named in zip(self.slices, self._named, strict=True) for device in named.get(name, ()))
+        return tuple(
+            PublishedDevice(device, s) for s, named in zip(self.slices, self._named, strict=True) for device in named.get(name, ())
+        )
 
 
-class AnyPool(Protocol):
-    """A pool as it is asked for one of its devices: a :class:`Pool`, or one that is kept up to date."""
+class PoolView(Protocol):
+    """A pool as it is asked for one of its devices: a :class:`PublishedPool`, or one that is kept up to date."""
 
     @property
     def generation(self) -> int:
@@ -89,10 +91,10 @@ class AnyPool(Protocol):
     @property
     def complete(self) -> bool: ...
 
-    def devices(self, name: str) -> tuple[Published, ...]: ...
+    def devices(self, name: str) -> tuple[PublishedDevice, ...]: ...
 
 
-class FollowedPool:
+class TrackedPool:
     """The slices of a pool as they come and go: a change costs what its slice holds, however many others there are."""
 
     def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
@@ -137,7 +139,7 @@ class FollowedPool:
         newest = self._newest
         return all(count == len(newest.slices) for count in newest.announced)
 
-    def devices(self, name: str) -> tuple[Published, ...]:
+    def devices(self, name: str) -> tuple[PublishedDevice, ...]:
         return self._newest.devices(name)
 
     @property
@@ -181,23 +183,23 @@ class _Generation:
             else:
                 self._with.pop(device.name, None)
 
-    def devices(self, name: str) -> tuple[Published, ...]:
+    def devices(self, name: str) -> tuple[PublishedDevice, ...]:
         slices = (self.slices[each] for each in sorted(self._with.get(name, ())))
-        return tuple(Published(device, each) for each in slices for device in each.spec.devices if device.name == name)
+        return tuple(PublishedDevice(device, each) for each in slices for device in each.spec.devices if device.name == name)
 
 
 @runtime_checkable
 class Publications(Protocol):
     """Who can say what a pool publishes."""
 
-    def pool(self, driver: str, name: str) -> AnyPool | None: ...
+    def pool(self, driver: str, name: str) -> PoolView | None: ...
 
 
 @dataclass(frozen=True)
 class PublishedDevices:
     """All slices, by driver and pool. Built once, asked often. Implements :class:`Publications`."""
 
-    pools: Mapping[tuple[str, str], AnyPool]
+    pools: Mapping[tuple[str, str], PoolView]
 
     @classmethod
     def of(cls, slices: Iterable[ResourceSlice]) -> PublishedDevices:
@@ -207,15 +209,15 @@ class PublishedDevices:
             by_pool[s.spec.driver, s.spec.pool.name].append(s)
         return cls({key: pool_of(members) for key, members in by_pool.items()})
 
-    def pool(self, driver: str, name: str) -> AnyPool | None:
+    def pool(self, driver: str, name: str) -> PoolView | None:
         return self.pools.get((driver, name))
 
 
-def pool_of(members: Sequence[ResourceSlice]) -> Pool:
+def pool_of(members: Sequence[ResourceSlice]) -> PublishedPool:
     """The pool that these slices of one driver and pool make: one or more, each once."""
     generation, current = newest_generation(members, generation_of)
     ordered = tuple(sorted(current, key=lambda s: (s.name, "" if s.name else repr(s.to_wire()))))
-    return Pool(generation, ordered)
+    return PublishedPool(generation, ordered)
 
 
 def newest(objects: Iterable[O]) -> tuple[O, ...]:

@@ -17,12 +17,12 @@ from virt_dra.controllers.devices.resolution import (
     DEVICE_NOT_PUBLISHED,
     POD_MISSING,
     POOL_INCOMPLETE,
-    Outcome,
-    Resolution,
-    Resolved,
-    Subject,
-    Unresolved,
-    Warned,
+    DeviceResolution,
+    DeviceSubject,
+    DeviceWarning,
+    ResolutionOutcome,
+    ResolvedDevice,
+    UnresolvedDevice,
     status_of,
 )
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
@@ -33,124 +33,124 @@ DEVICE_TAINTED: Final = "DeviceTainted"
 """The device of a running VMI has a taint that its claim does not tolerate."""
 DEVICE_UNHEALTHY: Final = "DeviceUnhealthy"
 """The kubelet heard from the driver that the device is unhealthy (KEP-4680)."""
-BEFELL: Final = (DEVICE_CHANGED, DEVICE_TAINTED, DEVICE_UNHEALTHY)
+HEALTH_WARNINGS: Final = (DEVICE_CHANGED, DEVICE_TAINTED, DEVICE_UNHEALTHY)
 """Warnings about what befell a device since it was handed out."""
 
 
 @dataclass(frozen=True)
-class SettledDevice:
+class ReportedDevice:
     """``entry``: what is published of it, ``frozen`` as it was when the VMI started. ``taints``: all that it has now, tolerated or not.
     ``obstacle``: why a resolved device doesn't reach the VM.
     """
 
-    outcome: Outcome
+    outcome: ResolutionOutcome
     entry: DeviceStatusInfo
     frozen: bool = False
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[DeviceWarning, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     health: ResourceHealth | None = None
-    obstacle: Unresolved | None = None
+    obstacle: UnresolvedDevice | None = None
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> DeviceSubject:
         return self.outcome.subject
 
     @property
-    def problem(self) -> Unresolved | Warned | None:
+    def problem(self) -> UnresolvedDevice | DeviceWarning | None:
         """What is to be told of the device first. Of a device that a VMI runs with, only what doesn't pass by itself: while a driver
         publishes its pool anew, the device is as it was."""
-        if isinstance(self.outcome, Unresolved):
+        if isinstance(self.outcome, UnresolvedDevice):
             reason, state = self.outcome.reason, self.outcome.state
             passing = reason in (POD_MISSING, POOL_INCOMPLETE) or (reason == DEVICE_NOT_PUBLISHED and state == "pending")
             return None if self.frozen and passing else self.outcome
         return self.obstacle or next(iter(self.warnings), None)
 
     @property
-    def withheld(self) -> Unresolved | None:
+    def withheld(self) -> UnresolvedDevice | None:
         """Why the VM doesn't have the device, or won't get it; None for one that it has or will start with."""
-        if isinstance(self.outcome, Unresolved):
+        if isinstance(self.outcome, UnresolvedDevice):
             return None if self.frozen else self.outcome
         return self.obstacle
 
 
 @dataclass(frozen=True)
-class Settled:
+class DeviceReport:
     """What is to be said of a VMI's devices, in their order."""
 
-    devices: tuple[SettledDevice, ...]
+    devices: tuple[ReportedDevice, ...]
 
     @property
-    def entries(self) -> tuple[tuple[Subject, DeviceStatusInfo], ...]:
+    def entries(self) -> tuple[tuple[DeviceSubject, DeviceStatusInfo], ...]:
         return tuple((device.subject, device.entry) for device in self.devices)
 
     @property
-    def unresolved(self) -> tuple[Unresolved, ...]:
+    def unresolved(self) -> tuple[UnresolvedDevice, ...]:
         """Devices without an address, or whose address doesn't reach the VM."""
         return tuple(d.withheld for d in self.devices if d.withheld is not None)
 
     @property
-    def lost(self) -> tuple[Unresolved, ...]:
+    def lost(self) -> tuple[UnresolvedDevice, ...]:
         """Why a device of a running VMI could not be resolved now; its entry stays."""
-        return tuple(d.outcome for d in self.devices if isinstance(d.outcome, Unresolved) and d.frozen)
+        return tuple(d.outcome for d in self.devices if isinstance(d.outcome, UnresolvedDevice) and d.frozen)
 
     @property
-    def warnings(self) -> tuple[Warned, ...]:
+    def warnings(self) -> tuple[DeviceWarning, ...]:
         return tuple(warned for device in self.devices for warned in device.warnings)
 
     @property
-    def unhealthy(self) -> tuple[Unresolved | Warned, ...]:
+    def unhealthy(self) -> tuple[UnresolvedDevice | DeviceWarning, ...]:
         """What befell devices."""
-        lost = (device.problem for device in self.devices if isinstance(device.outcome, Unresolved) and device.frozen)
-        befell = (warned for warned in self.warnings if warned.reason in BEFELL)
+        lost = (device.problem for device in self.devices if isinstance(device.outcome, UnresolvedDevice) and device.frozen)
+        befell = (warned for warned in self.warnings if warned.reason in HEALTH_WARNINGS)
         return (*(problem for problem in lost if problem is not None), *befell)
 
     def device_status(self) -> DeviceStatus | None:
         return status_of(self.entries)
 
 
-Entries = Mapping[tuple[str, str], DeviceStatusInfo]
+StatusEntries = Mapping[tuple[str, str], DeviceStatusInfo]
 """Kind and name of a device -> its entry."""
-NO_ENTRIES: Final[Entries] = MappingProxyType({})
+NO_ENTRIES: Final[StatusEntries] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class ReportContext:
     """What else is known of a VMI. ``before``: the entries that were published so far; ``running``: whether they are to be kept.
 
     ``rules`` and ``pod`` may be left out: then taints are those of the slices, and health isn't known.
     """
 
     running: bool = False
-    before: Entries = field(default_factory=dict)
+    before: StatusEntries = field(default_factory=dict)
     rules: Sequence[DeviceTaintRule] = field(default=())
     pod: Pod | None = None
 
 
-def settled(resolution: Resolution, known: Circumstances) -> Settled:
+def device_report(resolution: DeviceResolution, known: ReportContext) -> DeviceReport:
     """Freeze what a running VMI was started with; a device that vanished, changed or was tainted is told, not replaced (K-5.14)."""
-    return Settled(tuple(_settled(outcome, resolution, known) for outcome in resolution.outcomes))
+    return DeviceReport(tuple(_settled(outcome, resolution, known) for outcome in resolution.outcomes))
 
 
-def _settled(outcome: Outcome, resolution: Resolution, known: Circumstances) -> SettledDevice:
+def _settled(outcome: ResolutionOutcome, resolution: DeviceResolution, known: ReportContext) -> ReportedDevice:
     subject, now = outcome.subject, outcome.status()
     frozen = known.before.get((subject.kind, subject.name)) if known.running else None
     warnings = [warned for warned in resolution.warnings if warned.subject is subject]
-    if isinstance(outcome, Unresolved):
-        return SettledDevice(outcome, frozen or now, frozen is not None, tuple(warnings))
+    if isinstance(outcome, UnresolvedDevice):
+        return ReportedDevice(outcome, frozen or now, frozen is not None, tuple(warnings))
     if frozen and frozen.to_wire() != now.to_wire():
         message = f"the VMI runs with {_show(frozen)}, its claim now leads to {_show(now)}; restart the VM to use that"
-        warnings.append(Warned(subject, DEVICE_CHANGED, message))
+        warnings.append(DeviceWarning(subject, DEVICE_CHANGED, message))
     taints, health = taints_of(outcome, known.rules), health_of(outcome, known.pod)
     if known.running:
         warnings += _tainted(outcome, taints)
     if health is not None and health.health == "Unhealthy":
         said = f": {health.message}" if health.message else ""
-        warnings.append(Warned(subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{said}; see its driver"))
+        warnings.append(DeviceWarning(subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{said}; see its driver"))
     obstacle = next((each for each in resolution.obstacles if each.subject is subject), None)
-    return SettledDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health, obstacle)
+    return ReportedDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health, obstacle)
 
 
-def entries_in(status: DeviceStatus | None) -> Entries:
+def entries_in(status: DeviceStatus | None) -> StatusEntries:
     """The entries of a status that have an address."""
     if status is None:
         return {}
@@ -158,7 +158,7 @@ def entries_in(status: DeviceStatus | None) -> Entries:
     return one_each((kind, entry) for kind, entries in kinds for entry in entries if _addressed(entry))
 
 
-def one_each(entries: Iterable[tuple[str, DeviceStatusInfo]]) -> Entries:
+def one_each(entries: Iterable[tuple[str, DeviceStatusInfo]]) -> StatusEntries:
     """By kind and name. Two entries of one name can't be told apart: none."""
     listed = tuple(entries)
     counted = Counter((kind, entry.name) for kind, entry in listed)
@@ -178,21 +178,21 @@ def _show(entry: DeviceStatusInfo) -> str:
     return f"device {known.name if known is not None else None} at {address}"
 
 
-def taints_of(outcome: Resolved, rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaint, ...]:
+def taints_of(outcome: ResolvedDevice, rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaint, ...]:
     """The published taints of a device, then those of the rules that select it, in order of their names (A-24, C-3.8)."""
     published = outcome.published
     added = (rule.spec.taint for rule in sorted(rules, key=lambda rule: rule.name) if selects(rule, published.slice, published.device))
     return (*published.device.taints, *added)
 
 
-def _tainted(outcome: Resolved, taints: Iterable[DeviceTaint]) -> Iterable[Warned]:
+def _tainted(outcome: ResolvedDevice, taints: Iterable[DeviceTaint]) -> Iterable[DeviceWarning]:
     for taint in taints:
         if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in outcome.result.tolerations):
             message = f"device {outcome.result.device} has taint {taint.key}={taint.value}:{taint.effect}; see its driver"
-            yield Warned(outcome.subject, DEVICE_TAINTED, message)
+            yield DeviceWarning(outcome.subject, DEVICE_TAINTED, message)
 
 
-def health_of(outcome: Resolved, pod: Pod | None) -> ResourceHealth | None:
+def health_of(outcome: ResolvedDevice, pod: Pod | None) -> ResourceHealth | None:
     """What the status of the pod's container ``compute`` says of the device; None if it says nothing.
 
     The device's own entry, else the only one of its request: the kubelet may name a device by its CDI id.

@@ -28,7 +28,7 @@ from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.devices.published import Publications, Published, PublishedDevices, newest
+from virt_dra.controllers.devices.published import Publications, PublishedDevice, PublishedDevices, newest
 from virt_dra.controllers.pods.current_pod import not_current
 from virt_dra.scheduling.claim_references import (
     PODS,
@@ -90,17 +90,17 @@ Began = Callable[[datetime], datetime]
 """The moment that a timestamp of another clock stands for (:mod:`virt_dra.cluster.cluster_clock`), which may be ahead of ours."""
 
 
-def as_said(moment: datetime) -> datetime:
+def as_stated(moment: datetime) -> datetime:
     """Every timestamp stands for itself: one clock wrote them all."""
     return moment
 
 
-State = Literal["pending", "error"]
-Kind = Literal["gpus", "hostDevices", "networks"]
+OutcomeState = Literal["pending", "error"]
+SubjectKind = Literal["gpus", "hostDevices", "networks"]
 
 
 @dataclass(frozen=True)
-class Options:
+class ResolutionOptions:
     """``spread``: entries of one claim and request take its devices in order (K-5.8). ``keys``: K-6.6.
 
     ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still not
@@ -113,19 +113,19 @@ class Options:
     migration_target: bool = False
     now: datetime | None = None
     grace: timedelta = timedelta(minutes=2)
-    began: Began = as_said
+    began: Began = as_stated
     writers: frozenset[str] = ALWAYS_WRITE
 
 
-DEFAULTS: Final = Options()
+DEFAULTS: Final = ResolutionOptions()
 
 
 @dataclass(frozen=True)
-class Subject:
+class DeviceSubject:
     """A DRA device entry, or a network, of a VMI; ``position`` counts the VMI's DRA devices: gpus, hostDevices, networks."""
 
     position: int
-    kind: Kind
+    kind: SubjectKind
     name: str
     claim_name: str
     request_name: str
@@ -137,14 +137,14 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedDevice:
     """A device with its address. ``claim`` is the object's name, ``published`` what the driver says about the device."""
 
-    subject: Subject
+    subject: DeviceSubject
     claim: str
     result: DeviceRequestAllocationResult
     addresses: Addresses
-    published: Published
+    published: PublishedDevice
 
     def status(self) -> DeviceStatusInfo:
         found = (("pciAddress", self.addresses.pci), ("mDevUUID", self.addresses.mdev))
@@ -153,12 +153,12 @@ class Resolved:
 
 
 @dataclass(frozen=True)
-class Unresolved:
+class UnresolvedDevice:
     """Why a device has no address yet (``pending``) or won't get one by waiting (``error``), and what is known so far (K-5.12)."""
 
-    subject: Subject
+    subject: DeviceSubject
     reason: str
-    state: State
+    state: OutcomeState
     message: str
     claim: str | None = None
     device: str | None = None
@@ -168,41 +168,41 @@ class Unresolved:
         return _status(self.subject, {key: value for key, value in known if value is not None})
 
 
-Outcome = Resolved | Unresolved
+ResolutionOutcome = ResolvedDevice | UnresolvedDevice
 
 
-def _status(subject: Subject, known: Json) -> DeviceStatusInfo:
+def _status(subject: DeviceSubject, known: Json) -> DeviceStatusInfo:
     return DeviceStatusInfo.from_wire({"name": subject.name, **({"deviceResourceClaimStatus": known} if known else {})})
 
 
 @dataclass(frozen=True)
-class Warned:
+class DeviceWarning:
     """Something to tell about a device that does not keep it from being used."""
 
-    subject: Subject
+    subject: DeviceSubject
     reason: str
     message: str
 
 
 @dataclass(frozen=True)
-class Resolution:
+class DeviceResolution:
     """One outcome per DRA device, gpus before hostDevices, in spec order."""
 
-    outcomes: tuple[Outcome, ...]
-    warnings: tuple[Warned, ...] = ()
-    obstacles: tuple[Unresolved, ...] = ()
+    outcomes: tuple[ResolutionOutcome, ...]
+    warnings: tuple[DeviceWarning, ...] = ()
+    obstacles: tuple[UnresolvedDevice, ...] = ()
     """Of resolved devices: why the VM doesn't get them all the same (``delivery``)."""
 
     @property
-    def unresolved(self) -> tuple[Unresolved, ...]:
-        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Unresolved))
+    def unresolved(self) -> tuple[UnresolvedDevice, ...]:
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, UnresolvedDevice))
 
     def device_status(self) -> DeviceStatus | None:
         """The design's status object; None when the VMI has no DRA device (K-5.12)."""
         return status_of((outcome.subject, outcome.status()) for outcome in self.outcomes)
 
 
-def status_of(entries: Iterable[tuple[Subject, DeviceStatusInfo]]) -> DeviceStatus | None:
+def status_of(entries: Iterable[tuple[DeviceSubject, DeviceStatusInfo]]) -> DeviceStatus | None:
     """The two status lists, in the given order. A list without entries is absent; without any entry there is no status.
 
     Networks have no list (K-5.12).
@@ -215,14 +215,14 @@ def status_of(entries: Iterable[tuple[Subject, DeviceStatusInfo]]) -> DeviceStat
     return DeviceStatus(**lists) if lists else None
 
 
-def dra_devices(vmi: VirtualMachineInstance) -> tuple[Subject, ...]:
+def dra_devices(vmi: VirtualMachineInstance) -> tuple[DeviceSubject, ...]:
     """The DRA devices of a VMI (K-1.3), gpus before hostDevices, in spec order. (Its networks: ``network_devices``.)"""
-    kinds: tuple[tuple[Kind, tuple[DeviceEntry, ...]], ...]
+    kinds: tuple[tuple[SubjectKind, tuple[DeviceEntry, ...]], ...]
     devices = vmi.spec.domain.devices
     kinds = (("gpus", devices.gpus), ("hostDevices", devices.host_devices))
     entries = [(kind, entry) for kind, listed in kinds for entry in listed if entry.is_dra]
     return tuple(
-        Subject(position, kind, entry.name, entry.claim_name or "", entry.request_name or "")
+        DeviceSubject(position, kind, entry.name, entry.claim_name or "", entry.request_name or "")
         for position, (kind, entry) in enumerate(entries)
     )
 
@@ -232,9 +232,9 @@ def resolve(
     pod: Pod | None,
     claims: Iterable[ResourceClaim],
     slices: Iterable[ResourceSlice] | Publications,
-    options: Options = DEFAULTS,
-    subjects: tuple[Subject, ...] | None = None,
-) -> Resolution:
+    options: ResolutionOptions = DEFAULTS,
+    subjects: tuple[DeviceSubject, ...] | None = None,
+) -> DeviceResolution:
     """Resolve every DRA device of a VMI to its address (K-5.1 to K-5.13).
 
     ``pod``: the VMI's launcher pod if there is one (:func:`current_pod.current_pod` finds it). ``claims`` and ``slices`` may hold
@@ -257,21 +257,21 @@ def resolve(
     search = _Search(vmi, pod, namespace, by_name, published, options, Counter((s.claim_name, s.request_name) for s in subjects))
     outcomes = _without_duplicates(tuple(search.locate(subject, turn) for subject, turn in _turns(subjects)))
     ignored = tuple(
-        Warned(o.subject, PARENT_ADDRESS_IGNORED, f"{o.addresses.ignored}; the mdev is used without its parent's address")
+        DeviceWarning(o.subject, PARENT_ADDRESS_IGNORED, f"{o.addresses.ignored}; the mdev is used without its parent's address")
         for o in outcomes
-        if isinstance(o, Resolved) and o.addresses.ignored
+        if isinstance(o, ResolvedDevice) and o.addresses.ignored
     )
-    return Resolution(outcomes, ignored)
+    return DeviceResolution(outcomes, ignored)
 
 
 _NO_POD: Final = "the VMI has no launcher pod; if it doesn't get one soon, the VMI's conditions and events say why"
 
 
-def _no_pod(subjects: tuple[Subject, ...], message: str) -> Resolution:
-    return Resolution(tuple(Unresolved(subject, POD_MISSING, "pending", message) for subject in subjects))
+def _no_pod(subjects: tuple[DeviceSubject, ...], message: str) -> DeviceResolution:
+    return DeviceResolution(tuple(UnresolvedDevice(subject, POD_MISSING, "pending", message) for subject in subjects))
 
 
-def _turns(subjects: Iterable[Subject]) -> Iterator[tuple[Subject, int]]:
+def _turns(subjects: Iterable[DeviceSubject]) -> Iterator[tuple[DeviceSubject, int]]:
     """Each entry with the number of earlier ones that have the same claim and request."""
     earlier: Counter[tuple[str, str]] = Counter()
     for subject in subjects:
@@ -280,12 +280,12 @@ def _turns(subjects: Iterable[Subject]) -> Iterator[tuple[Subject, int]]:
         earlier[pair] += 1
 
 
-def _without_duplicates(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+def _without_duplicates(outcomes: tuple[ResolutionOutcome, ...]) -> tuple[ResolutionOutcome, ...]:
     """The first device keeps an address, later ones of the same address are refused (K-5.13)."""
-    first: dict[str, Subject] = {}
-    kept: list[Outcome] = []
+    first: dict[str, DeviceSubject] = {}
+    kept: list[ResolutionOutcome] = []
     for outcome in outcomes:
-        if isinstance(outcome, Resolved) and outcome.addresses.given:
+        if isinstance(outcome, ResolvedDevice) and outcome.addresses.given:
             holder = first.setdefault(outcome.addresses.identity, outcome.subject)
             if holder is not outcome.subject:
                 address = outcome.addresses.mdev or outcome.addresses.pci
@@ -293,7 +293,7 @@ def _without_duplicates(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
                     f"device {outcome.result.device} of claim {outcome.claim} has address {address}, which {holder} of this VMI "
                     "already has; a VM can't have one device twice: remove one entry, or let its request allocate another device"
                 )
-                outcome = Unresolved(outcome.subject, DUPLICATE_ADDRESS, "error", message, outcome.claim, outcome.result.device)
+                outcome = UnresolvedDevice(outcome.subject, DUPLICATE_ADDRESS, "error", message, outcome.claim, outcome.result.device)
         kept.append(outcome)
     return tuple(kept)
 
@@ -307,62 +307,62 @@ class _Search:
     namespace: str
     claims: Mapping[str, ResourceClaim]
     published: Publications
-    options: Options
+    options: ResolutionOptions
     entries: Counter[tuple[str, str]]
     """How many entries of the VMI have the same claim and request."""
 
-    def locate(self, subject: Subject, turn: int) -> Outcome:
+    def locate(self, subject: DeviceSubject, turn: int) -> ResolutionOutcome:
         name = self.claim_object(subject)
-        if isinstance(name, Unresolved):
+        if isinstance(name, UnresolvedDevice):
             return name
         claim = self.claim(subject, name)
-        if isinstance(claim, Unresolved):
+        if isinstance(claim, UnresolvedDevice):
             return claim
         result = self.result(subject, claim, turn)
-        if isinstance(result, Unresolved):
+        if isinstance(result, UnresolvedDevice):
             return result
         device = self.device(subject, claim, result)
-        if isinstance(device, Unresolved):
+        if isinstance(device, UnresolvedDevice):
             return device
         found = needed(subject.needs, addresses(result.driver, device.device.attributes, self.options.keys))
         if isinstance(found, Unusable):
             message = f"device {_path(result)}: {found.message}"
-            return Unresolved(subject, found.reason, "error", message, claim.name, result.device)
-        return Resolved(subject, claim.name, result, found, device)
+            return UnresolvedDevice(subject, found.reason, "error", message, claim.name, result.device)
+        return ResolvedDevice(subject, claim.name, result, found, device)
 
-    def claim_object(self, subject: Subject) -> str | Unresolved:
+    def claim_object(self, subject: DeviceSubject) -> str | UnresolvedDevice:
         """K-5.2, K-5.3."""
         entry = self._entry(subject.claim_name)
         if entry is None:
             wanted = f"claimName {subject.claim_name!r}" if subject.claim_name else "an empty claimName"
             listed = ", ".join(e.name for e in self.pod.spec.resource_claims or self.vmi.spec.resource_claims) or "none"
             message = f"the device has {wanted}, which no entry of resourceClaims has (entries: {listed}); name one of them or add an entry"
-            return Unresolved(subject, CLAIM_NOT_LISTED, "error", message)
+            return UnresolvedDevice(subject, CLAIM_NOT_LISTED, "error", message)
         recorded = next((s for s in self.pod.status.resource_claim_statuses if s.name == entry.name), None)
         told = recorded.resource_claim_name if recorded is not None else None
         if entry.resource_claim_name and told and told != entry.resource_claim_name:
             message = (
                 f"entry {entry.name!r} of the pod names ResourceClaim {entry.resource_claim_name}, its status {told}; recreate the pod"
             )
-            return Unresolved(subject, CLAIM_FOREIGN, "error", message)
+            return UnresolvedDevice(subject, CLAIM_FOREIGN, "error", message)
         try:
             reference = claim_name(self.pod, entry)
         except UnsupportedClaimSource:
             message = (
                 f"entry {entry.name!r} of resourceClaims names neither a ResourceClaim nor a ResourceClaimTemplate; give it one of them"
             )
-            return Unresolved(subject, CLAIM_NOT_LISTED, "error", message)
+            return UnresolvedDevice(subject, CLAIM_NOT_LISTED, "error", message)
         if isinstance(reference, NotCreatedYet):
             message = (
                 f"no ResourceClaim has been made from ResourceClaimTemplate {entry.resource_claim_template_name} "
                 f"for entry {entry.name!r} yet; if this lasts, look at the pod's events and whether the template exists"
             )
-            return Unresolved(subject, CLAIM_NOT_GENERATED, "pending", message)
+            return UnresolvedDevice(subject, CLAIM_NOT_GENERATED, "pending", message)
         if isinstance(reference, NotNeeded) or not reference.name or (recorded is not None and not told):
             message = (
                 f"the pod's status says that entry {entry.name!r} needs no ResourceClaim, so no device can come from it; recreate the pod"
             )
-            return Unresolved(subject, CLAIM_NOT_NEEDED, "error", message)
+            return UnresolvedDevice(subject, CLAIM_NOT_NEEDED, "error", message)
         return reference.name
 
     def _entry(self, name: str) -> PodResourceClaim | None:
@@ -375,31 +375,31 @@ class _Search:
             resource_claim_name=entry.resource_claim_name or None, resource_claim_template_name=entry.resource_claim_template_name or None
         )
 
-    def claim(self, subject: Subject, name: str) -> ResourceClaim | Unresolved:
+    def claim(self, subject: DeviceSubject, name: str) -> ResourceClaim | UnresolvedDevice:
         """K-5.4 and K-5.5: an allocated claim that is this pod's."""
         claim = self.claims.get(name)
         if claim is None:
             running = self.pod.status.phase == "Running" and not self._may_be_new()
             advice = "it was deleted while the pod runs; restart the VM" if running else "it is used as soon as it is created"
             message = f"ResourceClaim {name} does not exist in namespace {self.namespace}; {advice}"
-            return Unresolved(subject, CLAIM_MISSING, "error" if running else "pending", message, name)
+            return UnresolvedDevice(subject, CLAIM_MISSING, "error" if running else "pending", message, name)
         foreign = self._foreign(subject, claim)
         if foreign:
             message = f"{foreign}; the status of the pod is stale or the claim was replaced: recreate the pod"
-            return Unresolved(subject, CLAIM_FOREIGN, "error", message, name)
+            return UnresolvedDevice(subject, CLAIM_FOREIGN, "error", message, name)
         if claim.status.allocation is None:
             message = f"ResourceClaim {name} is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
-            return Unresolved(subject, NOT_ALLOCATED, "pending", message, name)
+            return UnresolvedDevice(subject, NOT_ALLOCATED, "pending", message, name)
         if not self._reserved(claim):
             holders = ", ".join(f"{c.resource} {c.name} {c.uid}".rstrip() for c in claim.status.reserved_for) or "nobody"
             message = (
                 f"ResourceClaim {name} is allocated but not reserved for pod {self.pod.name} (reserved for: {holders}); "
                 "waiting for the scheduler to reserve it"
             )
-            return Unresolved(subject, NOT_RESERVED, "pending", message, name)
+            return UnresolvedDevice(subject, NOT_RESERVED, "pending", message, name)
         return claim
 
-    def _foreign(self, subject: Subject, claim: ResourceClaim) -> str:
+    def _foreign(self, subject: DeviceSubject, claim: ResourceClaim) -> str:
         entry = self._entry(subject.claim_name)
         if entry is None or entry.resource_claim_name is not None:
             return ""
@@ -421,7 +421,7 @@ class _Search:
             return uid == self.pod.metadata.uid
         return says_pod and self.pod.name in ("", name)
 
-    def result(self, subject: Subject, claim: ResourceClaim, turn: int) -> DeviceRequestAllocationResult | Unresolved:
+    def result(self, subject: DeviceSubject, claim: ResourceClaim, turn: int) -> DeviceRequestAllocationResult | UnresolvedDevice:
         """K-5.6 to K-5.8: the allocated device of the request."""
         assert claim.status.allocation is not None
         all_results = claim.status.allocation.devices.results
@@ -432,14 +432,14 @@ class _Search:
             message = (
                 f"the device has {wanted}; the allocation of ResourceClaim {claim.name} is for these requests: {present}; name one of them"
             )
-            return Unresolved(subject, REQUEST_NOT_IN_CLAIM, "error", message, claim.name)
+            return UnresolvedDevice(subject, REQUEST_NOT_IN_CLAIM, "error", message, claim.name)
         admin = next((r for r in results if r.admin_access), None)
         if admin is not None:
             message = (
                 f"device {_path(admin)} was allocated to ResourceClaim {claim.name} with adminAccess, which doesn't make it the VM's; "
                 f"request it without adminAccess"
             )
-            return Unresolved(subject, ADMIN_ACCESS, "error", message, claim.name)
+            return UnresolvedDevice(subject, ADMIN_ACCESS, "error", message, claim.name)
         entries = self.entries[subject.claim_name, subject.request_name] if self.options.spread else 1
         if len(results) > entries:
             devices = ", ".join(_path(r) for r in results)
@@ -448,7 +448,7 @@ class _Search:
                 f"request {subject.request_name} of ResourceClaim {claim.name} got {len(results)} devices ({devices}), but {takers}; "
                 "make one request with count 1 per device entry"
             )
-            return Unresolved(subject, TOO_MANY_DEVICES, "error", message, claim.name)
+            return UnresolvedDevice(subject, TOO_MANY_DEVICES, "error", message, claim.name)
         if not self.options.spread:
             return results[0]
         if turn >= len(results):
@@ -456,14 +456,16 @@ class _Search:
                 f"request {subject.request_name} of ResourceClaim {claim.name} got {len(results)} devices, which earlier entries took; "
                 f"raise its count to {entries} or remove the entry"
             )
-            return Unresolved(subject, TOO_FEW_DEVICES, "error", message, claim.name)
+            return UnresolvedDevice(subject, TOO_FEW_DEVICES, "error", message, claim.name)
         return results[turn]
 
-    def device(self, subject: Subject, claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Published | Unresolved:
+    def device(
+        self, subject: DeviceSubject, claim: ResourceClaim, result: DeviceRequestAllocationResult
+    ) -> PublishedDevice | UnresolvedDevice:
         """K-5.9, K-5.10: what the driver publishes about the allocated device."""
 
-        def unresolved(reason: str, state: State, message: str) -> Unresolved:
-            return Unresolved(subject, reason, state, message, claim.name, result.device)
+        def unresolved(reason: str, state: OutcomeState, message: str) -> UnresolvedDevice:
+            return UnresolvedDevice(subject, reason, state, message, claim.name, result.device)
 
         pool = self.published.pool(result.driver, result.pool)
         where = f"pool {result.pool} of driver {result.driver}"
@@ -502,7 +504,7 @@ class _Search:
         return now is not None and moment is not None and now > moment
 
 
-def missed_at(pod: Pod, options: Options) -> datetime | None:
+def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
     """From when on a claim of a running pod that isn't known is taken for deleted; None if nothing says when the pod got its node.
 
     Who follows a cluster hears of pods and claims by different ways, so that a claim may become known after the pod that runs with it.
@@ -516,7 +518,7 @@ def missed_at(pod: Pod, options: Options) -> datetime | None:
         return None
 
 
-def overdue_at(claim: ResourceClaim, options: Options) -> datetime | None:
+def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
     """When a device that is allocated and not published becomes an error (K-5.9); None if nothing says when it was allocated."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None:

@@ -57,7 +57,7 @@ LONGEST_BASE = 57
 
 
 @dataclass(frozen=True)
-class Inputs:
+class ClaimInputs:
     """All objects of the namespaces looked at."""
 
     pods: tuple[Pod, ...]
@@ -105,18 +105,18 @@ class DeleteClaim:
     claim: ResourceClaim
 
 
-Action = CreateClaim | RecordClaimNames | ChangeReservations | UnblockDeletion | DeleteClaim
+ClaimAction = CreateClaim | RecordClaimNames | ChangeReservations | UnblockDeletion | DeleteClaim
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClaimPlan:
     """``actions``: what to write, in order; none when all is settled. ``events``: what keeps pods from getting their claims."""
 
-    actions: tuple[Action, ...]
+    actions: tuple[ClaimAction, ...]
     events: tuple[Event, ...]
 
 
-async def gather(reader: Reader, namespace: str = "") -> Inputs:
+async def gather(reader: Reader, namespace: str = "") -> ClaimInputs:
     """Everything of one namespace, or of all.
 
     Claims are read before pods, so that a consumer of a claim that is not among the pods is really gone (C-10.9). A claim that a
@@ -139,7 +139,7 @@ async def gather(reader: Reader, namespace: str = "") -> Inputs:
             else:
                 claims[claim.key] = claim
                 late = True
-    return Inputs(pods, tuple(claims.values()), (await reader.list(ResourceClaimTemplate, namespace)).items)
+    return ClaimInputs(pods, tuple(claims.values()), (await reader.list(ResourceClaimTemplate, namespace)).items)
 
 
 def _recorded_names(pods: Iterable[Pod]) -> Iterator[tuple[str, str]]:
@@ -149,13 +149,13 @@ def _recorded_names(pods: Iterable[Pod]) -> Iterator[tuple[str, str]]:
                 yield status.resource_claim_name, pod.namespace
 
 
-def plan(inputs: Inputs) -> Plan:
+def plan(inputs: ClaimInputs) -> ClaimPlan:
     """What to do for all pods and then for all claims, each in the order of their keys."""
     claims = {claim.key: claim for claim in sorted(inputs.claims, key=lambda claim: claim.key)}
     view = _View(
         {pod.key: pod for pod in inputs.pods}, claims, {template.key: template for template in inputs.templates}, _by_owner(claims.values())
     )
-    actions: list[Action] = []
+    actions: list[ClaimAction] = []
     events: list[Event] = []
     joining: dict[str, list[ResourceClaimConsumerReference]] = defaultdict(list)
     for _, pod in sorted(view.pods.items()):
@@ -168,7 +168,7 @@ def plan(inputs: Inputs) -> Plan:
                 actions.append(decided)
     for key, claim in claims.items():
         actions += _for_claim(view, claim, tuple(joining[key]))
-    return Plan(tuple(actions), tuple(events))
+    return ClaimPlan(tuple(actions), tuple(events))
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def is_done(pod: Pod) -> bool:
 # --- pods: creating, recording, reserving -------------------------------------------------------------------------
 
 
-def _for_pod(view: _View, pod: Pod) -> list[Action | Event | _Reserve]:
+def _for_pod(view: _View, pod: Pod) -> list[ClaimAction | Event | _Reserve]:
     """C-10.4 to C-10.7. The first claim that can't be had stops the pod's turn; what was made before is found again."""
     if not pod.spec.resource_claims or is_done(pod) or pod.metadata.deletion_timestamp is not None:
         return []
@@ -216,7 +216,7 @@ def _for_pod(view: _View, pod: Pod) -> list[Action | Event | _Reserve]:
     if group is not None:
         message = f"Pod is a member of PodGroup {group} but GenericWorkload feature is disabled"
         return [warning(pod, POD_GROUP_DISABLED, message, retry=False)]
-    created: list[Action | Event | _Reserve] = []
+    created: list[ClaimAction | Event | _Reserve] = []
     found: dict[str, str] = {}
     for entry in pod.spec.resource_claims:
         try:
@@ -296,9 +296,9 @@ def _first_part(name: str, length: int) -> str:
     return raw[: len(raw) * LONGEST_BASE // length].decode(errors="ignore")
 
 
-def _reservations(view: _View, pod: Pod) -> list[Action | Event | _Reserve]:
+def _reservations(view: _View, pod: Pod) -> list[ClaimAction | Event | _Reserve]:
     """For a pod that already has a node: its allocated claims are reserved for it, unallocated ones are left alone (C-10.7)."""
-    decided: list[Action | Event | _Reserve] = []
+    decided: list[ClaimAction | Event | _Reserve] = []
     if not pod.spec.node_name:
         return decided
     for entry in pod.spec.resource_claims:
@@ -319,9 +319,9 @@ def _reservations(view: _View, pod: Pod) -> list[Action | Event | _Reserve]:
 # --- claims: releasing, deallocating, deleting --------------------------------------------------------------------
 
 
-def _for_claim(view: _View, claim: ResourceClaim, joining: tuple[ResourceClaimConsumerReference, ...]) -> list[Action]:
+def _for_claim(view: _View, claim: ResourceClaim, joining: tuple[ResourceClaimConsumerReference, ...]) -> list[ClaimAction]:
     """C-10.9 to C-10.12, and the reservations that pods with a node need."""
-    actions: list[Action] = []
+    actions: list[ClaimAction] = []
     reserved = claim.status.reserved_for
     kept = tuple(consumer for consumer in reserved if _keeps(view, claim.namespace, consumer))
     # Two entries of one pod may name one claim; it is reserved for the pod once.
@@ -352,7 +352,7 @@ def _keeps(view: _View, namespace: str, consumer: ResourceClaimConsumerReference
 # --- apply --------------------------------------------------------------------------------------------------------
 
 
-async def apply(writer: Writer, actions: Iterable[Action]) -> tuple[Event, ...]:
+async def apply(writer: Writer, actions: Iterable[ClaimAction]) -> tuple[Event, ...]:
     """Write in order; what the cluster refused comes back as events. An object that changed or went meanwhile waits for the next pass.
 
     The first error ends the turn of the pod (C-10.4) or of the claim: one that could not be released is not deleted either (C-10.12).
@@ -373,7 +373,7 @@ async def apply(writer: Writer, actions: Iterable[Action]) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _refused(action: Action, error: ApiError) -> Event:
+def _refused(action: ClaimAction, error: ApiError) -> Event:
     if isinstance(action, RecordClaimNames):
         return warning(action.pod, RECORDING_FAILED, f"update pod {action.pod.key} ResourceClaimStatuses: {error}")
     if isinstance(action, CreateClaim):
@@ -395,7 +395,7 @@ async def reconcile(cluster: Cluster, namespace: str = "", *, passes: int = 10) 
     return plan(await gather(cluster, namespace)).events
 
 
-async def _write(writer: Writer, action: Action) -> None:
+async def _write(writer: Writer, action: ClaimAction) -> None:
     match action:
         case CreateClaim(claim=claim):
             await writer.create(claim)

@@ -17,38 +17,22 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import DEVICES_HEALTHY, DEVICES_RESOLVED
 from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
-from virt_dra.controllers.conditions import Verdict, put
+from virt_dra.controllers.conditions import ConditionStatus, put
 from virt_dra.controllers.devices.published import PublishedDevices
+from virt_dra.controllers.devices.report import NO_ENTRIES, DeviceReport, ReportContext, StatusEntries, device_report, entries_in
 from virt_dra.controllers.devices.resolution import (
     DEFAULTS,
-    Options,
-    Outcome,
-    Resolution,
-    Resolved,
-    Unresolved,
-    Warned,
+    DeviceResolution,
+    DeviceWarning,
+    ResolutionOptions,
+    ResolutionOutcome,
+    ResolvedDevice,
+    UnresolvedDevice,
     dra_devices,
     resolve,
 )
-from virt_dra.controllers.devices.report import NO_ENTRIES, Circumstances, Entries, Settled, entries_in, settled
 from virt_dra.controllers.events import Event, outdated, shortened, warning
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
-
-__all__ = [
-    "Inputs",
-    "Options",
-    "Plan",
-    "Resolution",
-    "Resolved",
-    "Settled",
-    "Unresolved",
-    "apply",
-    "gather",
-    "plan",
-    "reconcile",
-    "resolve",
-    "settle",
-]
 
 ALL_RESOLVED: Final = "AllDevicesResolved"
 ALL_HEALTHY: Final = "AllDevicesHealthy"
@@ -62,21 +46,21 @@ UPDATE_FAILED: Final = "FailedDeviceStatusUpdate"
 
 def settle(
     vmi: VirtualMachineInstance,
-    resolution: Resolution,
+    resolution: DeviceResolution,
     rules: Sequence[DeviceTaintRule] = (),
     pod: Pod | None = None,
-    networks: Entries = NO_ENTRIES,
-) -> Settled:
+    networks: StatusEntries = NO_ENTRIES,
+) -> DeviceReport:
     """What the VMI's own status shall say (``settling``); what it said so far is frozen while the VMI runs (K-5.14).
 
     ``networks``: what was said of them so far, for which the status has no place.
     """
     running = vmi.status.phase == "Running"
-    return settled(resolution, Circumstances(running, {**entries_in(vmi.status.device_status), **networks}, rules, pod))
+    return device_report(resolution, ReportContext(running, {**entries_in(vmi.status.device_status), **networks}, rules, pod))
 
 
 @dataclass(frozen=True)
-class Inputs:
+class DeviceStatusInputs:
     """Everything the plan depends on. ``now`` is used for transition times and the grace period of K-5.9."""
 
     vmis: tuple[VirtualMachineInstance, ...]
@@ -84,7 +68,7 @@ class Inputs:
     claims: tuple[ResourceClaim, ...]
     slices: tuple[ResourceSlice, ...]
     now: datetime
-    options: Options = DEFAULTS
+    options: ResolutionOptions = DEFAULTS
     taint_rules: tuple[DeviceTaintRule, ...] = ()
 
 
@@ -95,29 +79,29 @@ class WriteStatus:
     vmi: VirtualMachineInstance
 
 
-Action = WriteStatus
+DeviceStatusAction = WriteStatus
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeviceStatusPlan:
     """``actions``: what to write; none when all is up to date. ``events``: what to tell, again with every plan while it is so."""
 
-    actions: tuple[Action, ...]
+    actions: tuple[DeviceStatusAction, ...]
     events: tuple[Event, ...]
 
 
-async def gather(reader: Reader, now: datetime, namespace: str = "", options: Options = DEFAULTS) -> Inputs:
+async def gather(reader: Reader, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS) -> DeviceStatusInputs:
     """Everything of one namespace, or of all."""
     vmis = (await reader.list(VirtualMachineInstance, namespace)).items
     if not any(dra_devices(vmi) for vmi in vmis):
-        return Inputs(vmis, (), (), (), now, options)
+        return DeviceStatusInputs(vmis, (), (), (), now, options)
     pods = (await reader.list(Pod, namespace)).items
     claims = (await reader.list(ResourceClaim, namespace)).items
     slices, rules = (await reader.list(ResourceSlice)).items, (await reader.list(DeviceTaintRule)).items
-    return Inputs(vmis, pods, claims, slices, now, options, rules)
+    return DeviceStatusInputs(vmis, pods, claims, slices, now, options, rules)
 
 
-def plan(inputs: Inputs) -> Plan:
+def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
     """One write per VMI whose status differs from what it should be; finished VMIs are left as they are."""
     published = PublishedDevices.of(inputs.slices)
     claims = {claim.key: claim for claim in inputs.claims}
@@ -126,9 +110,9 @@ def plan(inputs: Inputs) -> Plan:
         for owner in owner_uids(pod):
             pods[pod.namespace, owner].append(pod)
     options = replace(inputs.options, now=inputs.now)
-    actions: list[Action] = []
+    actions: list[DeviceStatusAction] = []
     events: list[Event] = []
-    placed: list[tuple[VirtualMachineInstance, str, Resolution]] = []
+    placed: list[tuple[VirtualMachineInstance, str, DeviceResolution]] = []
     for vmi in sorted(inputs.vmis, key=lambda vmi: vmi.key):
         if vmi.status.phase in ("Succeeded", "Failed") or not dra_devices(vmi):
             continue
@@ -141,7 +125,7 @@ def plan(inputs: Inputs) -> Plan:
             actions.append(WriteStatus(updated))
         events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in known.warnings)
         placed.append((vmi, (current.spec.node_name if current is not None else None) or "", resolution))
-    return Plan(tuple(actions), (*events, *_shared(placed)))
+    return DeviceStatusPlan(tuple(actions), (*events, *_shared(placed)))
 
 
 def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
@@ -153,11 +137,11 @@ def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
     return {name for name in names if name}
 
 
-def with_status(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> VirtualMachineInstance:
+def with_status(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime) -> VirtualMachineInstance:
     """The VMI with the settled deviceStatus and conditions; the very same object if nothing differs."""
     told = known.unresolved
     first = next((u for u in told if u.state == "error"), told[0] if told else None)
-    resolved: Verdict = "False" if first else "True"
+    resolved: ConditionStatus = "False" if first else "True"
     conditions = put(vmi.status.conditions, DEVICES_RESOLVED, resolved, first.reason if first else ALL_RESOLVED, sentences(told), now)
     unhealthy = known.unhealthy
     if unhealthy or any(condition.get("type") == DEVICES_HEALTHY for condition in conditions):
@@ -171,18 +155,18 @@ def with_status(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> V
     return vmi.with_(status=vmi.status.with_(conditions=conditions, **told_of))
 
 
-def sentences(told: Sequence[Unresolved | Warned]) -> str:
+def sentences(told: Sequence[UnresolvedDevice | DeviceWarning]) -> str:
     """For a condition's message. Bounded: a VMI has many devices, and users name them."""
     return shortened("; ".join(f"{about.subject}: {about.message}" for about in told), _MESSAGE)
 
 
-def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, Resolution]]) -> list[Event]:
+def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution]]) -> list[Event]:
     """A warning for each VMI after the first that has an address of the same node (K-5.13). Nodes number their devices alike."""
-    holders: dict[tuple[str, str], tuple[VirtualMachineInstance, Outcome]] = {}
+    holders: dict[tuple[str, str], tuple[VirtualMachineInstance, ResolutionOutcome]] = {}
     events: list[Event] = []
     for vmi, node, resolution in placed:
         for outcome in resolution.outcomes:
-            if not node or not isinstance(outcome, Resolved):
+            if not node or not isinstance(outcome, ResolvedDevice):
                 continue
             other, first = holders.setdefault((node, outcome.addresses.identity), (vmi, outcome))
             if other is not vmi:
@@ -194,7 +178,7 @@ def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, Resolution]]) ->
     return events
 
 
-async def apply(writer: Writer, actions: Iterable[Action]) -> tuple[Event, ...]:
+async def apply(writer: Writer, actions: Iterable[DeviceStatusAction]) -> tuple[Event, ...]:
     """Write; what the cluster refused comes back as events. A VMI that changed or went meanwhile is left to the next pass."""
     events: list[Event] = []
     for action in actions:
@@ -206,7 +190,7 @@ async def apply(writer: Writer, actions: Iterable[Action]) -> tuple[Event, ...]:
     return tuple(events)
 
 
-async def reconcile(cluster: Cluster, now: datetime, namespace: str = "", options: Options = DEFAULTS) -> tuple[Event, ...]:
+async def reconcile(cluster: Cluster, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS) -> tuple[Event, ...]:
     """One pass: gather, plan, apply. What is to be told, and what the cluster refused, is returned."""
     planned = plan(await gather(cluster, now, namespace, options))
     return (*planned.events, *await apply(cluster, planned.actions))

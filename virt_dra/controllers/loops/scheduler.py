@@ -37,7 +37,7 @@ WRITE_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
-class Inputs:
+class SchedulerInputs:
     """One consistent look at the cluster. ``pods``: the pending ones in the order in which they are scheduled."""
 
     pods: tuple[Pod, ...]
@@ -49,18 +49,18 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Decision:
+class SchedulingDecision:
     """What happens to one pod."""
 
     pod: Pod
     outcome: Placement | Unplaced
 
 
-async def gather(reader: Reader, namespace: str = "") -> Inputs:
+async def gather(reader: Reader, namespace: str = "") -> SchedulerInputs:
     """Everything the decision needs; pending pods of one namespace if given, oldest first, then by namespace and name."""
     pods = (await reader.list(Pod, namespace)).items
     pending = sorted(filter(is_pending, pods), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.namespace, pod.name))
-    return Inputs(
+    return SchedulerInputs(
         pods=tuple(pending),
         nodes=tuple(sorted((await reader.list(Node)).items, key=lambda node: node.name)),
         claims=(await reader.list(ResourceClaim)).items,
@@ -76,18 +76,18 @@ def is_pending(pod: Pod) -> bool:
 
 
 def plan(
-    inputs: Inputs, features: Features = DEFAULT, *, only_node: str | None = None, step_limit: int = DEFAULT_STEP_LIMIT
-) -> tuple[Decision, ...]:
+    inputs: SchedulerInputs, features: Features = DEFAULT, *, only_node: str | None = None, step_limit: int = DEFAULT_STEP_LIMIT
+) -> tuple[SchedulingDecision, ...]:
     """Decide pod by pod; what one gets is in use for the next, and a claim that two pods share goes with its first pod's node."""
     view = ClusterView(
         nodes=inputs.nodes,
         claims={claim.key: claim for claim in inputs.claims},
         snapshot=Snapshot.build(inputs.slices, inputs.classes, inputs.claims, inputs.taint_rules if features.device_taints else ()),
     )
-    decisions: list[Decision] = []
+    decisions: list[SchedulingDecision] = []
     for pod in inputs.pods:
         outcome = place(pod, view, features, only_node=only_node, step_limit=step_limit)
-        decisions.append(Decision(pod, outcome))
+        decisions.append(SchedulingDecision(pod, outcome))
         if isinstance(outcome, Placement):
             view = _as_if_written(view.reserve(outcome), outcome, pod)
         elif outcome.deallocate is not None:
@@ -119,7 +119,7 @@ class BindError(Exception):
     """A claim or pod could not be written as decided; the text is the scheduler's (C-5.11)."""
 
 
-async def apply(cluster: Cluster, decisions: Sequence[Decision], now: datetime) -> tuple[Decision, ...]:
+async def apply(cluster: Cluster, decisions: Sequence[SchedulingDecision], now: datetime) -> tuple[SchedulingDecision, ...]:
     """Write the decisions. Where the cluster refuses, the decision comes back as Unplaced with reason SchedulerError, and the pod's
     condition says so; other pods go on. ``now`` becomes allocationTimestamp and lastTransitionTime."""
     return tuple([await _apply_one(cluster, decision, now) for decision in decisions])
@@ -133,13 +133,13 @@ async def schedule(
     namespace: str = "",
     only_node: str | None = None,
     step_limit: int = DEFAULT_STEP_LIMIT,
-) -> tuple[Decision, ...]:
+) -> tuple[SchedulingDecision, ...]:
     """gather, plan, apply: one round over all pending pods."""
     inputs = await gather(cluster, namespace)
     return await apply(cluster, plan(inputs, features, only_node=only_node, step_limit=step_limit), now)
 
 
-async def _apply_one(cluster: Cluster, decision: Decision, now: datetime) -> Decision:
+async def _apply_one(cluster: Cluster, decision: SchedulingDecision, now: datetime) -> SchedulingDecision:
     pod, outcome = decision.pod, decision.outcome
     if isinstance(outcome, Placement):
         try:
@@ -149,7 +149,7 @@ async def _apply_one(cluster: Cluster, decision: Decision, now: datetime) -> Dec
     elif outcome.deallocate is not None:
         outcome = await _deallocate(cluster, outcome, outcome.deallocate)
     await _write_condition(cluster, pod, outcome, now)
-    return Decision(pod, outcome)
+    return SchedulingDecision(pod, outcome)
 
 
 async def _bind(cluster: Cluster, pod: Pod, placement: Placement, now: datetime) -> None:

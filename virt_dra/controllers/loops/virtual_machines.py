@@ -37,21 +37,21 @@ def wants_instance(vm: VirtualMachine) -> bool:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class VirtualMachineInputs:
     """All that a pass looks at."""
 
     vms: tuple[VirtualMachine, ...]
     vmis: tuple[VirtualMachineInstance, ...]
 
 
-async def gather(reader: Reader, *, namespace: str = "") -> Inputs:
+async def gather(reader: Reader, *, namespace: str = "") -> VirtualMachineInputs:
     """Read the VMs and VMIs of one namespace, or of all."""
     vms = await reader.list(VirtualMachine, namespace)
     vmis = await reader.list(VirtualMachineInstance, namespace)
-    return Inputs(vms.items, vmis.items)
+    return VirtualMachineInputs(vms.items, vmis.items)
 
 
-def plan(inputs: Inputs) -> tuple[VirtualMachineInstance, ...]:
+def plan(inputs: VirtualMachineInputs) -> tuple[VirtualMachineInstance, ...]:
     """The VMIs to create: one per VM that is to run and whose name no VMI has.
 
     A VMI of that name that another owns is left alone, as KubeVirt leaves it.

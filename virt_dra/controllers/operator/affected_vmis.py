@@ -15,7 +15,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.beside_kubevirt.retries import awaits_retry
-from virt_dra.controllers.devices.published import AnyPool, FollowedPool
+from virt_dra.controllers.devices.published import PoolView, TrackedPool
 from virt_dra.controllers.sources import (
     addresses_of,
     claim_keys,
@@ -71,7 +71,7 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
 """The kinds to watch, and the indexes of their stores."""
 
 
-class Store(Protocol[O_co]):
+class ReadStore(Protocol[O_co]):
     """What is needed of an informer's store."""
 
     def get(self, name: str, namespace: str = "") -> O_co | None: ...
@@ -86,12 +86,12 @@ class WatchedSources:
 
     def __init__(
         self,
-        vmis: Store[VirtualMachineInstance],
-        pods: Store[Pod],
-        claims: Store[ResourceClaim],
-        slices: Store[ResourceSlice],
-        rules: Store[DeviceTaintRule],
-        devices: Store[VirtualMachineInstanceDevices],
+        vmis: ReadStore[VirtualMachineInstance],
+        pods: ReadStore[Pod],
+        claims: ReadStore[ResourceClaim],
+        slices: ReadStore[ResourceSlice],
+        rules: ReadStore[DeviceTaintRule],
+        devices: ReadStore[VirtualMachineInstanceDevices],
     ) -> None:
         self._vmis = vmis
         self._pods = pods
@@ -99,7 +99,7 @@ class WatchedSources:
         self._slices = slices
         self._rules = rules
         self._devices = devices
-        self._pools: dict[tuple[str, str], FollowedPool] = {}
+        self._pools: dict[tuple[str, str], TrackedPool] = {}
         """Pools that were asked for; each change of a slice is followed."""
         self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
 
@@ -116,13 +116,13 @@ class WatchedSources:
         namespace, _, name = key.rpartition("/")
         return self._claims.get(name, namespace)
 
-    def pool(self, driver: str, name: str) -> AnyPool | None:
+    def pool(self, driver: str, name: str) -> PoolView | None:
         known = self._pools.get((driver, name))
         if known is None:
             members = self._slices.by_index(POOL, (driver, name))
             if not members:
                 return None
-            known = self._pools[driver, name] = FollowedPool(members)
+            known = self._pools[driver, name] = TrackedPool(members)
         return known
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
@@ -256,7 +256,7 @@ class WatchedSources:
         return {other.key for address in addresses_of(devices) for other in self._devices.by_index(ADDRESS, address)}
 
 
-def concerned_vms(old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
+def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
     """The keys of the VMs that a change may concern: of a VM, of the VMI of its name, or of such a VMI's pod."""
     found: set[str] = set()
     for obj in (old, new):

@@ -13,7 +13,7 @@ from typing import Final
 
 
 @dataclass(frozen=True)
-class Shares:
+class ExplainShares:
     """Limits of the queue. ``all``, ``one``: the share of a core that all namespaces together, and one of them, may use in the long run;
     ``burst_all``, ``burst_one``: seconds that may be used at once. ``queued``: keys of all namespaces; ``queued_one``: of one."""
 
@@ -25,7 +25,7 @@ class Shares:
     queued_one: int = 128
 
 
-SHARES: Final = Shares()
+SHARES: Final = ExplainShares()
 
 
 class Allowance:
@@ -52,10 +52,10 @@ class Allowance:
         return min(self._left + max(now - self._at, 0.0) * self._share, self._burst)
 
 
-class Turns:
+class ExplainQueue:
     """Keys (``namespace/name``) that wait for their turn. Times are seconds of a clock that never goes back."""
 
-    def __init__(self, now: float, shares: Shares = SHARES) -> None:
+    def __init__(self, now: float, shares: ExplainShares = SHARES) -> None:
         self._shares = shares
         self._all = Allowance(shares.all, shares.burst_all, now)
         self._spent: dict[str, Allowance] = {}

@@ -17,11 +17,11 @@ from typing import Protocol
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from virt_dra.controllers.beside_kubevirt.publication import Inputs
-from virt_dra.controllers.operator.explanation_worker import Examiner, ExaminerFailed, Question
-from virt_dra.controllers.operator.explain_queue import SHARES, Shares, Turns
-from virt_dra.controllers.operator.pending import LIMITS, Limits, due, sampling, waits_for_node
-from virt_dra.controllers.operator.affected_vmis import Store
+from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs
+from virt_dra.controllers.operator.affected_vmis import ReadStore
+from virt_dra.controllers.operator.explain_queue import SHARES, ExplainQueue, ExplainShares
+from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ExplanationWorker
+from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, due, sampling, waits_for_node
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 class Stores:
     """The informers' stores that a view of the cluster is made of."""
 
-    nodes: Store[Node]
-    claims: Store[ResourceClaim]
-    slices: Store[ResourceSlice]
-    classes: Store[DeviceClass]
-    rules: Store[DeviceTaintRule]
+    nodes: ReadStore[Node]
+    claims: ReadStore[ResourceClaim]
+    slices: ReadStore[ResourceSlice]
+    classes: ReadStore[DeviceClass]
+    rules: ReadStore[DeviceTaintRule]
 
 
 class Again(Protocol):
@@ -57,15 +57,15 @@ class Explainer:
         stores: Stores,
         now: Callable[[], datetime],
         again: Again,
-        examiner: Examiner,
-        limits: Limits = LIMITS,
-        shares: Shares = SHARES,
+        examiner: ExplanationWorker,
+        limits: ExplainLimits = LIMITS,
+        shares: ExplainShares = SHARES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clock``: monotonic seconds, for limits on explaining; ``now``: the time for timestamps in objects."""
         self._stores, self._now, self._again, self._limits, self._clock = stores, now, again, limits, clock
         self._examiner = examiner
-        self._turns = Turns(clock(), shares)
+        self._turns = ExplainQueue(clock(), shares)
         self._questions: dict[str, _Asked] = {}
         self._answers: dict[str, Condition] = {}
         self._looked: dict[str, datetime] = {}
@@ -75,7 +75,7 @@ class Explainer:
         self._seen: float | None = None
         """When the examiner was last given a view."""
 
-    def told(self, inputs: Inputs, so_far: Condition | None) -> Condition | None:
+    def told(self, inputs: DeviceInputs, so_far: Condition | None) -> Condition | None:
         """The condition Allocatable of a VMI, if a new one is ready. Else None: it is queued once due, and the VMI is requeued then."""
         key, pod = inputs.vmi.key, inputs.pod
         if pod is None or not waits_for_node(pod):
@@ -133,7 +133,7 @@ class Explainer:
     async def _explain(self, key: str, asked: _Asked) -> None:
         try:
             await self._answer(key, asked)
-        except ExaminerFailed as error:
+        except ExplanationFailed as error:
             log.warning("why %s waits was not found out: %s", key, error, extra={"fields": {"vmi": key}})
             self._again(key, self._limits.every.total_seconds())
         except Exception:
@@ -146,7 +146,7 @@ class Explainer:
         await self._see(now)
         began = self._clock()
         try:
-            answer = await self._examiner.answer(Question(asked.pod, asked.claims, asked.told, now))
+            answer = await self._examiner.answer(ExplanationRequest(asked.pod, asked.claims, asked.told, now))
         finally:
             self._turns.spend(key, self._clock() - began, self._clock())
         if key not in self._looked:

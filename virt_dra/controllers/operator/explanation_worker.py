@@ -18,11 +18,11 @@ from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.controllers.operator.pending import LIMITS, Limits, Sample, View, explain, took_too_long, view_of
+from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample, View, explain, took_too_long, view_of
 
 
 @dataclass(frozen=True)
-class Question:
+class ExplanationRequest:
     """The question why a pod waits. ``claims``: the pod's, by key; ``told``: the VMI's condition Allocatable as it was written last."""
 
     pod: Pod
@@ -32,18 +32,18 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ExplanationResult:
     """The condition Allocatable to write, the question's ``told`` itself where it is unchanged. ``too_slow``: the deadline passed."""
 
     condition: Condition
     too_slow: bool = False
 
 
-class ExaminerFailed(Exception):
+class ExplanationFailed(Exception):
     """There is no answer, for a reason that has nothing to do with the pod."""
 
 
-class Examiner(Protocol):
+class ExplanationWorker(Protocol):
     """Answers one question at a time. Cancelling a call aborts the evaluation at once."""
 
     @property
@@ -51,27 +51,29 @@ class Examiner(Protocol):
         """Whether it has a view of the cluster; it may lose it (a restart), and then needs one before the next question."""
 
     async def see(self, sample: Sample) -> None:
-        """Replace the view that the following questions are answered by. Raises :class:`ExaminerFailed`."""
+        """Replace the view that the following questions are answered by. Raises :class:`ExplanationFailed`."""
 
-    async def answer(self, question: Question) -> Answer:
-        """Answer a question. Raises :class:`ExaminerFailed`, also where there is no view."""
+    async def answer(self, question: ExplanationRequest) -> ExplanationResult:
+        """Answer a question. Raises :class:`ExplanationFailed`, also where there is no view."""
 
     async def close(self) -> None:
         """Stop what runs and drop the view; :meth:`see` starts again."""
 
 
-def answered(question: Question, view: View, limits: Limits, interrupt: Callable[[], bool]) -> Answer:
+def answered(question: ExplanationRequest, view: View, limits: ExplainLimits, interrupt: Callable[[], bool]) -> ExplanationResult:
     """Explain, or answer that it took too long once ``interrupt`` returns True."""
     try:
-        return Answer(explain(question.pod, question.claims, view, question.told, question.now, limits=limits, interrupt=interrupt))
+        return ExplanationResult(
+            explain(question.pod, question.claims, view, question.told, question.now, limits=limits, interrupt=interrupt)
+        )
     except DeadlineExceeded as error:
-        return Answer(took_too_long(question.pod, error.subject, question.told, question.now, limits), too_slow=True)
+        return ExplanationResult(took_too_long(question.pod, error.subject, question.told, question.now, limits), too_slow=True)
 
 
-class ThreadExaminer:
+class ThreadExplanationWorker:
     """Explains in a thread of this process."""
 
-    def __init__(self, limits: Limits = LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: ExplainLimits = LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
         self._view: View | None = None
 
@@ -82,10 +84,10 @@ class ThreadExaminer:
     async def see(self, sample: Sample) -> None:
         self._view = await asyncio.to_thread(view_of, sample)
 
-    async def answer(self, question: Question) -> Answer:
+    async def answer(self, question: ExplanationRequest) -> ExplanationResult:
         view = self._view
         if view is None:
-            raise ExaminerFailed("nothing was seen")
+            raise ExplanationFailed("nothing was seen")
         cancelled = threading.Event()
         end = self._clock() + self._limits.seconds
         try:

@@ -30,12 +30,12 @@ from virt_dra.cluster.watching.informer import Informer, InformerObserver
 from virt_dra.cluster.watching.work_queue import QueueObserver, WorkQueue
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
-from virt_dra.controllers.devices.resolution import DEFAULTS, Began, Options, as_said
+from virt_dra.controllers.devices.resolution import DEFAULTS, Began, ResolutionOptions, as_stated
 from virt_dra.controllers.events import Event
-from virt_dra.controllers.operator.explanation_worker import Examiner, ThreadExaminer
+from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.operator.explainer import Explainer, Stores
+from virt_dra.controllers.operator.explanation_worker import ExplanationWorker, ThreadExplanationWorker
 from virt_dra.controllers.operator.transforms import trimmed, trimmed_where_read_only
-from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, concerned_vms
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import WRITE_REFUSED
@@ -69,15 +69,15 @@ class LoopObserver(InformerObserver, QueueObserver, Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class LoopSettings:
     """``namespace``: of VMIs, "" for all. ``instance``: which replica this is, for Events. ``standalone``: there is no KubeVirt, and
     this is how its part is played."""
 
     namespace: str = ""
     instance: str = COMPONENT
     workers: int = 16
-    resolution: Options = DEFAULTS
-    standalone: standalone.Settings | None = None
+    resolution: ResolutionOptions = DEFAULTS
+    standalone: standalone.StandaloneSettings | None = None
 
 
 class InstanceLoop:
@@ -86,11 +86,11 @@ class InstanceLoop:
     def __init__(
         self,
         cluster: Cluster,
-        settings: Settings,
+        settings: LoopSettings,
         now: Callable[[], datetime],
         observer: LoopObserver,
-        examiner: Examiner | None = None,
-        began: Began = as_said,
+        examiner: ExplanationWorker | None = None,
+        began: Began = as_stated,
     ) -> None:
         """``examiner``: of pods that wait; without one a thread does it, for whoever explains what is his own."""
         self._cluster, self._settings, self._now, self._observer = cluster, settings, now, observer
@@ -115,7 +115,7 @@ class InstanceLoop:
         self._nodes = self._informer(Node, everywhere=True)
         self._classes = self._informer(DeviceClass, everywhere=True)
         stores = Stores(self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store)
-        self._explainer = Explainer(stores, now, self._again, examiner or ThreadExaminer())
+        self._explainer = Explainer(stores, now, self._again, examiner or ThreadExplanationWorker())
         self._queue: WorkQueue[str] | None = None
         self._in_work: dict[str, float] = {}
         self._vain: dict[str, int] = {}
@@ -239,7 +239,7 @@ class InstanceLoop:
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
         keys = self._sources.concerned(old, new)
         if self._settings.standalone is not None:
-            keys |= concerned_vms(old, new)
+            keys |= affected_by_vm(old, new)
         if self._queue is None:
             return
         if isinstance(new, ResourceClaim) and new.status.allocation is not None and _unallocated(old):
@@ -293,7 +293,7 @@ class InstanceLoop:
         again = max((done.look_again - now).total_seconds(), 0.0) if done.look_again is not None else None
         return ("written" if done.written else "unchanged"), again
 
-    async def _reconcile_standalone(self, key: str, now: datetime, settings: standalone.Settings) -> Reconciled:
+    async def _reconcile_standalone(self, key: str, now: datetime, settings: standalone.StandaloneSettings) -> Reconciled:
         """The VM of that name, if there is one, and then its VMI."""
         namespace, _, name = key.rpartition("/")
         vm = self._vms.store.get(name, namespace)

@@ -21,7 +21,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time, parse_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
-from virt_dra.controllers.devices.resolution import Began, as_said
+from virt_dra.controllers.devices.resolution import Began, as_stated
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, Unplaced, place
@@ -37,7 +37,7 @@ NOT_DECIDED: Final = "NotDecided"
 
 
 @dataclass(frozen=True)
-class Limits:
+class ExplainLimits:
     """Limits of explaining. ``nodes``: how many are tried; ``steps``: of the search, on one node; ``after``: how long a pod must have
     waited first; ``every``: pause before it is explained again, doubled each time it exceeds its deadline, up to ``seldom``; ``age``: of a
     view, at most; ``seconds``: the deadline for one pod.
@@ -56,7 +56,7 @@ class Limits:
     looks: int = 100_000
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = ExplainLimits()
 _NAMED = 2
 """Nodes that are named as examples of a reason."""
 _REASONS = 8
@@ -102,7 +102,7 @@ def sampling(
     classes: Iterable[DeviceClass],
     rules: Iterable[DeviceTaintRule],
     now: datetime,
-    limits: Limits = LIMITS,
+    limits: ExplainLimits = LIMITS,
 ) -> Generator[None, None, Sample]:
     """Yields between turns of a millisecond, so that it may be done on an event loop; returns the sample.
 
@@ -193,9 +193,9 @@ def due(
     told: Condition | None,
     looked: datetime | None,
     now: datetime,
-    limits: Limits = LIMITS,
+    limits: ExplainLimits = LIMITS,
     too_slow: int = 0,
-    began: Began = as_said,
+    began: Began = as_stated,
 ) -> datetime:
     """When the pod may be explained next. ``told``: the condition as it stands; ``looked``: when this process last looked, if it did;
     ``too_slow``: how often in a row that took too long."""
@@ -221,7 +221,7 @@ def explain(
     told: Condition | None,
     now: datetime,
     features: Features = DEFAULT,
-    limits: Limits = LIMITS,
+    limits: ExplainLimits = LIMITS,
     interrupt: Interrupt | None = None,
 ) -> Condition:
     """The condition Allocatable. ``claims``: the pod's, as they are now. ``told`` itself, if it says the same already.
@@ -233,7 +233,7 @@ def explain(
     return _condition(_told(place(pod, cluster, features, step_limit=limits.steps, interrupt=interrupt), view), told, now)
 
 
-def took_too_long(pod: Pod, subject: str, told: Condition | None, now: datetime, limits: Limits = LIMITS) -> Condition:
+def took_too_long(pod: Pod, subject: str, told: Condition | None, now: datetime, limits: ExplainLimits = LIMITS) -> Condition:
     """The condition Allocatable of a pod that couldn't be explained in time. ``subject``: the expression, if it was one."""
     if subject:
         what = f"{subject}: evaluating it took too long"

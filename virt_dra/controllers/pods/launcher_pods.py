@@ -34,8 +34,6 @@ from virt_dra.controllers.pods.launcher_resources import (
     BAD_AFFINITY,
     BAD_HOOK_SIDECARS,
     NO_COMPUTE_CONTAINER,
-    NOT_PERMITTED,
-    RENDERER_CRASHES,
     Fragment,
     RenderError,
     fragment,
@@ -43,11 +41,6 @@ from virt_dra.controllers.pods.launcher_resources import (
     memory_overhead,
     vcpus,
 )
-
-__all__ = [
-    "BAD_AFFINITY", "BAD_HOOK_SIDECARS", "COMPUTE", "NOT_PERMITTED", "NO_COMPUTE_CONTAINER", "RENDERER_CRASHES", "CannotRender",
-    "CreatePod", "Fragment", "Inputs", "LauncherOptions", "RenderError", "apply", "fragment", "gather", "patch_into", "plan", "render",
-]  # fmt: skip
 
 COMPUTE = "compute"
 """The container that runs QEMU. It is found by this name, never by its position (K-4.3)."""
@@ -329,7 +322,7 @@ def _with_references(
 
 
 @dataclass(frozen=True)
-class Inputs:
+class LauncherPodInputs:
     """All that a pass looks at."""
 
     vmis: tuple[VirtualMachineInstance, ...]
@@ -355,7 +348,7 @@ class CannotRender:
     error: RenderError
 
 
-Action = CreatePod | CannotRender
+LauncherPodAction = CreatePod | CannotRender
 
 
 async def gather(
@@ -365,14 +358,14 @@ async def gather(
     namespace: str = "",
     permitted_host_devices: PermittedHostDevices | None = None,
     options: LauncherOptions = DEFAULT_OPTIONS,
-) -> Inputs:
+) -> LauncherPodInputs:
     """Read the VMIs and the launcher pods of one namespace, or of all."""
     vmis = await reader.list(VirtualMachineInstance, namespace)
     pods = await reader.list(Pod, namespace, labels=f"{LAUNCHER_LABEL}={LAUNCHER}")
-    return Inputs(vmis.items, pods.items, gates, permitted_host_devices, options)
+    return LauncherPodInputs(vmis.items, pods.items, gates, permitted_host_devices, options)
 
 
-def plan(inputs: Inputs) -> tuple[Action, ...]:
+def plan(inputs: LauncherPodInputs) -> tuple[LauncherPodAction, ...]:
     """One action per VMI that needs a pod: it is neither finished nor being deleted and owns none yet.
 
     A finished pod is not replaced: its VMI finishes with it. A pod that only provisions storage doesn't count (K-5.1).
@@ -381,7 +374,7 @@ def plan(inputs: Inputs) -> tuple[Action, ...]:
     for pod in inputs.pods:
         for uid in {owner.uid for owner in pod.metadata.owner_references}:
             by_owner.setdefault(uid, []).append(pod)
-    actions: list[Action] = []
+    actions: list[LauncherPodAction] = []
     for vmi in inputs.vmis:
         if vmi.metadata.deletion_timestamp is not None or vmi.status.phase in ("Succeeded", "Failed"):
             continue
@@ -392,6 +385,6 @@ def plan(inputs: Inputs) -> tuple[Action, ...]:
     return tuple(actions)
 
 
-async def apply(writer: Writer, actions: Iterable[Action]) -> tuple[Pod, ...]:
+async def apply(writer: Writer, actions: Iterable[LauncherPodAction]) -> tuple[Pod, ...]:
     """Create the planned pods; the pods as stored. Raises what the cluster raises."""
     return tuple([await writer.create(action.pod) for action in actions if isinstance(action, CreatePod)])

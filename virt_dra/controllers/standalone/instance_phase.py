@@ -19,7 +19,7 @@ from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
-Phase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed"]
+VmiPhase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed"]
 FINISHED: Final = ("Succeeded", "Failed")
 STARTED: Final = ("Scheduling", "Scheduled", "Running")
 """Phases of a VMI that has, or had, a pod."""
@@ -43,47 +43,47 @@ _MESSAGE: Final = 4096
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PhaseVerdict:
     """The phase, and why the VMI isn't ready (``reason`` "" where it is)."""
 
-    phase: Phase
+    phase: VmiPhase
     reason: str = ""
     message: str = ""
 
 
-def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> Verdict:
+def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> PhaseVerdict:
     """``pod``: the VMI's launcher pod, finished or not; None where there is none, which a VMI that had one doesn't survive."""
     before = vmi.status.phase
     if pod is None:
         if before in STARTED:
-            return Verdict("Failed", POD_GONE, "the launcher pod was deleted")
-        return Verdict("Pending", NO_POD, "the launcher pod doesn't exist yet")
+            return PhaseVerdict("Failed", POD_GONE, "the launcher pod was deleted")
+        return PhaseVerdict("Pending", NO_POD, "the launcher pod doesn't exist yet")
     compute = next((status for status in pod.status.container_statuses if status.name == COMPUTE), None)
     if pod.status.phase == "Failed":
         return _failure(pod, compute)
     if pod.status.phase == "Succeeded":
-        return Verdict("Succeeded", GUEST_NOT_RUNNING, "the guest was shut down")
+        return PhaseVerdict("Succeeded", GUEST_NOT_RUNNING, "the guest was shut down")
     if not pod.spec.node_name:
         scheduled = _scheduled(pod)
-        return Verdict("Scheduling", (scheduled or {}).get("reason") or GUEST_NOT_RUNNING, (scheduled or {}).get("message") or "")
+        return PhaseVerdict("Scheduling", (scheduled or {}).get("reason") or GUEST_NOT_RUNNING, (scheduled or {}).get("message") or "")
     if compute is not None and compute.ready:
-        return Verdict("Running")
+        return PhaseVerdict("Running")
     # A guest that ends takes its readiness back a moment before its pod ends: it was running all the same.
-    phase: Phase = "Running" if before == "Running" else "Scheduled"
+    phase: VmiPhase = "Running" if before == "Running" else "Scheduled"
     waiting = compute.state.waiting if compute is not None else None
     if waiting is not None and waiting.reason:
-        return Verdict(phase, waiting.reason, waiting.message)
-    return Verdict(phase, GUEST_NOT_RUNNING, "the launcher waits for its devices, or starts the guest" if phase == "Scheduled" else "")
+        return PhaseVerdict(phase, waiting.reason, waiting.message)
+    return PhaseVerdict(phase, GUEST_NOT_RUNNING, "the launcher waits for its devices, or starts the guest" if phase == "Scheduled" else "")
 
 
-def _failure(pod: Pod, compute: ContainerStatus | None) -> Verdict:
+def _failure(pod: Pod, compute: ContainerStatus | None) -> PhaseVerdict:
     ended = compute.state.terminated if compute is not None else None
     if ended is not None and ended.message:
-        return Verdict("Failed", LAUNCHER_FAILED, ended.message)
+        return PhaseVerdict("Failed", LAUNCHER_FAILED, ended.message)
     if pod.status.reason or pod.status.message:
-        return Verdict("Failed", POD_FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
+        return PhaseVerdict("Failed", POD_FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
     how = f"{ended.reason}, exit code {ended.exit_code}" if ended is not None else "no container says why"
-    return Verdict("Failed", POD_FAILED, f"the launcher ended without a message ({how})")
+    return PhaseVerdict("Failed", POD_FAILED, f"the launcher ended without a message ({how})")
 
 
 def _scheduled(pod: Pod) -> Json | None:
@@ -94,7 +94,7 @@ def _scheduled(pod: Pod) -> Json | None:
     return None
 
 
-def with_phase(vmi: VirtualMachineInstance, pod: Pod | None, found: Verdict, now: datetime) -> VirtualMachineInstance:
+def with_phase(vmi: VirtualMachineInstance, pod: Pod | None, found: PhaseVerdict, now: datetime) -> VirtualMachineInstance:
     """The VMI with phase, times of phases, node, pods and conditions; the very same object if nothing differs."""
     status = vmi.status
     conditions = put(status.conditions, READY, "False" if found.reason else "True", found.reason or "GuestRunning",

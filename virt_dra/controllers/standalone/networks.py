@@ -15,10 +15,10 @@ from virt_dra.api.integration.paths import Pair, metadata_annotation
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
 from virt_dra.controllers.beside_kubevirt.metadata_shim import metadata_files
-from virt_dra.controllers.beside_kubevirt.publication import Inputs
+from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs
 from virt_dra.controllers.devices.networks import network_devices
-from virt_dra.controllers.devices.resolution import Subject
-from virt_dra.controllers.devices.report import Entries, one_each
+from virt_dra.controllers.devices.report import StatusEntries, one_each
+from virt_dra.controllers.devices.resolution import DeviceSubject
 
 
 def files_of(vmi: VirtualMachineInstance, pod: Pod) -> Mapping[Pair, PodResourceClaim]:
@@ -36,14 +36,14 @@ def _named(entry: PodResourceClaim, request: str) -> bool:
     return not (names.dns1123_label(entry.name) or names.dns1123_label(request) or (direct and names.dns1123_subdomain(direct)))
 
 
-def annotations_for(inputs: Inputs, pod: Pod) -> Mapping[str, str | None]:
+def annotations_for(inputs: DeviceInputs, pod: Pod) -> Mapping[str, str | None]:
     """The files' contents, as far as they are known. What a running VMI was started with stays (K-5.14)."""
     filled = metadata_files(inputs, pod, dict.fromkeys(files_of(inputs.vmi, pod), "KEP-5304"), addresses_only=True)
     running = inputs.vmi.status.phase == "Running"
     return {key: value for key, value in filled.annotations.items() if not (running and pod.metadata.annotations.get(key))}
 
 
-def started_with(vmi: VirtualMachineInstance, pod: Pod | None) -> Entries:
+def started_with(vmi: VirtualMachineInstance, pod: Pod | None) -> StatusEntries:
     """What the pod's files say of the networks."""
     if pod is None:
         return {}
@@ -56,7 +56,7 @@ def started_with(vmi: VirtualMachineInstance, pod: Pod | None) -> Entries:
     return one_each(found)
 
 
-def _entry(network: Subject, text: str) -> DeviceStatusInfo | None:
+def _entry(network: DeviceSubject, text: str) -> DeviceStatusInfo | None:
     """None for a text that isn't one of ours."""
     try:
         file = DeviceMetadata.from_wire(json.loads(text))

@@ -14,7 +14,8 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.names import byte_length
 from virt_dra.api.wire import Json
-from virt_dra.controllers.pods.launcher_pods import COMPUTE, LauncherOptions, RenderError, render
+from virt_dra.controllers.pods.launcher_pods import COMPUTE, LauncherOptions, render
+from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.standalone.networks import files_of
 
 VMI_TOO_LARGE: Final = "VmiTooLarge"

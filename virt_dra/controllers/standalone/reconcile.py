@@ -20,18 +20,18 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt.devices_object import NOT_ALLOCATABLE
-from virt_dra.controllers.beside_kubevirt.publication import Inputs as Devices
+from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs as Devices
 from virt_dra.controllers.beside_kubevirt.publication import annotation_value, with_shared
 from virt_dra.controllers.beside_kubevirt.publication import gather as gather_devices
 from virt_dra.controllers.beside_kubevirt.reconcile import NOTHING, Explain, Reconciled, look_again
 from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.devices.networks import network_devices
-from virt_dra.controllers.devices.resolution import DEFAULTS, Options, dra_devices, resolve
-from virt_dra.controllers.devices.report import Settled
+from virt_dra.controllers.devices.report import DeviceReport
+from virt_dra.controllers.devices.resolution import DEFAULTS, ResolutionOptions, dra_devices, resolve
 from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened, warning
 from virt_dra.controllers.loops.device_status import SHARED_ADDRESS, sentences, settle, with_status
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
-from virt_dra.controllers.pods.launcher_pods import RenderError
+from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.sources import Sources, ends
 from virt_dra.controllers.standalone.instance_phase import FINISHED, READY, STARTED, with_phase
 from virt_dra.controllers.standalone.instance_phase import verdict as phase_of
@@ -48,21 +48,21 @@ NAME_TAKEN: Final = "PodNameTaken"
 
 
 @dataclass(frozen=True)
-class Settings:
+class StandaloneSettings:
     """What the cluster's administrator says."""
 
     gates: Gates
     pods: StandaloneOptions
-    resolution: Options = DEFAULTS
+    resolution: ResolutionOptions = DEFAULTS
 
 
 @dataclass(frozen=True)
-class Inputs:
+class StandaloneInputs:
     """``pods``: all launcher pods of the VMI, finished ones too, the newest last. ``devices``: what its devices are resolved from."""
 
     devices: Devices
     pods: tuple[Pod, ...]
-    settings: Settings
+    settings: StandaloneSettings
 
     @property
     def vmi(self) -> VirtualMachineInstance:
@@ -70,7 +70,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StandalonePlan:
     """``check_gone``: the plan rests on there being no pod where one was, which is to be asked of the cluster itself before it is done."""
 
     first: tuple[Write, ...] = ()
@@ -80,7 +80,7 @@ class Plan:
     look_again: datetime | None = None
 
 
-def gather(sources: Sources, key: str, now: datetime, settings: Settings) -> Inputs | None:
+def gather(sources: Sources, key: str, now: datetime, settings: StandaloneSettings) -> StandaloneInputs | None:
     """None for a VMI that isn't there, is being deleted or has finished: nothing is done about it any more."""
     devices = gather_devices(sources, key, now, settings.resolution, _holding)
     if devices is None:
@@ -88,7 +88,7 @@ def gather(sources: Sources, key: str, now: datetime, settings: Settings) -> Inp
     pods = [
         pod for pod in launcher_pods_of(devices.vmi, sources.pods_of(devices.vmi)) if EPHEMERAL_ANNOTATION not in pod.metadata.annotations
     ]
-    return Inputs(devices, tuple(sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.name))), settings)
+    return StandaloneInputs(devices, tuple(sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.name))), settings)
 
 
 def _holding(sources: Sources, address: str) -> Iterable[str]:
@@ -96,7 +96,7 @@ def _holding(sources: Sources, address: str) -> Iterable[str]:
     return (vmi.key for vmi in sources.instances_at(address) if not ends(vmi))
 
 
-def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
+def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> StandalonePlan:
     """``pending``: the condition Allocatable, if it was found out now."""
     vmi, now = inputs.vmi, inputs.devices.now
     pod = inputs.devices.pod or (inputs.pods[-1] if inputs.pods else None)
@@ -123,7 +123,7 @@ def plan(inputs: Inputs, pending: Condition | None = None) -> Plan:
     if then and not then[0].changes:
         then = ()
     events += _told(vmi, updated) if then else ()
-    return Plan(tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, look_again(inputs.devices))
+    return StandalonePlan(tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, look_again(inputs.devices))
 
 
 def _said(vmi: VirtualMachineInstance) -> tuple[object, object]:
@@ -131,7 +131,7 @@ def _said(vmi: VirtualMachineInstance) -> tuple[object, object]:
     return ready.get("reason"), ready.get("message")
 
 
-def _devices(inputs: Inputs) -> Settled | None:
+def _devices(inputs: StandaloneInputs) -> DeviceReport | None:
     """What is to be said of the VMI's devices; None if it has none."""
     devices = inputs.devices
     vmi, pod = devices.vmi, devices.pod
@@ -145,7 +145,7 @@ def _devices(inputs: Inputs) -> Settled | None:
     return settle(vmi, with_shared(resolution, devices), devices.rules, pod, started_with(vmi, pod))
 
 
-def _with_shared(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> VirtualMachineInstance:
+def _with_shared(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime) -> VirtualMachineInstance:
     """With the condition DevicesShared while an address is another VMI's too (K-5.33)."""
     shared = [warned for warned in known.warnings if warned.reason == SHARED_ADDRESS]
     conditions = vmi.status.conditions
@@ -156,7 +156,7 @@ def _with_shared(vmi: VirtualMachineInstance, known: Settled, now: datetime) -> 
     return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
 
 
-def _pod_annotations(devices: Devices, known: Settled) -> tuple[PatchAnnotations, ...]:
+def _pod_annotations(devices: Devices, known: DeviceReport) -> tuple[PatchAnnotations, ...]:
     """For the launcher: the deviceStatus, whole or not at all, and the networks' metadata."""
     pod = devices.pod
     if pod is None:
@@ -218,7 +218,7 @@ def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Eve
 
 
 async def reconcile(
-    sources: Sources, cluster: Cluster, key: str, now: datetime, settings: Settings, explain: Explain | None = None
+    sources: Sources, cluster: Cluster, key: str, now: datetime, settings: StandaloneSettings, explain: Explain | None = None
 ) -> Reconciled:
     """Gather, plan, apply for the VMI ``namespace/name``. Raises :class:`ApiError` for what may work later without any change."""
     inputs = gather(sources, key, now, settings)

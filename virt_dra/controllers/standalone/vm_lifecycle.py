@@ -17,7 +17,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
 from virt_dra.controllers.conditions import put
-from virt_dra.controllers.devices.resolution import Began, as_said
+from virt_dra.controllers.devices.resolution import Began, as_stated
 from virt_dra.controllers.events import Event, normal, warning
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.sources import InstanceSources
@@ -39,18 +39,18 @@ _MOST_COUNTED: Final = 100
 
 
 @dataclass(frozen=True)
-class Inputs:
+class LifecycleInputs:
     """``vmi``: of the VM's name, whoever owns it. ``leftovers``: names of pods that still run for an earlier VMI of that name."""
 
     vm: VirtualMachine
     vmi: VirtualMachineInstance | None
     leftovers: tuple[str, ...]
     now: datetime
-    began: Began = as_said
+    began: Began = as_stated
 
 
 @dataclass(frozen=True)
-class Plan:
+class LifecyclePlan:
     """``actions`` in order: what is to be remembered is written before what would be forgotten is deleted. ``look_again``: when the
     back-off ends."""
 
@@ -59,13 +59,13 @@ class Plan:
     look_again: datetime | None = None
 
 
-def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, began: Began = as_said) -> Inputs:
+def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, began: Began = as_stated) -> LifecycleInputs:
     """What is known about a VM's VMI."""
     vmi = sources.vmi(vm.key)
-    return Inputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, began)
+    return LifecycleInputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, began)
 
 
-async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime, began: Began = as_said) -> Reconciled:
+async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime, began: Began = as_stated) -> Reconciled:
     """Gather, plan, apply. Raises :class:`ApiError` for what may work later without any change."""
     planned = plan(gather(vm, sources, now, began))
     outcome = await write(cluster, planned.actions, vm)
@@ -85,11 +85,11 @@ def delay_after(failures: int) -> timedelta:
     return min(_FIRST_DELAY * min(failures, _MOST_COUNTED) ** 2, _LONGEST_DELAY)
 
 
-def plan(inputs: Inputs) -> Plan:
+def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     """What becomes of a VM now. One that is being deleted takes its VMI with it, by garbage collection."""
     vm, vmi, now = inputs.vm, inputs.vmi, inputs.now
     if vm.metadata.deletion_timestamp is not None:
-        return Plan()
+        return LifecyclePlan()
     strategy = strategy_of(vm)
     own = vmi if vmi is not None and _owned(vmi, vm) else None
     taken = vmi is not None and own is None
@@ -114,7 +114,7 @@ def plan(inputs: Inputs) -> Plan:
             events.append(normal(vm, "InstanceCreated", f"started (runStrategy {strategy})"))
     if taken and not _failed_before(vm, NAME_TAKEN):
         events.append(warning(vm, NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"))
-    return Plan(tuple(actions), tuple(events), look_again)
+    return LifecyclePlan(tuple(actions), tuple(events), look_again)
 
 
 def _retry_at(failures: Json, began: Began) -> datetime | None:
