@@ -109,7 +109,7 @@ ClaimAction = CreateClaim | RecordClaimNames | ChangeReservations | UnblockDelet
 
 
 @dataclass(frozen=True)
-class ClaimPlan:
+class ClaimControllerPlan:
     """``actions``: what to write, in order; none when all is settled. ``events``: what keeps pods from getting their claims."""
 
     actions: tuple[ClaimAction, ...]
@@ -149,7 +149,7 @@ def _recorded_names(pods: Iterable[Pod]) -> Iterator[tuple[str, str]]:
                 yield status.resource_claim_name, pod.namespace
 
 
-def plan(inputs: ClaimInputs) -> ClaimPlan:
+def plan(inputs: ClaimInputs) -> ClaimControllerPlan:
     """What to do for all pods and then for all claims, each in the order of their keys."""
     claims = {claim.key: claim for claim in sorted(inputs.claims, key=lambda claim: claim.key)}
     view = _View(
@@ -168,7 +168,7 @@ def plan(inputs: ClaimInputs) -> ClaimPlan:
                 actions.append(decided)
     for key, claim in claims.items():
         actions += _for_claim(view, claim, tuple(joining[key]))
-    return ClaimPlan(tuple(actions), tuple(events))
+    return ClaimControllerPlan(tuple(actions), tuple(events))
 
 
 @dataclass(frozen=True)
