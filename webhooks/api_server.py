@@ -14,7 +14,7 @@ from virt_dra.api import names
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.schemas.kubevirt_schema import schema_of
-from virt_dra.api.schemas.walk import Fault, Schema, UnknownField, conforms, faults, pruned, unknown_fields
+from virt_dra.api.schemas.walk import Schema, SchemaFault, UnknownSchemaField, conforms, faults, pruned, unknown_fields
 from virt_dra.api.validation import metadata
 from virt_dra.api.validation.field_errors import invalid
 from virt_dra.api.wire import Json, WireError
@@ -58,7 +58,7 @@ def received(
         return Received(raw, tuple(_strict(unknown, raw, schema)), undecoded=True)
     left: Json = pruned(raw, schema)
     warnings = (*_dropped(unknown, raw, schema, version), *(_design_form(raw) if version is None else ())) if validation == "Warn" else ()
-    found: list[Fault] = list(faults(left, schema))
+    found: list[SchemaFault] = list(faults(left, schema))
     if found and old is not None:
         before = set(faults(pruned(old, schema), schema))
         found = [fault for fault in found if fault not in before]
@@ -90,21 +90,21 @@ def _invalid(field: str, value: str, detail: str) -> Cause:
     return Cause(INVALID, invalid(field, value, detail).message, field, "api-server")
 
 
-def _strict(unknown: tuple[UnknownField, ...], raw: Json, schema: Schema) -> Iterator[Cause]:
+def _strict(unknown: tuple[UnknownSchemaField, ...], raw: Json, schema: Schema) -> Iterator[Cause]:
     for field in unknown[:MAX_UNKNOWN]:
         yield Cause(INVALID, f"strict decoding error: {field}", field.path, "api-server")
     if len(unknown) > MAX_UNKNOWN:
         yield Cause(INVALID, f"strict decoding error: {_more(raw, schema)}", "", "api-server")
 
 
-def _dropped(unknown: tuple[UnknownField, ...], raw: Json, schema: Schema, version: KubeVirtVersion | None) -> Iterator[str]:
+def _dropped(unknown: tuple[UnknownSchemaField, ...], raw: Json, schema: Schema, version: KubeVirtVersion | None) -> Iterator[str]:
     for field in unknown[:MAX_UNKNOWN]:
         yield f"{field.path}: [{UNKNOWN_FIELD}] {_dropped_field(field, version)}"
     if len(unknown) > MAX_UNKNOWN:
         yield f"[{UNKNOWN_FIELD}] {_more(raw, schema)}"
 
 
-def _dropped_field(field: UnknownField, version: KubeVirtVersion | None) -> str:
+def _dropped_field(field: UnknownSchemaField, version: KubeVirtVersion | None) -> str:
     if version is None:
         return str(field)
     if field.since is not None:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
-from virt_dra.api.integration.paths import Pair
+from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.selectors.answers import Evaluator
@@ -119,7 +119,9 @@ class Knowledge(Protocol):
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         """None where it isn't known, which may be because it is new."""
 
-    def drivers(self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+    def drivers(
+        self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
+    ) -> Mapping[ClaimRequestPair, Serving]:
         """Which drivers may serve each request of a pod's claims. A pair of which nothing is known may be missing.
 
         ``pairs`` are of ``claims``, and name a request.
@@ -154,5 +156,7 @@ class KubeVirtOnly:
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         return None
 
-    def drivers(self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+    def drivers(
+        self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
+    ) -> Mapping[ClaimRequestPair, Serving]:
         return {}

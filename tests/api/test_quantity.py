@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virt_dra.api.quantity import UPSTREAM_FORMAT, UPSTREAM_SUFFIX, Format, Quantity, QuantityError
+from virt_dra.api.quantity import UPSTREAM_FORMAT, UPSTREAM_SUFFIX, Quantity, QuantityError, QuantityFormat
 from virt_dra.api.resource_v1 import DeviceCapacity
 from virt_dra.api.wire import WireError
 
@@ -106,7 +106,7 @@ def test_value_is_the_exact_fraction_rounded_up_to_nano(sign: str, whole: str, d
 
 
 NUMBERS = st.fractions(max_denominator=10**9).map(lambda f: Fraction(round(f * 10**9), 10**9))
-QUANTITIES = st.builds(Quantity.of, NUMBERS | st.integers(), st.sampled_from(list(Format)))
+QUANTITIES = st.builds(Quantity.of, NUMBERS | st.integers(), st.sampled_from(list(QuantityFormat)))
 
 
 @given(QUANTITIES, QUANTITIES, st.integers(-(2**40), 2**40))
@@ -134,16 +134,16 @@ def test_whole_units_round_away_from_zero(text: str, value: int, milli: int) -> 
 def test_numbers_finer_than_nano_round_away_from_zero() -> None:
     assert str(Quantity.of(Fraction(1, 10**12))) == "1n"
     assert str(Quantity.of(Fraction(-1, 3))) == "-333333334n"
-    assert str(Quantity.of(2**33, Format.BINARY_SI)) == "8Gi"
+    assert str(Quantity.of(2**33, QuantityFormat.BINARY_SI)) == "8Gi"
 
 
 def test_is_immutable_hashable_and_survives_copies() -> None:
     quantity = Quantity("1.5Gi")
     with pytest.raises(AttributeError, match="a Quantity can't be changed"):
-        quantity.format = Format.DECIMAL_SI
+        quantity.format = QuantityFormat.DECIMAL_SI
     assert len({quantity, Quantity("1536Mi"), Quantity("1610612736")}) == 1
     for copied in (copy.copy(quantity), copy.deepcopy(quantity), pickle.loads(pickle.dumps(quantity))):
-        assert (copied, str(copied), copied.format) == (quantity, "1536Mi", Format.BINARY_SI)
+        assert (copied, str(copied), copied.format) == (quantity, "1536Mi", QuantityFormat.BINARY_SI)
     assert repr(quantity) == "Quantity('1536Mi')"
     assert str(quantity.with_format("DecimalSI")) == "1610612736"
     assert quantity != "1536Mi"

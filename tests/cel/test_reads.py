@@ -9,7 +9,7 @@ import pytest
 
 from devtools.upstream.cel.selectors import selector
 from virt_dra.api.resource_v1 import Device
-from virt_dra.cel import CompileError, EvaluationError, Selector, compile_selector, convertible, device_input
+from virt_dra.cel import CompiledSelector, CompileError, EvaluationError, compile_selector, convertible, device_input
 from virt_dra.cel.reads import NOTHING, Reads, together
 
 GPU = "gpu.example.com"
@@ -91,7 +91,7 @@ def _changed_elsewhere(driver: str, wire: dict[str, Any], reads: Reads) -> dict[
     return changed
 
 
-def _said(made: Selector, driver: str, device: Device) -> object:
+def _said(made: CompiledSelector, driver: str, device: Device) -> object:
     try:
         return made.matches(device_input(driver, device))
     except EvaluationError as error:

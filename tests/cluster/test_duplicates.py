@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Document, Source, Sourced
+from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster.duplicates import Applied, applied, latest
 
@@ -37,7 +37,7 @@ OTHER = {**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {
 
 
 def _applied(*raw: dict[str, Any]) -> Applied:
-    return applied([Sourced[TypedObject](read_object(obj), Source("in", line)) for line, obj in enumerate(raw, 1)], "default")
+    return applied([Sourced[TypedObject](read_object(obj), DocumentSource("in", line)) for line, obj in enumerate(raw, 1)], "default")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_manifest_on_top_of_a_live_object_keeps_what_the_server_wrote(status: 
     assert wire["spec"] == OTHER["spec"]
     assert wire["status"] == STATUS
     assert wire["metadata"] == LIVE["metadata"] | {"namespace": "default"}
-    assert kept.source == Source("in", 2)
+    assert kept.source == DocumentSource("in", 2)
 
 
 def test_an_empty_status_says_nothing() -> None:
@@ -89,9 +89,9 @@ def test_of_documents_each_vm_is_there_once_with_what_the_cluster_keeps() -> Non
     manifest = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm"}, "spec": {"typo": 1}}
     odd = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "annotations": None}}
     given = [live, CLAIM, OTHER, {"kind": 1}, odd, manifest]
-    found = latest([Document(raw, Source("in", line)) for line, raw in enumerate(given, 1)], "default")
+    found = latest([Document(raw, DocumentSource("in", line)) for line, raw in enumerate(given, 1)], "default")
     assert [each.source.line for each in found.documents] == [2, 3, 4, 6]
     assert found.documents[-1].raw == {**manifest, "metadata": {"name": "vm", "uid": "u"}, "status": {"created": True}}
     assert [str(each.used) for each in found.replaced] == ["in:6", "in:3"]
-    untouched = [Document(odd, Source("in", 1))]
+    untouched = [Document(odd, DocumentSource("in", 1))]
     assert latest(untouched, "default").documents == tuple(untouched)

@@ -16,7 +16,7 @@ from tests.controllers.operator.test_watched import Stores
 from tests.controllers.published_world import BASE, NOW, POD, World
 from tests.controllers.standalone.world import SETTINGS
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
-from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, Pair
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -176,7 +176,7 @@ def test_the_webhook_knows_drivers_of_templates_and_claims_of_the_requests_names
         knowledge = Preflight(Known.of([device_class, published, *objects]))
         for source in sources:
             entry = PodResourceClaim.from_wire({"name": "c", **source})
-            serving = knowledge.drivers("lab", [entry], [Pair("c", "gpu")]).get(Pair("c", "gpu"))
+            serving = knowledge.drivers("lab", [entry], [ClaimRequestPair("c", "gpu")]).get(ClaimRequestPair("c", "gpu"))
             assert (serving is not None and serving.drivers == ("gpu.example.com",)) == (known and bool(name))
 
 

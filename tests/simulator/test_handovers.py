@@ -11,7 +11,7 @@ import pytest
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Source, Sourced
+from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.memory.cluster import MemoryCluster

@@ -11,7 +11,7 @@ import yaml
 
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Source, Sourced
+from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.simulator.embedded import RunSettings, run_on
@@ -56,7 +56,8 @@ def _vmi(interface: dict[str, Any], **devices: Any) -> dict[str, Any]:
 
 def _run(*raw: dict[str, Any], gates: dict[str, bool] = ON, kubevirt: str = "1.9") -> VmOutcome:
     inputs = [
-        Sourced[TypedObject](read_object(obj), Source("input", line)) for line, obj in enumerate([*yaml.safe_load_all(WORLD), *raw], 1)
+        Sourced[TypedObject](read_object(obj), DocumentSource("input", line))
+        for line, obj in enumerate([*yaml.safe_load_all(WORLD), *raw], 1)
     ]
     settings = RunSettings(gates=gates, kubevirt=KubeVirtVersion.parse(kubevirt))
     ran = asyncio.run(run_on(MemoryCluster.deterministic(), inputs, settings, lambda: datetime(2026, 1, 1, tzinfo=UTC)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.simulator.odd_inputs import inputs, sound
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.reading.documents import Document, Source, Sourced, read_document
+from virt_dra.api.reading.documents import Document, DocumentSource, Sourced, read_document
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.simulator.embedded import Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
@@ -39,7 +39,7 @@ BEYOND_THE_RUN = {
 
 
 def _documents(objects: list[Any]) -> list[Document]:
-    return [Document(raw, Source("input", number)) for number, raw in enumerate(objects, 1)]
+    return [Document(raw, DocumentSource("input", number)) for number, raw in enumerate(objects, 1)]
 
 
 def _judged(documents: list[Document], release: KubeVirtVersion | None = None) -> Judgement:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from virt_dra.allocator.model import Device
 from virt_dra.allocator.usage import PoolUse
-from virt_dra.api.quantity import Format, Quantity
+from virt_dra.api.quantity import Quantity, QuantityFormat
 from virt_dra.api.resource_v1 import ResourceSlice
 
 _NANO = 10**9
@@ -43,7 +43,7 @@ class Counter:
     counter_set: str
     name: str
     unit: int
-    format: Format
+    format: QuantityFormat
 
     def quantity(self, units: int) -> Quantity:
         return Quantity.of(Fraction(units * self.unit, _NANO), self.format)

@@ -35,7 +35,7 @@ TOLERATION_OPERATOR = "Equal"
 POOL_REQUEST_LIMIT = 100
 
 W = TypeVar("W", bound=Wire)
-Counted = TypeVar("Counted", ExactDeviceRequest, DeviceSubRequest)
+CountedRequest = TypeVar("CountedRequest", ExactDeviceRequest, DeviceSubRequest)
 Measured = TypeVar("Measured", DeviceCapacity, Counter)
 Tolerant = TypeVar("Tolerant", ExactDeviceRequest, DeviceSubRequest, DeviceRequestAllocationResult)
 
@@ -110,7 +110,7 @@ def _request(request: DeviceRequest) -> DeviceRequest:
     return _with(request, first_available=alternatives, exactly=exactly)
 
 
-def _counted(request: Counted) -> Counted:
+def _counted(request: CountedRequest) -> CountedRequest:
     """Mode and count of an exact request or an alternative. A count is implied only in the mode that has one."""
     mode = request.allocation_mode or EXACT_COUNT
     count = 1 if mode == EXACT_COUNT and request.count == 0 else request.count

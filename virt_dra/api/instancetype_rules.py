@@ -12,7 +12,7 @@ from virt_dra.api.kubevirt_v1 import GPU, HostDevice
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
 
-CauseType = Literal["FieldValueInvalid", "FieldValueNotFound"]
+RefusalCause = Literal["FieldValueInvalid", "FieldValueNotFound"]
 NOT_FOUND: Final = "FieldValueNotFound"
 INVALID: Final = "FieldValueInvalid"
 
@@ -88,10 +88,10 @@ class PreferenceSpec(Wire):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class InstancetypeRefusal:
     """A cause for which KubeVirt's webhook refuses the VM."""
 
-    type: CauseType
+    type: RefusalCause
     message: str
     field: str
 
@@ -99,7 +99,7 @@ class Refusal:
 # --- applying an instancetype ---
 
 
-def apply_instancetype(template: Json, instancetype: InstancetypeSpec, preference: PreferenceSpec | None) -> list[Refusal]:
+def apply_instancetype(template: Json, instancetype: InstancetypeSpec, preference: PreferenceSpec | None) -> list[InstancetypeRefusal]:
     """Puts the instancetype into the template (K-16.2 to K-16.4), or says which fields both set."""
     spec = template.setdefault("spec", {})
     domain = spec.setdefault("domain", {})
@@ -117,7 +117,7 @@ def apply_instancetype(template: Json, instancetype: InstancetypeSpec, preferenc
     conflicts += [f"annotations.{key}" for key, value in instancetype.annotations.items() if annotations.get(key, value) != value]
     annotations |= instancetype.annotations
     rooted = (each if each.startswith("annotations.") else f"spec.template.spec.{each}" for each in conflicts)
-    return [Refusal(INVALID, f"VM field(s) {each} conflicts with selected instance type", each) for each in rooted]
+    return [InstancetypeRefusal(INVALID, f"VM field(s) {each} conflicts with selected instance type", each) for each in rooted]
 
 
 def _applied_node_selector(spec: Json, instancetype: InstancetypeSpec) -> list[str]:
@@ -215,7 +215,7 @@ def _spread(preference: PreferenceSpec | None) -> tuple[int, str]:
     return max(ratio, 1), (options.across if options is not None else None) or "SocketsCores"
 
 
-def spread_conflicts(instancetype: InstancetypeSpec | None, preference: PreferenceSpec | None) -> list[Refusal]:
+def spread_conflicts(instancetype: InstancetypeSpec | None, preference: PreferenceSpec | None) -> list[InstancetypeRefusal]:
     """A refusal if the preference's spread ratio doesn't divide the instancetype's vCPUs (K-16.3)."""
     if instancetype is None or _preferred_topology(preference) != "spread":
         return []
@@ -231,7 +231,7 @@ def spread_conflicts(instancetype: InstancetypeSpec | None, preference: Preferen
     if not problem:
         return []
     message = f"{guest} vCPUs provided by the instance type are not divisible by {problem}"
-    return [Refusal(INVALID, message, "instancetype.spec.cpu.guest")]
+    return [InstancetypeRefusal(INVALID, message, "instancetype.spec.cpu.guest")]
 
 
 def _applied_memory(domain: Json, wanted: _Memory) -> list[str]:
@@ -292,7 +292,7 @@ def apply_preference(template: Json, preference: PreferenceSpec) -> None:
     metadata["annotations"] = {**preference.annotations, **(metadata.get("annotations") or {})}
 
 
-def unmet_requirement(template: Json, instancetype: InstancetypeSpec | None, preference: PreferenceSpec) -> Refusal | None:
+def unmet_requirement(template: Json, instancetype: InstancetypeSpec | None, preference: PreferenceSpec) -> InstancetypeRefusal | None:
     """The first requirement of the preference that the instancetype, or the VM's own memory, doesn't meet (K-16.6)."""
     required = preference.requirements
     if required is None:
@@ -316,5 +316,5 @@ def unmet_requirement(template: Json, instancetype: InstancetypeSpec | None, pre
     return None
 
 
-def _lacking(what: str, place: str) -> Refusal:
-    return Refusal(NOT_FOUND, f"failure checking preference requirements: insufficient {what}", place)
+def _lacking(what: str, place: str) -> InstancetypeRefusal:
+    return InstancetypeRefusal(NOT_FOUND, f"failure checking preference requirements: insufficient {what}", place)

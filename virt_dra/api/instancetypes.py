@@ -13,9 +13,9 @@ from typing import Any, Final
 from virt_dra.api.instancetype_rules import (
     INVALID,
     NOT_FOUND,
+    InstancetypeRefusal,
     InstancetypeSpec,
     PreferenceSpec,
-    Refusal,
     apply_instancetype,
     apply_preference,
     spread_conflicts,
@@ -40,7 +40,7 @@ REVISED: Final = f"{GROUP}/object-name"
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingReference:
     """An object that the VM names and that isn't known. ``kind``: "" where only a volume names it. ``field``: where the VM names it."""
 
     kind: str
@@ -62,8 +62,8 @@ class Expansion:
     """
 
     vm: VirtualMachine
-    refusals: tuple[Refusal, ...] = ()
-    missing: tuple[Missing, ...] = ()
+    refusals: tuple[InstancetypeRefusal, ...] = ()
+    missing: tuple[MissingReference, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansio
         preference = _found(vm, known, namespace, _PREFERENCES)
     except _Refused as refused:
         return Expansion(vm, refused.refusals)
-    missing = tuple(each for each in (instancetype, preference) if isinstance(each, Missing))
+    missing = tuple(each for each in (instancetype, preference) if isinstance(each, MissingReference))
     sizes = instancetype if isinstance(instancetype, InstancetypeSpec) else None
     wishes = preference if isinstance(preference, PreferenceSpec) else None
     if sizes is None and wishes is None:
@@ -110,7 +110,7 @@ def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansio
         template = VirtualMachineInstanceTemplate.from_wire(wire)
     except WireError as error:
         message = f"what the instancetype says can't be read: {error}"
-        return Expansion(vm, (Refusal(INVALID, message, "spec.instancetype"),), missing)
+        return Expansion(vm, (InstancetypeRefusal(INVALID, message, "spec.instancetype"),), missing)
     spec = vm.spec.with_(template=template)
     return Expansion(vm.with_(spec=spec.without("instancetype") if sizes is not None else spec), (), missing)
 
@@ -119,7 +119,7 @@ def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansio
 
 
 class _Refused(Exception):
-    def __init__(self, *refusals: Refusal) -> None:
+    def __init__(self, *refusals: InstancetypeRefusal) -> None:
         self.refusals = refusals
         super().__init__(*(each.message for each in refusals))
 
@@ -140,7 +140,7 @@ class _Family:
         return f"spec.{self.member}"
 
     def refused(self, message: str) -> _Refused:
-        return _Refused(Refusal(NOT_FOUND, message, self.field))
+        return _Refused(InstancetypeRefusal(NOT_FOUND, message, self.field))
 
 
 _INSTANCETYPES: Final = _Family(
@@ -149,7 +149,9 @@ _INSTANCETYPES: Final = _Family(
 _PREFERENCES: Final = _Family("preference", "PreferenceMatcher", PREFERENCE, CLUSTER_PREFERENCE, "preferenceRef", PreferenceSpec)
 
 
-def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Family) -> InstancetypeSpec | PreferenceSpec | Missing | None:
+def _found(
+    vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Family
+) -> InstancetypeSpec | PreferenceSpec | MissingReference | None:
     """The spec of the instancetype or preference that the VM names, None if it names none (K-16.1). Raises :class:`_Refused`."""
     matcher = (vm.spec.model_extra or {}).get(family.member)
     if not isinstance(matcher, Mapping):
@@ -159,14 +161,14 @@ def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Fa
         if not _text(matcher, "inferFromVolume"):
             raise family.refused(f"Either Name or InferFromVolume should be provided within the {family.member} matcher")
         described = f"the {family.member} that volume {_text(matcher, 'inferFromVolume')} names"
-        return Missing("", described, f"{family.field}.inferFromVolume")
+        return MissingReference("", described, f"{family.field}.inferFromVolume")
     wanted = _kind(kind, family)
     if wanted is None:
         raise family.refused(f"Failure to find {family.member}: got unexpected kind in {family.matcher}: {kind}")
     if revision:
         held = known.objects.get((REVISION, namespace, revision))
         if held is None:
-            return Missing(REVISION, f"{namespace}/{revision}", f"{family.field}.revisionName")
+            return MissingReference(REVISION, f"{namespace}/{revision}", f"{family.field}.revisionName")
         return _read(_data(held), family, f"{REVISION} {namespace}/{revision}")
     noted = _stored_revision(vm, family)
     held = known.objects.get((REVISION, namespace, noted))
@@ -178,9 +180,11 @@ def _found(vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Fa
     if obj is not None:
         return _read(obj.to_wire(), family, f"{wanted} {key}")
     if noted and held is None:
-        return Missing(REVISION, f"{namespace}/{noted}", f"{family.field}.name")  # that of the VM's start, whatever became of the object
+        return MissingReference(
+            REVISION, f"{namespace}/{noted}", f"{family.field}.name"
+        )  # that of the VM's start, whatever became of the object
     other, place = (family.kind, namespace) if wanted == family.cluster_kind else (family.cluster_kind, "")
-    return Missing(wanted, key, f"{family.field}.name", other if (other, place, name) in known.objects else "")
+    return MissingReference(wanted, key, f"{family.field}.name", other if (other, place, name) in known.objects else "")
 
 
 def _kind(kind: str, family: _Family) -> str | None:

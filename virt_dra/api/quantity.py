@@ -31,7 +31,7 @@ MAX_DIGITS = 4000
 """Longer numbers are refused: they are attacks, not amounts (and ``1e999999999`` would fill the memory)."""
 
 
-class Format(StrEnum):
+class QuantityFormat(StrEnum):
     """Which family of suffixes a quantity is written with. It is remembered from the text that was read."""
 
     DECIMAL_SI = "DecimalSI"
@@ -70,7 +70,7 @@ class Spelling(NamedTuple):
     """See :attr:`Quantity.spelling`."""
 
     nano: int
-    format: Format
+    format: QuantityFormat
     scale: int | None
     kept: str | None
 
@@ -89,23 +89,23 @@ class Quantity:
     _text: str | None
     _kept: str | None
     """The text it was read from, where upstream keeps it instead of writing the amount anew (see :attr:`spelling`)."""
-    format: Format
+    format: QuantityFormat
 
     def __new__(cls, text: str) -> Quantity:
         return _parsed(text)
 
     @classmethod
-    def of(cls, number: int | Fraction, format: Format | str = Format.DECIMAL_SI) -> Quantity:
+    def of(cls, number: int | Fraction, format: QuantityFormat | str = QuantityFormat.DECIMAL_SI) -> Quantity:
         """A number of whole units. What is finer than nano is rounded away from zero. Raises :class:`QuantityError` beyond 4000 digits."""
         if isinstance(number, int):
-            return _make(number * _NANO, Format(format), 0)
+            return _make(number * _NANO, QuantityFormat(format), 0)
         scaled = number * _NANO
-        return _make(_div_away(scaled.numerator, scaled.denominator), Format(format))
+        return _make(_div_away(scaled.numerator, scaled.denominator), QuantityFormat(format))
 
     @classmethod
-    def milli(cls, thousandths: int, format: Format | str = Format.DECIMAL_SI) -> Quantity:
+    def milli(cls, thousandths: int, format: QuantityFormat | str = QuantityFormat.DECIMAL_SI) -> Quantity:
         """A number of thousandths. Raises :class:`QuantityError` beyond 4000 digits."""
-        return _make(thousandths * 1_000_000, Format(format), -3)
+        return _make(thousandths * 1_000_000, QuantityFormat(format), -3)
 
     # --- values ---
 
@@ -177,9 +177,9 @@ class Quantity:
         """-1, 0 or 1."""
         return (self._nano > 0) - (self._nano < 0)
 
-    def with_format(self, format: Format | str) -> Quantity:
+    def with_format(self, format: QuantityFormat | str) -> Quantity:
         """The same value, written with another family of suffixes."""
-        return _make(self._nano, Format(format), self._scale)
+        return _make(self._nano, QuantityFormat(format), self._scale)
 
     # --- arithmetic: the result is written as the left operand is, unless that is zero (as upstream) ---
 
@@ -284,13 +284,13 @@ class Quantity:
         raise ValueError(f'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not {found}')
 
 
-def _make(nano: int, format: Format, scale: int | None = None, kept: str | None = None) -> Quantity:
+def _make(nano: int, format: QuantityFormat, scale: int | None = None, kept: str | None = None) -> Quantity:
     if not -_TOO_LONG < nano < _TOO_LONG:
         raise QuantityError("...", UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
     return _built(nano, format, scale, kept)
 
 
-def _built(nano: int, format: Format, scale: int | None = None, kept: str | None = None) -> Quantity:
+def _built(nano: int, format: QuantityFormat, scale: int | None = None, kept: str | None = None) -> Quantity:
     """Sums come here: of numbers with few enough digits they are never much longer, so what is in use can always be added up."""
     quantity = object.__new__(Quantity)
     object.__setattr__(quantity, "_nano", nano)
@@ -328,7 +328,7 @@ def _read(text: str) -> Quantity:
         raise QuantityError(text, UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
     nano = _scaled(digits, places + 9, binary) if digits else 0
     if binary and 0 < nano < _NANO:
-        format = Format.DECIMAL_SI  # a fraction of one unit can't be written in powers of 1024
+        format = QuantityFormat.DECIMAL_SI  # a fraction of one unit can't be written in powers of 1024
     scale = _int64_scale(whole, decimals, power, binary)
     return _make(-nano if sign == "-" else nano, format, scale, _kept(text, whole, decimals, scale, binary))
 
@@ -365,16 +365,16 @@ def _sum_scale(left: Quantity, right: Quantity) -> int | None:
     return min(left._scale, right._scale)
 
 
-def _suffix(text: str, suffix: str) -> tuple[int, int, Format]:
+def _suffix(text: str, suffix: str) -> tuple[int, int, QuantityFormat]:
     """(power of ten, power of two, format)."""
     if suffix in _DECIMAL_SUFFIXES:
-        return _DECIMAL_SUFFIXES[suffix], 0, Format.DECIMAL_SI
+        return _DECIMAL_SUFFIXES[suffix], 0, QuantityFormat.DECIMAL_SI
     if suffix in _BINARY_SUFFIXES:
-        return 0, _BINARY_SUFFIXES[suffix], Format.BINARY_SI
+        return 0, _BINARY_SUFFIXES[suffix], QuantityFormat.BINARY_SI
     exponent = _EXPONENT.fullmatch(suffix)
     if exponent is None or len(exponent[1]) > 4000 or not -_INT64 <= int(exponent[1]) < _INT64:
         raise QuantityError(text, UPSTREAM_SUFFIX, _suffix_advice(suffix))
-    return int(exponent[1]), 0, Format.DECIMAL_EXPONENT
+    return int(exponent[1]), 0, QuantityFormat.DECIMAL_EXPONENT
 
 
 def _scaled(digits: str, places: int, binary: int) -> int:
@@ -391,11 +391,11 @@ def _div_away(number: int, divisor: int) -> int:
     return -(-number // divisor) if number > 0 else number // divisor
 
 
-def _canonical(nano: int, format: Format) -> str:
+def _canonical(nano: int, format: QuantityFormat) -> str:
     """No fraction, and the largest suffix that leaves a whole number (A-17.8)."""
     if nano == 0:
         return "0"
-    if format is Format.BINARY_SI:
+    if format is QuantityFormat.BINARY_SI:
         units, rest = divmod(nano, _NANO)
         if rest == 0 and not -1024 < units < 1024:
             power = 0
@@ -403,12 +403,12 @@ def _canonical(nano: int, format: Format) -> str:
                 units //= 1024
                 power += 1
             return f"{units}{_BINARY_NAMES[power]}"
-        format = Format.DECIMAL_SI
+        format = QuantityFormat.DECIMAL_SI
     number, power = nano, -3
-    while number % 1000 == 0 and not (power == 6 and format is Format.DECIMAL_SI):
+    while number % 1000 == 0 and not (power == 6 and format is QuantityFormat.DECIMAL_SI):
         number //= 1000
         power += 1
-    if format is Format.DECIMAL_SI:
+    if format is QuantityFormat.DECIMAL_SI:
         return f"{number}{_DECIMAL_BY_POWER[power]}"
     return f"{number}e{power * 3}" if power else str(number)
 

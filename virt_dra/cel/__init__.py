@@ -15,8 +15,8 @@ from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, CelError, CompileError, EvaluationError, Interrupted
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
-from virt_dra.cel.limits.budget import Interrupt, Work
-from virt_dra.cel.selector import Selector, compile_selector
+from virt_dra.cel.limits.budget import InterruptCheck, Work
+from virt_dra.cel.selector import CompiledSelector, compile_selector
 
 __all__ = [
     "COST_LIMIT",
@@ -25,16 +25,16 @@ __all__ = [
     "BudgetExceeded",
     "CelError",
     "CompileError",
+    "CompiledSelector",
     "CostExceeded",
     "DerivedAttribute",
     "DeviceInput",
     "Environment",
     "EvaluationError",
     "Examined",
-    "Interrupt",
+    "InterruptCheck",
     "Interrupted",
     "Program",
-    "Selector",
     "Work",
     "compile_derived_attribute",
     "compile_expression",

@@ -18,17 +18,17 @@ from virt_dra.cel.syntax.nodes import (
     Logic,
     MapNode,
     Message,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     Variable,
 )
 from virt_dra.cel.syntax.steps import Step, run
-from virt_dra.cel.types import BOOL, DYN, ERROR, INT, Kind, Type, Types, Unifier, format_in_issue, is_dyn, most_general
+from virt_dra.cel.types import BOOL, DYN, ERROR, INT, Type, TypeKind, Types, Unifier, format_in_issue, is_dyn, most_general
 from virt_dra.cel.types import SHARED as SHARED_TYPES
 
 
-def check(root: Node, environment: Environment, spend: Spend = free) -> list[Issue]:
+def check(root: SyntaxNode, environment: Environment, spend: Spend = free) -> list[Issue]:
     """Check a tree in place. No issues mean that it is well typed and its literals are valid. Raises TypeTooLarge, PatternsTooLarge."""
     checker = _Checker(environment)
     run(checker.visit(root))
@@ -38,7 +38,7 @@ def check(root: Node, environment: Environment, spend: Spend = free) -> list[Iss
     return checker.issues
 
 
-def _inherits_doubt(node: Node) -> bool:
+def _inherits_doubt(node: SyntaxNode) -> bool:
     """Whether a node's type is no surer than those of its parts."""
     match node:
         case Ident():
@@ -89,9 +89,9 @@ class _Checker:
         """How many calls of format() are around: mixed lists are allowed in them."""
         self._resolved: dict[tuple[str, bool, tuple[Type, ...]], tuple[tuple[Overload, ...], Type]] = {}
         """What takes arguments of types in which nothing is open; long expressions ask the same again and again."""
-        self.visited: list[Node] = []
+        self.visited: list[SyntaxNode] = []
         """Every node, parents before their children."""
-        self._judged: list[Node] = []
+        self._judged: list[SyntaxNode] = []
         """As often as each occurs in the expression that the macros stand for."""
         self.issues: list[Issue] = []
 
@@ -116,7 +116,7 @@ class _Checker:
         # of those at one place the innermost first
         self.issues += filter(None, map(format_issue, reversed(calls)))
 
-    def _alike(self, parts: list[tuple[Node, bool]], most: int = MAX_ISSUES) -> None:
+    def _alike(self, parts: list[tuple[SyntaxNode, bool]], most: int = MAX_ISSUES) -> None:
         """Report those that differ from the first, at ``most`` so many: of a list one, of a map all."""
         first: Type | None = None
         for node, optional in parts:
@@ -132,7 +132,7 @@ class _Checker:
     def _issue(self, offset: int, message: str) -> None:
         self.issues.append(Issue(offset, message))
 
-    def _mismatch(self, node: Node, wanted: Type, given: Type) -> None:
+    def _mismatch(self, node: SyntaxNode, wanted: Type, given: Type) -> None:
         self._issue(node.offset, f"expected type '{self._shown(wanted)}' but found '{self._shown(given)}'")
 
     def _shown(self, shown: Type) -> str:
@@ -143,7 +143,7 @@ class _Checker:
 
     # --- scopes ---
 
-    def _enter(self, variable: Variable, bound: Type, source: Node) -> None:
+    def _enter(self, variable: Variable, bound: Type, source: SyntaxNode) -> None:
         """Bring a variable into scope; ``source``: the node that its value comes from."""
         variable.type = bound
         variable.unsure = source.unsure or self._unifier.resolve(bound).open
@@ -166,7 +166,7 @@ class _Checker:
         self._judged.append(node)
         return node.type
 
-    def visit(self, node: Node) -> Step[Type]:
+    def visit(self, node: SyntaxNode) -> Step[Type]:
         """Check one node and what is below it; the result is also stored in ``node.type``."""
         self.visited.append(node)
         self._judged.append(node)
@@ -213,7 +213,7 @@ class _Checker:
         self._undeclared(node.offset, node.name)
         return ERROR
 
-    def _qualified(self, node: Node) -> str | None:
+    def _qualified(self, node: SyntaxNode) -> str | None:
         """``a.b.c`` for a chain of plain selections from a name that is no local variable."""
         names: list[str] = []
         while isinstance(node, Select):
@@ -236,9 +236,9 @@ class _Checker:
         operand = self._unifier.resolve(operand)
         inside = operand.params[0] if operand.name == "optional_type" and operand.params else operand
         result = ERROR
-        if inside.kind is Kind.MAP:
+        if inside.kind is TypeKind.MAP:
             result = inside.params[1]
-        elif inside.kind is Kind.OBJECT:
+        elif inside.kind is TypeKind.OBJECT:
             fields = self._environment.objects.get(inside.name)
             field = fields.get(node.name) if fields is not None else None
             if fields is None:
@@ -247,7 +247,7 @@ class _Checker:
                 self._issue(node.offset, f"undefined field '{node.name}'")
             else:
                 result = field
-        elif inside.kind is Kind.PARAM:
+        elif inside.kind is TypeKind.PARAM:
             self._unifier.assignable(DYN, inside)
             result = DYN
         else:
@@ -337,12 +337,12 @@ class _Checker:
             return given
         return most_general(previous, given) if self._unifier.assignable(previous, given) else DYN
 
-    def _unwrapped(self, node: Node, given: Type) -> Type:
+    def _unwrapped(self, node: SyntaxNode, given: Type) -> Type:
         """The type inside an optional element's type."""
         given = self._unifier.resolve(given)
         if given.name == "optional_type" and given.params:
             return given.params[0]
-        if given.kind is not Kind.DYN:
+        if given.kind is not TypeKind.DYN:
             self._mismatch(node, self._types.optional_of(given), given)
         return given
 
@@ -393,11 +393,11 @@ class _Checker:
     def _ranges(self, node: Comprehension, over: Type) -> tuple[Type, Type]:
         """Types of the first and the second variable (the first alone: a list's element, a map's key)."""
         over = self._unifier.resolve(over)
-        if over.kind is Kind.LIST:
+        if over.kind is TypeKind.LIST:
             return (INT, over.params[0]) if node.second is not None else (over.params[0], DYN)
-        if over.kind is Kind.MAP:
+        if over.kind is TypeKind.MAP:
             return over.params[0], over.params[1]
-        if over in (DYN, ERROR) or over.kind is Kind.PARAM:  # not any: nothing iterates over attributes without list attributes
+        if over in (DYN, ERROR) or over.kind is TypeKind.PARAM:  # not any: nothing iterates over attributes without list attributes
             self._unifier.assignable(DYN, over)
             return DYN, DYN
         self._issue(
@@ -494,4 +494,4 @@ class _Checker:
             self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '{applied}'")
             return ERROR
         body = self._unifier.resolve(body)
-        return body if body.kind in (Kind.NULL, Kind.ERROR) else most_general(body, self._unifier.resolve(flat))
+        return body if body.kind in (TypeKind.NULL, TypeKind.ERROR) else most_general(body, self._unifier.resolve(flat))

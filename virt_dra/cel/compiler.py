@@ -23,13 +23,13 @@ from virt_dra.cel.cost.constants import keys_by_identity
 from virt_dra.cel.cost.counted import count, literal_value, literals, settled
 from virt_dra.cel.cost.declared import VARIABLES, Declared
 from virt_dra.cel.cost.estimate import estimate_cost
-from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Meter
+from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, FailedValue, Meter
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, Interrupted, Stopped
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
-from virt_dra.cel.limits.budget import Budget, Interrupt, Work
+from virt_dra.cel.limits.budget import Budget, InterruptCheck, Work
 from virt_dra.cel.limits.sized_cache import SizedCache
-from virt_dra.cel.limits.weights import COUNTED, Weights, weights
+from virt_dra.cel.limits.weights import COUNTED, WorkEstimate, estimate_work
 from virt_dra.cel.reads import Reads, Wanted, reads, wanted
 from virt_dra.cel.syntax.nodes import (
     Bind,
@@ -40,20 +40,20 @@ from virt_dra.cel.syntax.nodes import (
     Literal,
     Logic,
     MapNode,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     Variable,
 )
 from virt_dra.cel.syntax.steps import Step, run
-from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Kind, Type, is_dyn
+from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type, TypeKind, is_dyn
 from virt_dra.cel.values import TypeValue, Value, constant_keys
 
 MAX_NESTING = 30
 KEPT_NODES: Final = 100
 """Nodes of an expression that keeps its counted form."""
 
-Compiled = Callable[[Mapping[str, Value], Budget], Value]
+PlainForm = Callable[[Mapping[str, Value], Budget], Value]
 """Takes the variables' values and what the evaluation may do."""
 
 _FAILURES = (EvaluationError, KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
@@ -81,10 +81,10 @@ class Program:
 
     expression: str
     type: Type
-    weights: Weights
-    _root: Node
+    work_estimate: WorkEstimate
+    _root: SyntaxNode
     _environment: Environment
-    _plain: Compiled
+    _plain: PlainForm
     _budgeted: bool
     _counted: tuple[Run, int] | None = None
     _bounded: bool | None = None
@@ -105,7 +105,7 @@ class Program:
             self._wanted = wanted(self._root)
         return self._wanted
 
-    def evaluate(self, variables: Mapping[str, Value], watcher: Work | Interrupt | None = None) -> Value:
+    def evaluate(self, variables: Mapping[str, Value], watcher: Work | InterruptCheck | None = None) -> Value:
         """The value for these variables (missing ones fail where they are used).
 
         ``watcher``: a deadline, asked every 100 steps of comprehensions (L-4.4) and now and then besides; or the caller's work, from which
@@ -118,7 +118,7 @@ class Program:
                 if not self._budgeted:
                     return self._plain(variables, _UNUSED)
                 budget = Budget()
-                budget.patterns = self.weights.patterns
+                budget.patterns = self.work_estimate.patterns
                 return self._plain(variables, budget)
             except BudgetExceeded:
                 raise
@@ -131,15 +131,15 @@ class Program:
             raise value
         return value
 
-    def _watched(self, variables: Mapping[str, Value], watcher: Work | Interrupt) -> Value:
+    def _watched(self, variables: Mapping[str, Value], watcher: Work | InterruptCheck) -> Value:
         budget = Budget()
-        budget.patterns = self.weights.patterns
+        budget.patterns = self.work_estimate.patterns
         budget.watch(watcher)
         interrupted = False
         try:
-            budget.spend(self.weights.whole)
+            budget.spend(self.work_estimate.whole)
             if self._bounded is None:
-                budget.spend(_ESTIMATE * self.weights.nodes)
+                budget.spend(_ESTIMATE * self.work_estimate.nodes)
             if self._bounded or self._is_bounded():
                 return self._plain(variables, budget)
         except (BudgetExceeded, Stopped):
@@ -158,7 +158,7 @@ class Program:
         return value
 
     def evaluate_with_cost(
-        self, variables: Mapping[str, Value], watcher: Work | Interrupt | None = None, *, interrupted: bool = False
+        self, variables: Mapping[str, Value], watcher: Work | InterruptCheck | None = None, *, interrupted: bool = False
     ) -> tuple[Value | EvaluationError, int]:
         """The value or the failure, and what that cost (L-4.1, L-4.3); of an aborted evaluation the cost so far.
 
@@ -166,15 +166,15 @@ class Program:
         """
         built = self._counted or _COUNTED.get(self)
         meter = Meter(variables, built[1] if built is not None else 0, watcher)
-        meter.patterns = self.weights.patterns
+        meter.patterns = self.work_estimate.patterns
         if interrupted:
             meter.interrupted_before()
         try:
             if built is None:
-                meter.spend(_COUNT * self.weights.nodes)
+                meter.spend(_COUNT * self.work_estimate.nodes)
                 built = self._count()
                 meter.slots = [UNSET] * built[1]
-            meter.spend(COUNTED * self.weights.whole)
+            meter.spend(COUNTED * self.work_estimate.whole)
             value = built[0](meter)
         except EvaluationError as error:
             return error, meter.cost
@@ -182,15 +182,15 @@ class Program:
             return EvaluationError(_TOO_DEEP), meter.cost
         finally:
             meter.report()
-        return (value.error if isinstance(value, Failed) else value), meter.cost
+        return (value.error if isinstance(value, FailedValue) else value), meter.cost
 
     def _count(self) -> tuple[Run, int]:
         """The counted form. Of a large expression it takes four times what all else does, so few of these are kept."""
-        built = count(self._root, self._environment, self.weights)
-        if self.weights.nodes <= KEPT_NODES:
+        built = count(self._root, self._environment, self.work_estimate)
+        if self.work_estimate.nodes <= KEPT_NODES:
             self._counted = built
         else:
-            _COUNTED.put(self, built, self.weights.nodes * COUNTED_NODE)
+            _COUNTED.put(self, built, self.work_estimate.nodes * COUNTED_NODE)
         return built
 
     def estimate_cost(self, declared: Mapping[str, Declared] = VARIABLES) -> int:
@@ -222,18 +222,18 @@ _COUNTED: Final[SizedCache[Program, tuple[Run, int]]] = SizedCache(12 << 20)
 _TOO_DEEP = "the expression nests too deeply to be evaluated here"
 
 
-def compile_tree(expression: str, root: Node, environment: Environment) -> Program:
+def compile_tree(expression: str, root: SyntaxNode, environment: Environment) -> Program:
     """Compile a tree that was checked without issues."""
-    weighed = weights(root)
-    emitter = _Emitter(environment, weighed)
+    work = estimate_work(root)
+    emitter = _Emitter(environment, work)
     plain = emitter.function(root)
-    return Program(expression, root.type, weighed, root, environment, plain, emitter.budgeted)
+    return Program(expression, root.type, work, root, environment, plain, emitter.budgeted)
 
 
 class _Emitter:
-    def __init__(self, environment: Environment, weighed: Weights) -> None:
+    def __init__(self, environment: Environment, work: WorkEstimate) -> None:
         self._environment = environment
-        self._weights = weighed
+        self._work = work
         self._constants: dict[str, Value] = {name: getattr(runtime, name) for name in runtime.__all__}
         self._implementations: dict[int, str] = {}
         self._functions: list[str] = []
@@ -241,7 +241,7 @@ class _Emitter:
         self.budgeted = False
         """Whether the function made uses its budget."""
 
-    def function(self, root: Node) -> Compiled:
+    def function(self, root: SyntaxNode) -> PlainForm:
         code: Code = run(self._emit(root))
         source = "\n".join((*self._functions, f"def program(e, b): return {code.text}"))
         namespace: dict[str, Value] = {"__builtins__": {}, "dispatch": self._environment.functions.dispatch, **self._constants}
@@ -276,7 +276,7 @@ class _Emitter:
         text = ascii(node.value)
         return Code(f"({text})" if text.startswith("-") or isinstance(node.value, (int, float)) else text)
 
-    def _emit(self, node: Node) -> Step[Code]:
+    def _emit(self, node: SyntaxNode) -> Step[Code]:
         """Source for a node; a deep one is moved into a function that takes the macro variables in scope."""
         code: Code
         match node:
@@ -309,14 +309,14 @@ class _Emitter:
             return Code(f"{name}({parameters})")
         return code
 
-    def _many(self, nodes: list[Node]) -> Step[list[Code]]:
+    def _many(self, nodes: list[SyntaxNode]) -> Step[list[Code]]:
         codes: list[Code] = []
         for node in nodes:
             code: Code = self._literal(node) if isinstance(node, Literal) else (yield self._emit(node))
             codes.append(code)
         return codes
 
-    def _boolean(self, node: Node) -> Step[Code]:
+    def _boolean(self, node: SyntaxNode) -> Step[Code]:
         code: Code = yield self._emit(node)
         return code if _surely_bool(node) else Code(f"boolean({code.text})", code.depth + 1)
 
@@ -337,13 +337,13 @@ class _Emitter:
         kind, name = node.operand.known_type, ascii(node.name)
         depth = operand.depth + 1
         if node.test:
-            test = "has_key" if kind.kind is Kind.MAP else "has"
+            test = "has_key" if kind.kind is TypeKind.MAP else "has"
             return Code(f"{test}({operand.text}, {name})", depth)
-        if kind.kind is Kind.OBJECT and not node.optional:
+        if kind.kind is TypeKind.OBJECT and not node.optional:
             return Code(f"{operand.text}[{name}]", depth)
         if node.optional:
             return Code(f"optional_select({operand.text}, {name})", depth)
-        if kind.kind is Kind.MAP:
+        if kind.kind is TypeKind.MAP:
             return Code(f"{operand.text}[{name}]", depth)
         return Code(f"select({operand.text}, {name})", depth)
 
@@ -390,7 +390,7 @@ class _Emitter:
             return Code(f"{self._constant(overloads[0].guarded)}(b, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
         return Code(f"dispatch(b, {node.function!a}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
 
-    def _operator(self, function: str, operands: list[Node], codes: list[Code]) -> str | None:
+    def _operator(self, function: str, operands: list[SyntaxNode], codes: list[Code]) -> str | None:
         """Source for the operators that Python's own suffice for, given what is known of the operands."""
         types = [operand.known_type for operand in operands]
         if function in _COMPARISONS:
@@ -409,13 +409,13 @@ class _Emitter:
             return f"(not {codes[0].text if _surely_bool(operands[0]) else f'boolean({codes[0].text})'})"
         if function == "_[_]":
             container, key = types
-            if container.kind is Kind.MAP and key is STRING:
+            if container.kind is TypeKind.MAP and key is STRING:
                 return f"{codes[0].text}[{codes[1].text}]"
-            if is_dyn(container) or is_dyn(key) or container.kind is Kind.NULL:
+            if is_dyn(container) or is_dyn(key) or container.kind is TypeKind.NULL:
                 return f"index({codes[0].text}, {codes[1].text})"
         if function == "_[?_]":
             return f"optional_index({codes[0].text}, {codes[1].text})"
-        if function == "@in" and types[1].kind in (Kind.MAP, Kind.LIST) and types[0] is STRING:
+        if function == "@in" and types[1].kind in (TypeKind.MAP, TypeKind.LIST) and types[0] is STRING:
             return f"({codes[0].text} in {codes[1].text})"
         return None
 
@@ -450,7 +450,7 @@ class _Emitter:
 
     # --- macros ---
 
-    def _in_scope(self, variables: list[Variable], body: Node, *, boolean: bool = False) -> Step[Code]:
+    def _in_scope(self, variables: list[Variable], body: SyntaxNode, *, boolean: bool = False) -> Step[Code]:
         self._scope.extend(variables)
         code: Code = yield self._boolean(body) if boolean else self._emit(body)
         del self._scope[-len(variables) :]
@@ -468,7 +468,7 @@ class _Emitter:
         name = node.macro + ("_pairs" if node.second is not None else "")
         tail = f", {condition.text}" if node.macro in ("map", "transformList", "transformMap", "transformMapEntry") else ""
         depth = max(over.depth, body.depth, condition.depth) + 1
-        return Code(f"macro_{name}(b, {self._weights.loops[id(node)]:.3g}, {over.text}, {body.text}{tail})", depth)
+        return Code(f"macro_{name}(b, {self._work.loops[id(node)]:.3g}, {over.text}, {body.text}{tail})", depth)
 
     def _bind(self, node: Bind) -> Step[Code]:
         value: Code = yield self._emit(node.value)
@@ -483,7 +483,7 @@ class _Emitter:
         return Code(f"{name}({target.text}, {body.text})", max(target.depth, body.depth) + 1)
 
 
-def _surely_bool(node: Node) -> bool:
+def _surely_bool(node: SyntaxNode) -> bool:
     """Whether the value is a bool whatever the types of variables say.
 
     They may be too narrow: ``[dyn(1), dyn("a")].flatten()`` leaves the element's type open, and ``filter(z, z)`` then settles on bool.

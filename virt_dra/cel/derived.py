@@ -17,9 +17,9 @@ from virt_dra.cel.errors import EvaluationError, enhanced
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.functions.regex import Spend
-from virt_dra.cel.limits.budget import Interrupt, Work
+from virt_dra.cel.limits.budget import InterruptCheck, Work
 from virt_dra.cel.limits.compilations import Compilations
-from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Kind, Type
+from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Type, TypeKind
 from virt_dra.cel.values import NamedValues, Optional, TypeValue, UInt, Value, go_type
 
 CACHE_SIZE: Final = 1024
@@ -36,7 +36,7 @@ class DerivedAttribute:
     expression: str
     program: Program = field(repr=False)
 
-    def evaluate(self, device: DeviceInput, interrupt: Work | Interrupt | None = None) -> DeviceAttribute:
+    def evaluate(self, device: DeviceInput, interrupt: Work | InterruptCheck | None = None) -> DeviceAttribute:
         """The attribute's value on a device: one of its fields is set (A-16.3).
 
         Raises EvaluationError; its text gains no advice on missing keys, as in the allocator of the reference (A-16.4).
@@ -73,7 +73,7 @@ def _new(expression: str, environment: Environment, spend: Spend) -> DerivedAttr
     lists = attribute_type(environment) is DYN  # as DRAListTypeAttributes makes it, and as it is for what is stored already
 
     def refusal(result: Type) -> str | None:
-        if result in _SCALARS or (lists and result.kind is Kind.LIST and result.params[0] in _SCALARS):
+        if result in _SCALARS or (lists and result.kind is TypeKind.LIST and result.params[0] in _SCALARS):
             return None
         also = " or a list of these scalars" if lists else ""
         return f"must evaluate to a primitive scalar (string, integer, boolean, semver){also}, not {result}"
@@ -101,11 +101,11 @@ def _as_attribute(value: Value) -> DeviceAttribute:
     raise EvaluationError(f"unsupported CEL return type: {_native_type(value)}")
 
 
-Scalar: TypeAlias = bool | int | str | SemVer
-S = TypeVar("S", bound=Scalar)
+AttributeScalar: TypeAlias = bool | int | str | SemVer
+S = TypeVar("S", bound=AttributeScalar)
 
 
-def _scalar(value: Value) -> Scalar | None:
+def _scalar(value: Value) -> AttributeScalar | None:
     """What a value is as an attribute's scalar; None if it can't be one."""
     while isinstance(value, Optional) and value.present:
         value = value.value

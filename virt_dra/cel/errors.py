@@ -39,11 +39,11 @@ class EvaluationError(CelError):
         super().__init__(message)
 
 
-class Aborted(EvaluationError):
+class EvaluationAborted(EvaluationError):
     """The evaluation was stopped; no ``||`` or ``&&`` makes that good."""
 
 
-class BudgetExceeded(Aborted):
+class BudgetExceeded(EvaluationAborted):
     """It took more steps than one evaluation may."""
 
 
@@ -54,11 +54,11 @@ class Interrupted(EvaluationError):
         super().__init__("operation interrupted")
 
 
-class Stopped(Interrupted, Aborted):
+class Stopped(Interrupted, EvaluationAborted):
     """The caller's work is used up, or an interrupted evaluation still takes long. No ``||`` makes that good."""
 
 
-class InternalFault(Aborted):
+class InternalFault(EvaluationAborted):
     """What upstream's evaluator cannot do and reports as an internal error; a selector that does it selects nothing there either."""
 
     def __init__(self, message: str) -> None:

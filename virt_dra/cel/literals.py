@@ -21,12 +21,12 @@ from virt_dra.cel.syntax.nodes import (
     LiteralValue,
     Logic,
     MapNode,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     Variable,
 )
-from virt_dra.cel.types import ANY, UINT, Kind, is_dyn
+from virt_dra.cel.types import ANY, UINT, TypeKind, is_dyn
 from virt_dra.cel.values import TypeValue, UInt, Value, type_name
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
@@ -60,7 +60,7 @@ class InvalidConstant(CelError):
     """A conversion of a constant fails, which Kubernetes finds out when it builds the program."""
 
 
-def check_constants(root: Node, spend: Spend = free) -> None:
+def check_constants(root: SyntaxNode, spend: Spend = free) -> None:
     """Convert constants as Kubernetes does while it builds a program.
 
     Raises InvalidConstant for the first that can't be converted, for a constant pattern of ``find`` or ``findAll`` that is none, and for a
@@ -75,9 +75,9 @@ def check_constants(root: Node, spend: Spend = free) -> None:
             _check_constant(part, constants, patterns)
 
 
-def _in_planning_order(root: Node) -> Iterator[Node | Variable]:
+def _in_planning_order(root: SyntaxNode) -> Iterator[SyntaxNode | Variable]:
     """Nodes behind what they consist of, and the variables that macros read where the macro's text doesn't show it."""
-    waiting: list[tuple[Node | Variable, bool]] = [(root, False)]
+    waiting: list[tuple[SyntaxNode | Variable, bool]] = [(root, False)]
     while waiting:
         part, known = waiting.pop()
         if known or isinstance(part, Variable):
@@ -87,7 +87,7 @@ def _in_planning_order(root: Node) -> Iterator[Node | Variable]:
         waiting.extend((inner, False) for inner in reversed(_parts(part)))
 
 
-def _parts(node: Node) -> Sequence[Node | Variable]:
+def _parts(node: SyntaxNode) -> Sequence[SyntaxNode | Variable]:
     match node:
         case Select():
             return (node.operand,)
@@ -111,12 +111,12 @@ def _parts(node: Node) -> Sequence[Node | Variable]:
     return ()
 
 
-def _check_constant(node: Node, constants: dict[int, Value], patterns: Patterns) -> None:
+def _check_constant(node: SyntaxNode, constants: dict[int, Value], patterns: Patterns) -> None:
     """Judge one node after its children and add it to the constants if it is one."""
     if isinstance(node, Ident):
         if node.variable is not None:
             _refuse_type(node.variable)
-        elif node.type.kind is Kind.TYPE:
+        elif node.type.kind is TypeKind.TYPE:
             constants[id(node)] = TypeValue(node.name)
     elif isinstance(node, Select):
         if node.constant is not None:
@@ -140,11 +140,11 @@ def _check_constant(node: Node, constants: dict[int, Value], patterns: Patterns)
 
 
 def _refuse_type(variable: Variable) -> None:
-    if variable.type.kind is Kind.TYPE:
+    if variable.type.kind is TypeKind.TYPE:
         raise InvalidConstant(f"reference to undefined type: {variable.name}")
 
 
-def _check_qualifier(key: Node, constants: dict[int, Value]) -> None:
+def _check_qualifier(key: SyntaxNode, constants: dict[int, Value]) -> None:
     if id(key) in constants and not is_qualifier(constants[id(key)]):
         raise InvalidConstant(invalid_qualifier(constants[id(key)]))
 
@@ -190,7 +190,7 @@ def format_issue(node: Call) -> Issue | None:
     return None
 
 
-def _unfit_element(clause: Clause, element: Node) -> Issue | None:
+def _unfit_element(clause: Clause, element: SyntaxNode) -> Issue | None:
     """A type that the clause can't write, in the element or (for %s) in a literal within it."""
     stack = [element]
     while stack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from virt_dra.cel.cost.constants import children
-from virt_dra.cel.syntax.nodes import Call, Ident, Literal, Logic, Node, Select
+from virt_dra.cel.syntax.nodes import Call, Ident, Literal, Logic, Select, SyntaxNode
 
 
 class Reads(NamedTuple):
@@ -33,7 +33,7 @@ def together(each: list[Reads | None]) -> Reads | None:
     )
 
 
-def reads(root: Node) -> Reads | None:
+def reads(root: SyntaxNode) -> Reads | None:
     """None where the whole device is passed on, a map is gone through, or a name is computed."""
     scalars = {"driver": False, "allowMultipleAllocations": False}
     maps: dict[str, set[tuple[str, str]]] = {"attributes": set(), "capacity": set()}
@@ -62,7 +62,7 @@ class Wanted(NamedTuple):
     value: str | bool | int
 
 
-def wanted(root: Node) -> tuple[Wanted, ...]:
+def wanted(root: SyntaxNode) -> tuple[Wanted, ...]:
     """The equalities with literals that must all hold, as far as the text tells: ``a == "x" && b == 1 && …``, in their order."""
     found: list[Wanted] = []
     todo = [root]
@@ -81,7 +81,7 @@ def wanted(root: Node) -> tuple[Wanted, ...]:
     return tuple(found)
 
 
-def _named(node: Node) -> tuple[str, str, str] | None:
+def _named(node: SyntaxNode) -> tuple[str, str, str] | None:
     """``MAP["domain"].id`` in any form: has() of it, optional, indexed, or ``"id" in MAP["domain"]``."""
     if isinstance(node, Select):
         inside, identifier = node.operand, node.name
@@ -96,7 +96,7 @@ def _named(node: Node) -> tuple[str, str, str] | None:
     return None if domain is None else (*domain, identifier)
 
 
-def _domain(node: Node) -> tuple[str, str] | None:
+def _domain(node: SyntaxNode) -> tuple[str, str] | None:
     """``device.attributes["domain"]`` or ``device.attributes.domain``, which is an empty map if it isn't there (L-3.4)."""
     if isinstance(node, Select) and not node.optional and not node.test:
         field, domain = _field(node.operand), node.name
@@ -107,7 +107,7 @@ def _domain(node: Node) -> tuple[str, str] | None:
     return (field, domain) if field in ("attributes", "capacity") else None
 
 
-def _field(node: Node) -> str:
+def _field(node: SyntaxNode) -> str:
     """``device.FIELD``; empty for anything else."""
     if not isinstance(node, Select) or node.optional or node.test or not isinstance(node.operand, Ident):
         return ""

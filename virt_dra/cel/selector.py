@@ -14,7 +14,7 @@ from virt_dra.cel.errors import BudgetExceeded, EvaluationError, Interrupted, en
 from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.functions.regex import Spend, free
-from virt_dra.cel.limits.budget import Interrupt, Work
+from virt_dra.cel.limits.budget import InterruptCheck, Work
 from virt_dra.cel.limits.compilations import Compilations
 from virt_dra.cel.reads import Reads, Wanted
 from virt_dra.cel.types import BOOL, Type
@@ -26,7 +26,7 @@ CACHE_BYTES: Final = 48 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selector:
+class CompiledSelector:
     """A compiled device selector. Make it with :func:`compile_selector`."""
 
     expression: str
@@ -42,7 +42,7 @@ class Selector:
         """The values that a device must have to be selected, as far as the text tells."""
         return self.program.wanted
 
-    def matches(self, device: DeviceInput, interrupt: Work | Interrupt | None = None) -> bool:
+    def matches(self, device: DeviceInput, interrupt: Work | InterruptCheck | None = None) -> bool:
         """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7).
 
         ``interrupt``: a deadline, asked at least every half millisecond of work whether to stop, with the error `operation interrupted`
@@ -103,7 +103,7 @@ def _as_bool(value: Value) -> bool:
     raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
 
 
-def compile_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None) -> Selector:
+def compile_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None) -> CompiledSelector:
     """Compile a device selector; what comes of it is kept (A-21.9).
 
     ``environment``: the stored-expressions one, as the scheduler does, or one of :func:`new_expressions`, as admission does. ``work``: what
@@ -113,14 +113,14 @@ def compile_selector(expression: str, environment: Environment = STORED_EXPRESSI
     return SELECTORS.get(expression, environment, work)
 
 
-def new_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, spend: Spend = free) -> Selector:
+def new_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, spend: Spend = free) -> CompiledSelector:
     """As :func:`compile_selector`, always anew; ``spend`` is told of the work on patterns."""
     unknown = attribute_type(environment)
 
     def refusal(result: Type) -> str | None:
         return None if result in (BOOL, unknown) else f"must evaluate to bool or the unknown type, not {result}"
 
-    return Selector(expression, compile_expression(expression, environment, refusal, spend))
+    return CompiledSelector(expression, compile_expression(expression, environment, refusal, spend))
 
 
 SELECTORS: Final = Compilations(new_selector, CACHE_BYTES, CACHE_SIZE)

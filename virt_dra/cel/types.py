@@ -20,7 +20,7 @@ class TypeTooLarge(CelError):
     """The type of a sub-expression has more than MAX_TYPE_SIZE parts."""
 
 
-class Kind(Enum):
+class TypeKind(Enum):
     BASIC = "basic"
     NULL = "null"
     DYN = "dyn"
@@ -39,7 +39,7 @@ class Kind(Enum):
 class Type:
     """A type. Compare with ``is``: equal types are the same object within one :class:`Types` table."""
 
-    kind: Kind
+    kind: TypeKind
     name: str
     params: tuple[Type, ...] = ()
     size: int = 1
@@ -92,9 +92,9 @@ class Types:
 
     def __init__(self, base: Types | None = None) -> None:
         self._base = base
-        self._table: dict[tuple[Kind, str, tuple[Type, ...]], Type] = {}
+        self._table: dict[tuple[TypeKind, str, tuple[Type, ...]], Type] = {}
 
-    def get(self, kind: Kind, name: str, params: tuple[Type, ...] = ()) -> Type:
+    def get(self, kind: TypeKind, name: str, params: tuple[Type, ...] = ()) -> Type:
         key = (kind, name, params)
         table: Types | None = self
         while table is not None:
@@ -105,42 +105,42 @@ class Types:
         size = 1 + sum(param.size for param in params)
         if size > MAX_TYPE_SIZE:
             raise TypeTooLarge(f"a type with more than {MAX_TYPE_SIZE} parts")
-        created = Type(kind, name, params, size, kind is Kind.PARAM or any(param.open for param in params))
+        created = Type(kind, name, params, size, kind is TypeKind.PARAM or any(param.open for param in params))
         self._table[key] = created
         return created
 
     def list_of(self, element: Type) -> Type:
-        return self.get(Kind.LIST, "list", (element,))
+        return self.get(TypeKind.LIST, "list", (element,))
 
     def map_of(self, key: Type, value: Type) -> Type:
-        return self.get(Kind.MAP, "map", (key, value))
+        return self.get(TypeKind.MAP, "map", (key, value))
 
     def type_of(self, inner: Type) -> Type:
-        return self.get(Kind.TYPE, "type", (inner,))
+        return self.get(TypeKind.TYPE, "type", (inner,))
 
     def optional_of(self, inner: Type) -> Type:
-        return self.get(Kind.OPAQUE, "optional_type", (inner,))
+        return self.get(TypeKind.OPAQUE, "optional_type", (inner,))
 
     def rebuild(self, like: Type, params: tuple[Type, ...]) -> Type:
         return self.get(like.kind, like.name, params)
 
 
 SHARED = Types()
-BOOL = SHARED.get(Kind.BASIC, "bool")
-INT = SHARED.get(Kind.BASIC, "int")
-UINT = SHARED.get(Kind.BASIC, "uint")
-DOUBLE = SHARED.get(Kind.BASIC, "double")
-STRING = SHARED.get(Kind.BASIC, "string")
-BYTES = SHARED.get(Kind.BASIC, "bytes")
-NULL = SHARED.get(Kind.NULL, "null_type")
-DYN = SHARED.get(Kind.DYN, "dyn")
-ANY = SHARED.get(Kind.DYN, "google.protobuf.Any")
-ERROR = SHARED.get(Kind.ERROR, "!error!")
-DURATION = SHARED.get(Kind.BASIC, "google.protobuf.Duration")
-TIMESTAMP = SHARED.get(Kind.BASIC, "google.protobuf.Timestamp")
-TYPE = SHARED.get(Kind.TYPE, "type")
-QUANTITY = SHARED.get(Kind.OBJECT, "kubernetes.Quantity")
-SEMVER = SHARED.get(Kind.OBJECT, "kubernetes.Semver")
+BOOL = SHARED.get(TypeKind.BASIC, "bool")
+INT = SHARED.get(TypeKind.BASIC, "int")
+UINT = SHARED.get(TypeKind.BASIC, "uint")
+DOUBLE = SHARED.get(TypeKind.BASIC, "double")
+STRING = SHARED.get(TypeKind.BASIC, "string")
+BYTES = SHARED.get(TypeKind.BASIC, "bytes")
+NULL = SHARED.get(TypeKind.NULL, "null_type")
+DYN = SHARED.get(TypeKind.DYN, "dyn")
+ANY = SHARED.get(TypeKind.DYN, "google.protobuf.Any")
+ERROR = SHARED.get(TypeKind.ERROR, "!error!")
+DURATION = SHARED.get(TypeKind.BASIC, "google.protobuf.Duration")
+TIMESTAMP = SHARED.get(TypeKind.BASIC, "google.protobuf.Timestamp")
+TYPE = SHARED.get(TypeKind.TYPE, "type")
+QUANTITY = SHARED.get(TypeKind.OBJECT, "kubernetes.Quantity")
+SEMVER = SHARED.get(TypeKind.OBJECT, "kubernetes.Semver")
 
 _OBJECTS = {"kubernetes.DRADevice", "kubernetes.NamedFormat", "kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL"}
 _BASIC = {t.name: t for t in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, DYN, ANY, DURATION, TIMESTAMP)}
@@ -177,19 +177,19 @@ def _parse(tokens: list[str]) -> tuple[Type, list[str]]:
             params.append(param)
         rest = rest[1:]
     if name.startswith("<"):
-        return SHARED.get(Kind.PARAM, name), rest
+        return SHARED.get(TypeKind.PARAM, name), rest
     if name in _BASIC:
         return _BASIC[name], rest
     if name in ("list", "map", "type"):
-        return SHARED.get(Kind(name), name, tuple(params)), rest
-    return SHARED.get(Kind.OBJECT if name in _OBJECTS else Kind.OPAQUE, name, tuple(params)), rest
+        return SHARED.get(TypeKind(name), name, tuple(params)), rest
+    return SHARED.get(TypeKind.OBJECT if name in _OBJECTS else TypeKind.OPAQUE, name, tuple(params)), rest
 
 
 _NULLABLE_BASIC = (DURATION, TIMESTAMP)
 
 
 def _nullable(candidate: Type) -> bool:
-    return candidate.kind in (Kind.OPAQUE, Kind.OBJECT, Kind.NULL, Kind.DYN) or candidate in _NULLABLE_BASIC
+    return candidate.kind in (TypeKind.OPAQUE, TypeKind.OBJECT, TypeKind.NULL, TypeKind.DYN) or candidate in _NULLABLE_BASIC
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ class Unifier:
     def fresh(self) -> Type:
         """A new type variable."""
         self._count += 1
-        return self.types.get(Kind.PARAM, f"_var{self._count}")
+        return self.types.get(TypeKind.PARAM, f"_var{self._count}")
 
     def assignable(self, wanted: Type, given: Type) -> bool:
         """Whether the types agree, binding variables as needed."""
@@ -242,7 +242,7 @@ class Unifier:
             one, two = pairs.pop()
             if one is two:
                 continue
-            if two.kind is Kind.PARAM:
+            if two.kind is TypeKind.PARAM:
                 value = self.bound.get(two)
                 if value is not None:
                     if value is not one:
@@ -252,7 +252,7 @@ class Unifier:
                 if not self._occurs(two, one):
                     self._bind(two, one)
                     continue
-            if one.kind is Kind.PARAM:
+            if one.kind is TypeKind.PARAM:
                 value = self.bound.get(one)
                 if value is not None:
                     if value is not two:
@@ -263,13 +263,13 @@ class Unifier:
                     return False
                 self._bind(one, two)
                 continue
-            if one.kind in (Kind.DYN, Kind.ERROR) or two.kind in (Kind.DYN, Kind.ERROR):
+            if one.kind in (TypeKind.DYN, TypeKind.ERROR) or two.kind in (TypeKind.DYN, TypeKind.ERROR):
                 continue
-            if one.kind is Kind.NULL or two.kind is Kind.NULL:
-                if not _nullable(two if one.kind is Kind.NULL else one):
+            if one.kind is TypeKind.NULL or two.kind is TypeKind.NULL:
+                if not _nullable(two if one.kind is TypeKind.NULL else one):
                     return False
                 continue
-            if one.kind is Kind.TYPE and two.kind is Kind.TYPE:
+            if one.kind is TypeKind.TYPE and two.kind is TypeKind.TYPE:
                 continue
             if one.kind is not two.kind or one.name != two.name or len(one.params) != len(two.params):
                 return False
@@ -291,7 +291,7 @@ class Unifier:
             if item in seen or not item.open:
                 continue
             seen.add(item)
-            if item.kind is Kind.PARAM:
+            if item.kind is TypeKind.PARAM:
                 if item in self.bound:
                     stack.append(self.bound[item])
             else:
@@ -302,7 +302,7 @@ class Unifier:
         """The type with bound variables replaced; with ``close`` the unbound become dyn; ``local`` renames parameters first."""
         if not root.open:
             return root
-        if root.kind is Kind.PARAM and local is None and root not in self.bound:
+        if root.kind is TypeKind.PARAM and local is None and root not in self.bound:
             return DYN if close else root
         done: dict[Type, Type] = {}
         stack: list[Type] = [root]
@@ -313,7 +313,7 @@ class Unifier:
                 continue
             if not item.open:
                 done[item] = item
-            elif item.kind is Kind.PARAM:
+            elif item.kind is TypeKind.PARAM:
                 value = local.get(item) if local is not None else None
                 if value is None:
                     value = self.bound.get(item)
@@ -339,14 +339,19 @@ def most_general(first: Type, second: Type) -> Type:
     stack = [(first, second)]
     while stack:
         one, two = stack.pop()
-        if one is two or one.kind in (Kind.DYN, Kind.PARAM):
+        if one is two or one.kind in (TypeKind.DYN, TypeKind.PARAM):
             continue
-        if two.kind in (Kind.DYN, Kind.PARAM) or one.kind is not two.kind or one.name != two.name or len(one.params) != len(two.params):
+        if (
+            two.kind in (TypeKind.DYN, TypeKind.PARAM)
+            or one.kind is not two.kind
+            or one.name != two.name
+            or len(one.params) != len(two.params)
+        ):
             return second
-        if one.kind is not Kind.TYPE:
+        if one.kind is not TypeKind.TYPE:
             stack.extend(zip(one.params, two.params, strict=True))
     return first
 
 
 def is_dyn(candidate: Type) -> bool:
-    return candidate.kind in (Kind.DYN, Kind.ERROR)
+    return candidate.kind in (TypeKind.DYN, TypeKind.ERROR)

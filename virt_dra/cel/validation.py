@@ -12,16 +12,16 @@ from virt_dra.api.validation import TOO_COMPLEX, Rules
 from virt_dra.api.validation.expressions import EXPRESSION_MAX
 from virt_dra.cel import (
     COST_LIMIT,
+    CompiledSelector,
     CompileError,
     DerivedAttribute,
     Environment,
-    Selector,
     compile_derived_attribute,
     compile_selector,
     new_expressions,
 )
 
-Compile = Callable[[str, Environment], Selector | DerivedAttribute]
+Compile = Callable[[str, Environment], CompiledSelector | DerivedAttribute]
 
 
 def expression_fault(compiled: Compile, environment: Environment, expression: str) -> str | None:

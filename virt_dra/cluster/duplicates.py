@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Document, Source, Sourced, read_document
+from virt_dra.api.reading.documents import Document, DocumentSource, Sourced, read_document
 from virt_dra.api.schemas.applying import on_top
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
@@ -23,8 +23,8 @@ class Replaced:
 
     kind: str
     key: str
-    earlier: tuple[Source, ...]
-    used: Source
+    earlier: tuple[DocumentSource, ...]
+    used: DocumentSource
 
     def __str__(self) -> str:
         places = f"{', '.join(map(str, self.earlier))} and {self.used}"
@@ -48,7 +48,7 @@ def applied(objects: Iterable[Sourced[TypedObject]], namespace: str) -> Applied:
     A manifest on top of an object from a cluster (one with a UID) leaves status and the server's metadata alone.
     """
     found: dict[object, Sourced[TypedObject]] = {}
-    earlier: dict[object, dict[Source, None]] = {}
+    earlier: dict[object, dict[DocumentSource, None]] = {}
     for sourced in objects:
         obj = sourced.object
         resource = resource_of(obj)

@@ -13,15 +13,24 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Document, DocumentError, Loaded, Problem, Source, Sourced, read_documents, read_objects
+from virt_dra.api.reading.documents import (
+    Document,
+    DocumentError,
+    DocumentSource,
+    Loaded,
+    ReadProblem,
+    Sourced,
+    read_documents,
+    read_objects,
+)
 from virt_dra.api.reading.yaml_writing import write_yaml
 
 __all__ = [
     "STDIN",
     "Document",
+    "DocumentSource",
     "Loaded",
-    "Problem",
-    "Source",
+    "ReadProblem",
     "Sourced",
     "Written",
     "load_folder",
@@ -46,10 +55,10 @@ def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> L
     file that is met twice is read once. ``stdin`` replaces the process's standard input.
     """
     objects: list[Sourced[TypedObject]] = []
-    problems: list[Problem] = []
+    problems: list[ReadProblem] = []
     for name, given, text in _texts(paths, stdin):
-        loaded = text if isinstance(text, Problem) else _understood(read_objects, text, name)
-        if isinstance(loaded, Problem):
+        loaded = text if isinstance(text, ReadProblem) else _understood(read_objects, text, name)
+        if isinstance(loaded, ReadProblem):
             problems.append(loaded)
             continue
         objects += loaded.objects
@@ -64,16 +73,16 @@ class Written:
     """Objects as they are written, whatever their shape, and what could not be read at all."""
 
     documents: tuple[Document, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[ReadProblem, ...]
 
 
 def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Written:
     """As :func:`read_inputs`, but the objects stay as they are written: for callers that judge that, too."""
     documents: list[Document] = []
-    problems: list[Problem] = []
+    problems: list[ReadProblem] = []
     for name, given, text in _texts(paths, stdin):
-        read = text if isinstance(text, Problem) else _understood(read_documents, text, name)
-        if isinstance(read, Problem):
+        read = text if isinstance(text, ReadProblem) else _understood(read_documents, text, name)
+        if isinstance(read, ReadProblem):
             problems.append(read)
             continue
         documents += read
@@ -82,12 +91,12 @@ def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> 
     return Written(tuple(documents), tuple(problems))
 
 
-def _texts(paths: Sequence[str | Path], stdin: BinaryIO | None) -> Iterator[tuple[str, bool, bytes | Problem]]:
+def _texts(paths: Sequence[str | Path], stdin: BinaryIO | None) -> Iterator[tuple[str, bool, bytes | ReadProblem]]:
     """Each file once: its path, whether it was named itself (and not found in a folder), its content."""
     seen: set[str] = set()
     for path in paths:
         for found in _found(str(path), stdin):
-            if isinstance(found, Problem):
+            if isinstance(found, ReadProblem):
                 yield found.source.name, False, found
                 continue
             name, given = found
@@ -102,7 +111,7 @@ def load_folder(folder: str | Path) -> Loaded:
     return read_inputs([folder])
 
 
-def _found(path: str, stdin: BinaryIO | None) -> Iterator[tuple[str, bool] | Problem]:
+def _found(path: str, stdin: BinaryIO | None) -> Iterator[tuple[str, bool] | ReadProblem]:
     """The files behind one path, each with whether it was named itself (and not found in a folder)."""
     if path == STDIN:
         yield path, True
@@ -136,7 +145,7 @@ def _manifests(folder: str, errors: list[OSError]) -> Iterator[str]:
                 yield str(Path(parent, name))
 
 
-def _text(path: str, stdin: BinaryIO | None) -> bytes | Problem:
+def _text(path: str, stdin: BinaryIO | None) -> bytes | ReadProblem:
     try:
         if path == STDIN:
             text = (stdin or sys.stdin.buffer).read(MAX_FILE_BYTES + 1)
@@ -151,15 +160,15 @@ def _text(path: str, stdin: BinaryIO | None) -> bytes | Problem:
 R = TypeVar("R")
 
 
-def _understood(read: Callable[[bytes, str], R], text: bytes, path: str) -> R | Problem:
+def _understood(read: Callable[[bytes, str], R], text: bytes, path: str) -> R | ReadProblem:
     try:
         return read(text, "standard input" if path == STDIN else _shown(path))
     except DocumentError as error:
-        return Problem(Source(error.source, error.line, error.document), f"column {error.column}: {error.message}")
+        return ReadProblem(DocumentSource(error.source, error.line, error.document), f"column {error.column}: {error.message}")
 
 
-def _problem(path: str, message: str) -> Problem:
-    return Problem(Source("standard input" if path == STDIN else _shown(path), 0), message)
+def _problem(path: str, message: str) -> ReadProblem:
+    return ReadProblem(DocumentSource("standard input" if path == STDIN else _shown(path), 0), message)
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from virt_dra.api import names
-from virt_dra.api.integration.paths import Pair
+from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, V1_8_0, V1_8_3, Gates, KubeVirtVersion
 
@@ -19,7 +19,7 @@ def loses_requests(version: KubeVirtVersion) -> bool:
     return V1_8_0 <= version < V1_8_3
 
 
-def lost_requests(vmi: VirtualMachineInstance, gates: Gates, used: Collection[Pair]) -> tuple[Pair, ...]:
+def lost_requests(vmi: VirtualMachineInstance, gates: Gates, used: Collection[ClaimRequestPair]) -> tuple[ClaimRequestPair, ...]:
     """The requests that the VMI's devices need and compute lacks, of claims of which it uses another one. ``used``: what compute uses.
 
     A kind of device whose gate is off has no part in the pod, and claims that compute uses whole need nothing more.
@@ -27,6 +27,6 @@ def lost_requests(vmi: VirtualMachineInstance, gates: Gates, used: Collection[Pa
     devices = vmi.spec.domain.devices
     kinds = ((GPUS_WITH_DRA, devices.gpus), (HOST_DEVICES_WITH_DRA, devices.host_devices))
     claimed = [device for gate, entries in kinds if gate in gates for device in entries if device.is_dra]
-    wanted = dict.fromkeys(Pair(device.claim_name or "", device.request_name or "") for device in claimed)
+    wanted = dict.fromkeys(ClaimRequestPair(device.claim_name or "", device.request_name or "") for device in claimed)
     partly = {pair.claim for pair in used if pair.request} - {pair.claim for pair in used if not pair.request}
     return tuple(pair for pair in wanted if pair.claim in partly and pair not in used and not names.dns1123_label(pair.request))

@@ -13,7 +13,15 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_dra.api.integration.paths import BY_DRIVERS, DRIVER_UNKNOWN, METADATA_SHIM, NATIVE, PATH_ANNOTATION, Decision, Pair
+from virt_dra.api.integration.paths import (
+    BY_DRIVERS,
+    DRIVER_UNKNOWN,
+    METADATA_SHIM,
+    NATIVE,
+    PATH_ANNOTATION,
+    ClaimRequestPair,
+    PathDecision,
+)
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import parse_time
 from webhooks.knowledge import Knowledge, Serving
@@ -24,7 +32,10 @@ MAX_CAUSES: Final = 8
 
 
 def refusals(
-    decisions: Iterable[tuple[str, Decision]], serving: Mapping[Pair, Serving], vmi: VirtualMachineInstance | None, knowledge: Knowledge
+    decisions: Iterable[tuple[str, PathDecision]],
+    serving: Mapping[ClaimRequestPair, Serving],
+    vmi: VirtualMachineInstance | None,
+    knowledge: Knowledge,
 ) -> tuple[Cause, ...]:
     """Why the pod has to wait; () where it doesn't. ``decisions``: each with its field in the pod. ``vmi``: the pod's, if it is known."""
     now = knowledge.now
@@ -54,7 +65,7 @@ def refusals(
     return (*causes[:MAX_CAUSES], Cause(NOT_FOUND, f"and {len(causes) - MAX_CAUSES} more", "spec.resourceClaims"))
 
 
-def _undecided(pair: Pair, wait: timedelta) -> str:
+def _undecided(pair: ClaimRequestPair, wait: timedelta) -> str:
     return (
         f'no published device matches request {str(pair)[:127]!r} and no selector begins with device.driver == "…", so it is not known '
         "which driver will serve it, which decides how the pod is made; the pod is created as soon as a device matches, at the latest "

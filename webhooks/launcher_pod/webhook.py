@@ -26,7 +26,7 @@ from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration import paths
 from virt_dra.api.integration.device_claims import AssignedDevice, assign, pod_claims, read_device_claims
-from virt_dra.api.integration.paths import Decision, Pair
+from virt_dra.api.integration.paths import ClaimRequestPair, PathDecision
 from virt_dra.api.integration.record import Integration
 from virt_dra.api.kubevirt_v1 import GROUP, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
@@ -101,7 +101,7 @@ def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
         # The message names the annotation, too: an event shows nothing of a cause but its message.
         problems = ((visible(joined(error.field, path)), visible(message)) for path, message in error.problems)
         return Verdict(False, tuple(Cause(INVALID, f"{place}: {message}", place) for place, message in problems))
-    except paths.BadWish as error:
+    except paths.InvalidPathChoice as error:
         return Verdict(False, (Cause(INVALID, visible(str(error)), str(error).partition(": ")[0]),))
 
 
@@ -123,11 +123,11 @@ class _Mutation:
     warnings: list[str] = field(default_factory=list)
     volumes: list[Json] = field(default_factory=list)
     mounts: list[Json] = field(default_factory=list)
-    added: list[Pair] = field(default_factory=list)
+    added: list[ClaimRequestPair] = field(default_factory=list)
 
     def verdict(self) -> Verdict:
         """Raises AnnotationError and BadWish."""
-        wish = paths.wished_path(self.pod.metadata.annotations)
+        wish = paths.chosen_path(self.pod.metadata.annotations)
         devices = self._assigned()
         claims = {each.name: each for each in self.pod.spec.resource_claims}
         if devices:
@@ -174,25 +174,25 @@ class _Mutation:
 
     # --- which pairs, which path ---
 
-    def _pairs(self, claims: Mapping[str, PodResourceClaim]) -> Mapping[Pair, str]:
+    def _pairs(self, claims: Mapping[str, PodResourceClaim]) -> Mapping[ClaimRequestPair, str]:
         """What compute uses of the pod's claims, each once, with its field. What isn't listed Kubernetes refuses (K-3.2)."""
-        found: dict[Pair, str] = {}
+        found: dict[ClaimRequestPair, str] = {}
         for index, reference in enumerate(self.references):
             if reference.claim in claims:
                 found.setdefault(reference, f"{self._field}.resources.claims[{index}]")
         return found
 
     @property
-    def references(self) -> list[Pair]:
-        return [*(Pair(each.name, each.request or "") for each in self.compute.resources.claims), *self.added]
+    def references(self) -> list[ClaimRequestPair]:
+        return [*(ClaimRequestPair(each.name, each.request or "") for each in self.compute.resources.claims), *self.added]
 
-    def _decisions(self, claims: Mapping[str, PodResourceClaim], ours: set[str], wish: paths.Wish) -> list[Decision]:
+    def _decisions(self, claims: Mapping[str, PodResourceClaim], ours: set[str], wish: paths.PathChoice) -> list[PathDecision]:
         pairs = self._pairs(claims)
         asked = [pair for pair in pairs if pair.claim not in ours and pair.request]
         serving = self._serving(claims, asked)
         settings, version = self.knowledge.launcher, self.version
-        decisions: list[Decision] = []
-        new: list[tuple[str, Decision]] = []
+        decisions: list[PathDecision] = []
+        new: list[tuple[str, PathDecision]] = []
         warnings: list[str] = []
         for pair, place in pairs.items():
             entry, known = claims[pair.claim], serving.get(pair)
@@ -218,7 +218,7 @@ class _Mutation:
         self.warnings += () if refused else warnings
         return decisions
 
-    def _serving(self, claims: Mapping[str, PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+    def _serving(self, claims: Mapping[str, PodResourceClaim], pairs: Iterable[ClaimRequestPair]) -> Mapping[ClaimRequestPair, Serving]:
         """The drivers of the pairs, as far as they may be told of: see the module."""
         entries, asked = tuple(claims.values()), tuple(pairs)
         if not self.knowledge.verified:
@@ -229,10 +229,10 @@ class _Mutation:
 
     # --- metadata-shim ---
 
-    def _directory(self, entry: PodResourceClaim, pair: Pair) -> str:
+    def _directory(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> str:
         return paths.metadata_directory(entry, pair.request, paths.layout_of(self.version))
 
-    def _has_metadata(self, entry: PodResourceClaim, pair: Pair) -> bool:
+    def _has_metadata(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> bool:
         name, directory = paths.metadata_volume(pair.claim, pair.request), self._directory(entry, pair)
         volume = next((each for each in self.pod.spec.volumes if each.name == name), None)
         mounted = any(each.name == name and _same_path(each.mount_path, directory) for each in self.compute.volume_mounts)
@@ -242,7 +242,7 @@ class _Mutation:
             and is_downward_volume(volume, paths.SHIM_FILE, paths.metadata_annotation(pair.claim, pair.request))
         )
 
-    def _unless_mounted(self, entry: PodResourceClaim, decision: Decision) -> Decision:
+    def _unless_mounted(self, entry: PodResourceClaim, decision: PathDecision) -> PathDecision:
         pair = decision.pair
         directory = self._directory(entry, pair)
         others = [
@@ -253,9 +253,9 @@ class _Mutation:
         if not others:
             return decision
         message = f"volume {others[0][:63]!r} is mounted at {directory} already; it is left to supply the metadata"
-        return Decision(pair, paths.NATIVE, MOUNTED_BY_OTHERS, message, warning=True)
+        return PathDecision(pair, paths.NATIVE, MOUNTED_BY_OTHERS, message, warning=True)
 
-    def _add_metadata(self, entry: PodResourceClaim, pair: Pair) -> None:
+    def _add_metadata(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> None:
         if self._has_metadata(entry, pair):
             return
         name, annotation = paths.metadata_volume(pair.claim, pair.request), paths.metadata_annotation(pair.claim, pair.request)
@@ -315,7 +315,7 @@ class _Mutation:
                 message = f"a claim is called {entry.name!r}, which is virt-dra's for a device of {paths.DEVICE_CLAIMS_ANNOTATION}"
                 self._clash(f"spec.resourceClaims[{index}].name", message)
         self.patch.append(("spec", "resourceClaims"), len(self.pod.spec.resource_claims), [each.to_wire() for each in new])
-        uses = dict.fromkeys(Pair(each.entry.name, each.request) for each in devices)
+        uses = dict.fromkeys(ClaimRequestPair(each.entry.name, each.request) for each in devices)
         there_already = self.references
         whole = {each.claim for each in there_already if not each.request}
         self.added = [each for each in uses if each not in there_already and each.claim not in whole]

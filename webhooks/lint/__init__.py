@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import cached_property
 
 from virt_dra.api.core_v1 import PodResourceClaim
-from virt_dra.api.integration.paths import Pair
+from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.knowledge import LauncherSettings, Serving
@@ -133,7 +133,9 @@ class Preflight:
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         return self.world.vmis.get((namespace, name))
 
-    def drivers(self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[Pair]) -> Mapping[Pair, Serving]:
+    def drivers(
+        self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
+    ) -> Mapping[ClaimRequestPair, Serving]:
         return serving(self.world, self.settings, namespace, claims, pairs, self.evaluator)
 
     @property

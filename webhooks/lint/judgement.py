@@ -14,7 +14,7 @@ from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Document, Source, Sourced
+from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
 from virt_dra.api.schemas.applying import on_top
 from virt_dra.cel import Work
 from webhooks.lint.evaluation import findings_as_written, findings_of
@@ -36,7 +36,7 @@ class Judged:
     kind: str
     namespace: str
     name: str
-    source: Source
+    source: DocumentSource
     findings: tuple[Finding, ...]
     subject: Subject | None = None
 
@@ -151,7 +151,7 @@ class _Left:
         self._settings = settings
         self._left = settings.max_work_in_all
 
-    def judged(self, source: Source, vm: Subject, world: World, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:
+    def judged(self, source: DocumentSource, vm: Subject, world: World, namespace: str, as_written: Sequence[Finding] = ()) -> Judged:
         limits = [each for each in (self._settings.max_work, self._left) if each is not None]
         work = Work(min(limits, default=None))
         before = work.left
@@ -162,7 +162,13 @@ class _Left:
 
 
 def _judged(
-    source: Source, vm: Subject, world: World, settings: Settings, namespace: str, as_written: Sequence[Finding], evaluator: Evaluator
+    source: DocumentSource,
+    vm: Subject,
+    world: World,
+    settings: Settings,
+    namespace: str,
+    as_written: Sequence[Finding],
+    evaluator: Evaluator,
 ) -> Judged:
     linted = Linted(vm, vm.namespace or namespace, world, settings, evaluator)
     found = list(findings_of(linted, CHECKS, _denied(as_written)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
-from virt_dra.api.reading.documents import Document, Source
+from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.wire import WireError
 from webhooks.rules.silence import IGNORE_ANNOTATION
@@ -23,7 +23,7 @@ class Manifest:
     """One object of the input. ``object`` is None where the JSON doesn't have the shape of its kind; ``problems`` say why, by path."""
 
     raw: object
-    source: Source
+    source: DocumentSource
     object: TypedObject | None = None
     problems: tuple[tuple[str, str], ...] = ()
     default_namespace: str = ""

@@ -10,7 +10,7 @@ from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
-from virt_dra.api.integration.paths import Pair
+from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import DeviceClass
@@ -29,9 +29,9 @@ def serving(
     settings: Settings,
     namespace: str,
     claims: Iterable[PodResourceClaim],
-    pairs: Iterable[Pair],
+    pairs: Iterable[ClaimRequestPair],
     evaluator: Evaluator | None = None,
-) -> Mapping[Pair, Serving]:
+) -> Mapping[ClaimRequestPair, Serving]:
     """The drivers of each pair, as far as they are known.
 
     ``evaluator``: as for :class:`Linted`.

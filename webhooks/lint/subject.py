@@ -11,7 +11,7 @@ from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.instancetypes import Expansion, expand
 from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
-from virt_dra.api.integration.paths import METADATA_SHIM, BadWish, decide, wished_path
+from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, chosen_path, decide
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import (
@@ -319,8 +319,8 @@ class Linted:
         if self.settings.writers is None or claim is None:
             return False
         try:
-            wish = wished_path(self.reviewed.annotations)
-        except BadWish:
+            wish = chosen_path(self.reviewed.annotations)
+        except InvalidPathChoice:
             return False
         source: Json = {"resourceClaimName" if claim.direct else "resourceClaimTemplateName": claim.name}
         entry = PodResourceClaim.from_wire({"name": claim.entry, **source})

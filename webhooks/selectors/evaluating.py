@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from virt_dra.cel import CompileError, Interrupted, Selector, compile_selector
+from virt_dra.cel import CompiledSelector, CompileError, Interrupted, compile_selector
 from virt_dra.cel.reads import Reads, together
 from webhooks.selectors.answers import MAX_SELECTORS, Answer, Answers, Depths, Failure, Question, digest
 from webhooks.selectors.parts import Fault, Part, Work, ask
@@ -61,11 +61,11 @@ def evaluate(question: Question, work: Work) -> Iterator[tuple[int, Answer | Fai
         yield from _any(question.parts, selectors, work)
 
 
-def compiled(expressions: Sequence[str], work: Work) -> list[Selector] | Failure:
+def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] | Failure:
     """The compiled selectors, or the error of the first that doesn't compile. Raises Interrupted where the budget doesn't suffice."""
     if len(expressions) > MAX_SELECTORS:
         return Failure(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
-    selectors: list[Selector] = []
+    selectors: list[CompiledSelector] = []
     for position, text in enumerate(expressions):
         if work.spent(_PER_COMPILED_CHARACTER * len(text)):
             raise Interrupted
@@ -76,7 +76,7 @@ def compiled(expressions: Sequence[str], work: Work) -> list[Selector] | Failure
     return selectors
 
 
-def _depths(part: Part, selectors: Sequence[Selector], work: Work) -> Depths:
+def _depths(part: Part, selectors: Sequence[CompiledSelector], work: Work) -> Depths:
     """Raises Interrupted where the work is not enough."""
     depths = bytearray()
     fault: Failure | None = None
@@ -89,7 +89,7 @@ def _depths(part: Part, selectors: Sequence[Selector], work: Work) -> Depths:
     return Depths(bytes(depths), fault)
 
 
-def _any(parts: Sequence[Part], selectors: Sequence[Selector], work: Work) -> Iterator[tuple[int, bool]]:
+def _any(parts: Sequence[Part], selectors: Sequence[CompiledSelector], work: Work) -> Iterator[tuple[int, bool]]:
     """Raises Interrupted where the work is not enough."""
     reads = together([selector.reads for selector in selectors])
     for _, of_driver in groupby(enumerate(parts), key=lambda each: each[1].pool[0]):
@@ -101,7 +101,7 @@ def _any(parts: Sequence[Part], selectors: Sequence[Selector], work: Work) -> It
                 break
 
 
-def _any_of(part: Part, selectors: Sequence[Selector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
+def _any_of(part: Part, selectors: Sequence[CompiledSelector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
     for published in part.devices:
         if reads is not None:
             if work.spent(_PER_COMPARISON):

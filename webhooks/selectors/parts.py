@@ -9,7 +9,7 @@ from typing import Final
 
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cel import BudgetExceeded, EvaluationError, Interrupted, Selector, Work
+from virt_dra.cel import BudgetExceeded, CompiledSelector, EvaluationError, Interrupted, Work
 from webhooks.selectors.published import Name, Published
 
 __all__ = ["Answer", "Fault", "Part", "Pool", "Work", "ask"]
@@ -58,7 +58,7 @@ class Part:
         return {each.name: each for each in self.devices}
 
 
-def ask(published: Published, selectors: Sequence[Selector], work: Work) -> Answer:
+def ask(published: Published, selectors: Sequence[CompiledSelector], work: Work) -> Answer:
     """Evaluate selectors, all of which must hold, on a device. Raises Interrupted where the budget of work doesn't suffice, or a selector
     exceeds the limits of one evaluation."""
     if not selectors:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from virt_dra.cel.declarations import FUNCTIONS
 from virt_dra.cel.functions.registry import Overload
-from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, SHARED, STRING, UINT, Kind, Type, parse_type
+from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, SHARED, STRING, UINT, Type, TypeKind, parse_type
 
 LISTS = (parse_type("list(int)"), parse_type("list(string)"), parse_type("list(dyn)"), parse_type("list(list(int))"))
 MAPS = (parse_type("map(string, int)"), parse_type("map(int, string)"))
@@ -134,17 +134,17 @@ class Maker:
             return leaf(wanted, rng.choice(("true", "false")))
         if wanted is BYTES:
             return leaf(wanted, "b'" + "x" * rng.choice((1, 64)) + "'")
-        if wanted.kind is Kind.LIST:
+        if wanted.kind is TypeKind.LIST:
             count = rng.choice((0, 1, 2, 9, 40))
             element = self.make(wanted.params[0], 0, scope) if count else None
             return Tree(wanted, "[" + ",".join(["{0}"] * count) + "]", (element,) if element is not None else ())
-        if wanted.kind is Kind.MAP:
+        if wanted.kind is TypeKind.MAP:
             key, value = (self.make(part, 0, scope) for part in wanted.params)
             return Tree(wanted, "{{{}:{}}}", (key, value))
-        if wanted.kind in (Kind.DYN, Kind.PARAM):
+        if wanted.kind in (TypeKind.DYN, TypeKind.PARAM):
             inner = self.make(rng.choice((*_FREE, *LISTS)), depth - 1, scope)
             return Tree(wanted, "dyn({})", (inner,))
-        if wanted.kind is Kind.TYPE:
+        if wanted.kind is TypeKind.TYPE:
             return leaf(wanted, rng.choice(("int", "string", "list")))
         if wanted.name == "optional_type":
             return Tree(wanted, "optional.of({})", (self.make(wanted.params[0], depth - 1, scope),))
@@ -173,13 +173,13 @@ class Maker:
         if wanted is BOOL:
             macro = rng.choice(("all", "exists", "exists_one"))
             return Tree(wanted, f"{{}}.{macro}({name},{{}})", (over, self.make(BOOL, depth - 1, inside)))
-        if wanted.kind is Kind.LIST:
+        if wanted.kind is TypeKind.LIST:
             if rng.random() < 0.3 and wanted.params[0] is element:
                 return Tree(wanted, f"{{}}.filter({name},{{}})", (over, self.make(BOOL, depth - 1, inside)))
             if rng.random() < 0.2 and wanted.params[0] is element:
                 return Tree(wanted, f"{{}}.sortBy({name},{{}})", (over, self.make(INT, depth - 1, inside)))
             return Tree(wanted, f"{{}}.map({name},{{}})", (over, self.make(wanted.params[0], depth - 1, inside)))
-        if wanted.kind is Kind.MAP and wanted.params[0] is INT:
+        if wanted.kind is TypeKind.MAP and wanted.params[0] is INT:
             second = self.name()
             inside = (*inside, (second, element))
             return Tree(wanted, f"{{}}.transformMap({name},{second},{{}})", (over, self.make(wanted.params[1], depth - 1, inside)))
@@ -220,8 +220,8 @@ _CONSTRUCTED = {
 }
 _DOUBLED: dict[object, tuple[str, ...]] = {
     STRING: ("{0}+{0}", "[{0},{0}].join()", "'%s%s'.format([{0},{0}])", "{0}.replace('a','aa')"),
-    Kind.LIST: ("{0}+{0}", "[{0},{0}].flatten()"),
-    Kind.BASIC: ("{0}+{0}",),
+    TypeKind.LIST: ("{0}+{0}", "[{0},{0}].flatten()"),
+    TypeKind.BASIC: ("{0}+{0}",),
 }
 
 
@@ -245,7 +245,7 @@ def _assigned(result: Type, wanted: Type) -> dict[Type, Type] | None:
     waiting = [(result, wanted)]
     while waiting:
         one, two = waiting.pop()
-        if one.kind is Kind.PARAM:
+        if one.kind is TypeKind.PARAM:
             if assigned.setdefault(one, two) is not two:
                 return None
         elif one is not two:
@@ -257,7 +257,7 @@ def _assigned(result: Type, wanted: Type) -> dict[Type, Type] | None:
 
 def substituted(kind: Type, assigned: dict[Type, Type]) -> Type:
     """A type with its parameters replaced; int for what isn't assigned."""
-    if kind.kind is Kind.PARAM:
+    if kind.kind is TypeKind.PARAM:
         return assigned.get(kind, INT)
     if not kind.params:
         return kind

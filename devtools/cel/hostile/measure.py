@@ -8,7 +8,7 @@ import tracemalloc
 from dataclasses import dataclass
 
 from virt_dra.api.resource_v1 import Device
-from virt_dra.cel import COST_LIMIT, CompileError, EvaluationError, Selector, Work, device_input, new_expressions
+from virt_dra.cel import COST_LIMIT, CompiledSelector, CompileError, EvaluationError, Work, device_input, new_expressions
 from virt_dra.cel.compiler import COUNTED_NODE, KEPT_NODES
 from virt_dra.cel.functions import regex
 from virt_dra.cel.limits.compilations import kept_size
@@ -62,7 +62,7 @@ class _Looks:
         return False
 
 
-def accepted(expression: str) -> Selector | None:
+def accepted(expression: str) -> CompiledSelector | None:
     """The selector, if the API server takes it: it compiles as new text, and its worst case is within the limit."""
     if len(expression) > _LONGEST:
         return None
@@ -122,7 +122,7 @@ def _measured(expression: str, *, free: bool) -> Times | None:
     return Times(compiled - begin, patterns, estimated - compiled, watched, (ALLOWED - left) / 1e6, looks.longest, unwatched, outcome)
 
 
-def _outcome(selector: Selector, work: Work | None) -> str:
+def _outcome(selector: CompiledSelector, work: Work | None) -> str:
     try:
         return str(selector.matches(DEVICE, work))
     except EvaluationError as error:
@@ -141,7 +141,7 @@ def kept(expression: str) -> tuple[int, int] | None:
             return None
         _outcome(selector, Work(ALLOWED))
         gc.collect()
-        nodes = selector.program.weights.nodes
+        nodes = selector.program.work_estimate.nodes
         beside = COUNTED_NODE * nodes if nodes > KEPT_NODES else 0
         return tracemalloc.get_traced_memory()[0] - before, kept_size(expression, selector) + beside
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from devtools.cel.hostile.grammar import LISTS, OVERLOADS, Maker, Tree, leaf, substituted, template
 from devtools.cel.hostile.measure import Times, measured
 from virt_dra.cel.functions.registry import Overload
-from virt_dra.cel.types import BOOL, DYN, INT, STRING, Kind
+from virt_dra.cel.types import BOOL, DYN, INT, STRING, TypeKind
 
 Objective = Callable[[Times], float]
 OBJECTIVES: dict[str, Objective] = {
@@ -121,6 +121,6 @@ def _changed(maker: Maker, rng: random.Random, tree: Tree, population: list[tupl
             return tree.replaced(path, Tree(part.type, f"cel.bind({name},{{}},{{}})", (part, grown)))
         case 5 if part.type is INT and not part.parts:
             return tree.replaced(path, leaf(INT, str(rng.choice((1, 30, 250, 900, 4000, 30000, 90000)))))
-    if part.type.kind is Kind.LIST and part.parts:
+    if part.type.kind is TypeKind.LIST and part.parts:
         return tree.replaced(path, Tree(part.type, "[" + ",".join(["{0}"] * rng.choice((50, 400))) + "]", part.parts[:1]))
     return tree

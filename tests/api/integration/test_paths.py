@@ -19,8 +19,9 @@ from virt_dra.api.integration.paths import (
     MDEV_PREFIX,
     PATH_ANNOTATION,
     PCI_PREFIX,
-    BadWish,
+    InvalidPathChoice,
     address_annotation,
+    chosen_path,
     decide,
     layout_of,
     metadata_annotation,
@@ -28,7 +29,6 @@ from virt_dra.api.integration.paths import (
     metadata_volume,
     own_pod_annotations,
     resource_variable,
-    wished_path,
 )
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 
@@ -66,13 +66,13 @@ def test_every_class_of_the_table_leads_to_its_driver() -> None:
 
 @pytest.mark.parametrize(("annotations", "wish"), [({}, "auto"), ({PATH_ANNOTATION: ""}, "auto"), ({PATH_ANNOTATION: "native"}, "native")])
 def test_the_wish_of_the_user(annotations: dict[str, str], wish: str) -> None:
-    assert wished_path(annotations) == wish
+    assert chosen_path(annotations) == wish
 
 
 @pytest.mark.parametrize("text", ["none", "Native", "native ", "x" * 100_000])
 def test_a_wish_that_is_no_path(text: str) -> None:
-    with pytest.raises(BadWish) as raised:
-        wished_path({PATH_ANNOTATION: text}, "spec.template.metadata.annotations")
+    with pytest.raises(InvalidPathChoice) as raised:
+        chosen_path({PATH_ANNOTATION: text}, "spec.template.metadata.annotations")
     assert str(raised.value) == (
         f"spec.template.metadata.annotations[virt-dra.io/integration-path]: {text[:40]!r} is no integration path; "
         "write one of auto, native, metadata-shim, device-plugin"

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.device_claims import AssignedDevice
-from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, Decision, Pair
+from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, ClaimRequestPair, PathDecision
 from virt_dra.api.integration.record import Integration
 from virt_dra.api.reading.json_annotations import AnnotationError
 
 FIELD = "metadata.annotations[virt-dra.io/integration]"
 RECORD = Integration.of(
     [
-        Decision(Pair("gpus", "gpu"), "metadata-shim", "DriverWritesNoMetadata", "…"),
-        Decision(Pair("gpus", ""), "none", "NoRequest", "…", warning=True),
-        Decision(Pair("virt-dra-0", "nic"), "device-plugin", "InDeviceClaims", "…"),
+        PathDecision(ClaimRequestPair("gpus", "gpu"), "metadata-shim", "DriverWritesNoMetadata", "…"),
+        PathDecision(ClaimRequestPair("gpus", ""), "none", "NoRequest", "…", warning=True),
+        PathDecision(ClaimRequestPair("virt-dra-0", "nic"), "device-plugin", "InDeviceClaims", "…"),
     ],
     [AssignedDevice("hostDevices", 0, "card", "v.com/nic", PodResourceClaim(name="virt-dra-0"), "nic")],
     "KEP-5304",
@@ -34,7 +34,10 @@ def test_what_is_written_is_read_again() -> None:
     )
     assert Integration.from_annotations({INTEGRATION_ANNOTATION: text}) == RECORD
     assert Integration.from_annotations({}) is None
-    assert [RECORD.path_of(pair) for pair in (Pair("gpus", "gpu"), Pair("gpus", "other"))] == ["metadata-shim", "none"]
+    assert [RECORD.path_of(pair) for pair in (ClaimRequestPair("gpus", "gpu"), ClaimRequestPair("gpus", "other"))] == [
+        "metadata-shim",
+        "none",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from virt_dra.api.reading import yaml_fast, yaml_text
-from virt_dra.api.reading.documents import DocumentError, Source, read_documents, read_objects
+from virt_dra.api.reading.documents import DocumentError, DocumentSource, read_documents, read_objects
 from virt_dra.api.reading.yaml_writing import write_documents, write_yaml
 from virt_dra.api.resource_v1 import ResourceSlice
 
@@ -537,7 +537,7 @@ kind: Pod
 [1]
 """
     read = read_objects(text.encode(), "f.yaml")
-    assert [(s.object.key, s.source) for s in read.objects] == [("good", Source("f.yaml", 1, 1))]
+    assert [(s.object.key, s.source) for s in read.objects] == [("good", DocumentSource("f.yaml", 1, 1))]
     assert [str(problem) for problem in read.problems] == [
         'f.yaml:5 (document 2): ResourceSlice "bad": spec.driver: must be a string, not an integer',
         'f.yaml:5 (document 2): ResourceSlice "bad": spec.devices[0].capacity.x.value: "1K" is not a quantity: unknown suffix "K" '

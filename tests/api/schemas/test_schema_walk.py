@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from virt_dra.api.schemas.structural import PRESERVE, QUANTITY
-from virt_dra.api.schemas.walk import LATER, Fault, Schema, UnknownField, conforms, faults, pruned, unknown_fields
+from virt_dra.api.schemas.walk import LATER, Schema, SchemaFault, UnknownSchemaField, conforms, faults, pruned, unknown_fields
 from virt_dra.api.wire import Json
 
 NAMED: Json = {
@@ -40,26 +40,26 @@ SCHEMA = Schema.of(STRUCTURAL)
 @pytest.mark.parametrize(
     ("raw", "unknown"),
     [
-        ({"items": [], "itens": 1}, [UnknownField("itens", "itens", "items")]),
-        ({"items": [{"name": "a", "nmae": 1}]}, [UnknownField("items[0].nmae", "nmae", "name")]),
-        ({"items": [{"name": "a", "newer": 1}]}, [UnknownField("items[0].newer", "newer", None, "1.9")]),
-        ({"items": [], "empty": {"x": {"y": 1}}}, [UnknownField("empty.x", "x")]),
+        ({"items": [], "itens": 1}, [UnknownSchemaField("itens", "itens", "items")]),
+        ({"items": [{"name": "a", "nmae": 1}]}, [UnknownSchemaField("items[0].nmae", "nmae", "name")]),
+        ({"items": [{"name": "a", "newer": 1}]}, [UnknownSchemaField("items[0].newer", "newer", None, "1.9")]),
+        ({"items": [], "empty": {"x": {"y": 1}}}, [UnknownSchemaField("empty.x", "x")]),
         ({"items": [], "labels": {"any/key": "x"}, "anything": {"a": {"b": 1}}, "clock": {"other": 1}}, []),
-        ({"items": [], "": 1, "a b": 2}, [UnknownField("", ""), UnknownField("a b", "a b")]),
-        ({"items": {"name": "not a list"}}, [UnknownField("items.name", "name")]),
-        ({"items": [{"name": {"x": 1}}]}, [UnknownField("items[0].name.x", "x")]),
-        ({"items": [], "empty": [{"x": 1}]}, [UnknownField("empty[0].x", "x")]),
+        ({"items": [], "": 1, "a b": 2}, [UnknownSchemaField("", ""), UnknownSchemaField("a b", "a b")]),
+        ({"items": {"name": "not a list"}}, [UnknownSchemaField("items.name", "name")]),
+        ({"items": [{"name": {"x": 1}}]}, [UnknownSchemaField("items[0].name.x", "x")]),
+        ({"items": [], "empty": [{"x": 1}]}, [UnknownSchemaField("empty[0].x", "x")]),
         ({"items": [], "anything": [{"x": 1}]}, []),
     ],
 )
-def test_unknown_fields(raw: Json, unknown: list[UnknownField]) -> None:
+def test_unknown_fields(raw: Json, unknown: list[UnknownSchemaField]) -> None:
     assert list(unknown_fields(raw, SCHEMA)) == unknown
 
 
 def test_what_strict_validation_says_of_a_field() -> None:
-    assert str(UnknownField("a.gpu", "gpu", "gpus")) == 'unknown field "a.gpu", did you mean "gpus"?'
-    assert str(UnknownField("a.x", "x")) == 'unknown field "a.x"'
-    assert str(UnknownField("a.claim", "claim", None, "1.9")) == 'unknown field "a.claim"; it exists since KubeVirt 1.9'
+    assert str(UnknownSchemaField("a.gpu", "gpu", "gpus")) == 'unknown field "a.gpu", did you mean "gpus"?'
+    assert str(UnknownSchemaField("a.x", "x")) == 'unknown field "a.x"'
+    assert str(UnknownSchemaField("a.claim", "claim", None, "1.9")) == 'unknown field "a.claim"; it exists since KubeVirt 1.9'
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_strict_validation_says_of_a_field() -> None:
 )
 def test_faults(raw: Json, wrong: list[tuple[str, str, str]]) -> None:
     found = list(faults(raw, SCHEMA))
-    assert found == [Fault(*each) for each in wrong]  # type: ignore[arg-type]  # the types are those of the table
+    assert found == [SchemaFault(*each) for each in wrong]  # type: ignore[arg-type]  # the types are those of the table
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from devtools.cluster.admin_requests import RequestError
 from devtools.cluster.control_plane import ControlPlane
 from tests.cli.lint.test_objects import CLASS, SLICE, TEMPLATE, V1BETA1_STYLE, _changed
 from tests.simulator.odd_inputs import inputs
-from virt_dra.api.reading.documents import Document, Source
+from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from webhooks.lint import Settings, judge
 
@@ -33,7 +33,7 @@ def _answer(plane: ControlPlane, namespace: str, raw: Any) -> str | None:
 
 
 def _said(namespace: str, raw: Any) -> list[str]:
-    judgement = judge([Document(copy.deepcopy(raw), Source("object"))], Settings(), namespace=namespace)
+    judgement = judge([Document(copy.deepcopy(raw), DocumentSource("object"))], Settings(), namespace=namespace)
     return [str(finding) for each in judgement.others for finding in each.findings if finding.severity == "denial"]
 
 

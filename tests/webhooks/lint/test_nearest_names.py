@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.lint.test_objects import CLASS, SLICE, TEMPLATE, VMI, _changed
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.reading.documents import Document, Source
+from virt_dra.api.reading.documents import Document, DocumentSource
 from webhooks.lint import Settings, judge
 
 CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "my-gpu"}, "spec": TEMPLATE["spec"]["spec"]}
@@ -19,7 +19,7 @@ HOST = {"hostDevices": [{"name": "h", "claimName": "gup", "requestName": "gpu"}]
 
 def _messages(*objects: Any, version: str = "1.9", **gates: bool) -> list[str]:
     judgement = judge(
-        [Document(each, Source("f")) for each in objects], Settings(), version=KubeVirtVersion.parse(version), gates=gates or None
+        [Document(each, DocumentSource("f")) for each in objects], Settings(), version=KubeVirtVersion.parse(version), gates=gates or None
     )
     return [f"{each.id}: {each.field}: {each.message}" for vm in judgement.subjects for each in vm.findings if each.severity == "denial"]
 

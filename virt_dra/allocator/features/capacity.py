@@ -22,7 +22,7 @@ from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, 
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Slots, Take, Upcoming
 from virt_dra.allocator.usage import Used
-from virt_dra.api.quantity import Format, Quantity
+from virt_dra.api.quantity import Quantity, QuantityFormat
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
 
 __all__ = ["EXHAUSTED", "POLICY", "TOO_SMALL", "UNKNOWN", "Capacities", "CapacityFilter", "Share", "SharedCapacity", "Shares"]
@@ -340,7 +340,7 @@ def _too_much(parts: Sequence[int], left: Sequence[int]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _written(amount: int, format: Format) -> Quantity:
+def _written(amount: int, format: QuantityFormat) -> Quantity:
     return Quantity.of(Fraction(amount, 10**9), format)
 
 

@@ -21,7 +21,7 @@ from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachineInstance
 from virt_dra.api.reading.json_annotations import AnnotationError, parse
 from virt_dra.api.wire import Json
 
-DeviceKind = Literal["gpus", "hostDevices"]
+DeviceListName = Literal["gpus", "hostDevices"]
 _Check = Callable[[str], tuple[str, ...]]
 
 _DIRECT, _TEMPLATE, _REQUEST = "resourceClaimName", "resourceClaimTemplateName", "request"
@@ -32,7 +32,7 @@ _MAX_VARIABLE = 1024
 
 
 @dataclass(frozen=True)
-class DeviceClaim:
+class ClaimAssignment:
     """The source and request for one device. Exactly one of the two names is set."""
 
     device: str
@@ -48,7 +48,7 @@ class AssignedDevice:
     ``index``: in ``gpus`` or ``hostDevices``. ``entry``: of the pod's resourceClaims.
     """
 
-    kind: DeviceKind
+    kind: DeviceListName
     index: int
     name: str
     resource: str
@@ -61,7 +61,7 @@ class AssignedDevice:
         return resource_variable(PCI_PREFIX, self.resource), resource_variable(MDEV_PREFIX, self.resource)
 
 
-def read_device_claims(annotations: Mapping[str, str], root: str = "metadata.annotations") -> tuple[DeviceClaim, ...]:
+def read_device_claims(annotations: Mapping[str, str], root: str = "metadata.annotations") -> tuple[ClaimAssignment, ...]:
     """What the annotation says, in its order; () without it. Raises :class:`AnnotationError` with every fault."""
     text = annotations.get(DEVICE_CLAIMS_ANNOTATION)
     if text is None:
@@ -75,7 +75,7 @@ def read_device_claims(annotations: Mapping[str, str], root: str = "metadata.ann
     problems = [problem for device, claim in raw.items() for problem in _faults(_shown(device), claim)]
     if problems:
         raise AnnotationError(field, problems)
-    return tuple(DeviceClaim(device, c[_REQUEST], c.get(_DIRECT) or "", c.get(_TEMPLATE) or "") for device, c in raw.items())
+    return tuple(ClaimAssignment(device, c[_REQUEST], c.get(_DIRECT) or "", c.get(_TEMPLATE) or "") for device, c in raw.items())
 
 
 def _shown(device: str) -> str:
@@ -111,7 +111,7 @@ def _name_faults(path: str, name: object, check: _Check) -> Iterable[tuple[str, 
 
 
 def assign(
-    vmi: VirtualMachineInstance, claims: Iterable[DeviceClaim], taken: Iterable[str] = (), root: str = "metadata.annotations"
+    vmi: VirtualMachineInstance, claims: Iterable[ClaimAssignment], taken: Iterable[str] = (), root: str = "metadata.annotations"
 ) -> tuple[AssignedDevice, ...]:
     """The devices with their claims, gpus first, in spec order. Raises :class:`AnnotationError` with every fault.
 
@@ -155,7 +155,7 @@ class _Numbers:
         self._entries: list[tuple[PodResourceClaim, set[str]]] = []
         self._next = 0
 
-    def entry(self, claim: DeviceClaim) -> PodResourceClaim:
+    def entry(self, claim: ClaimAssignment) -> PodResourceClaim:
         direct, template = claim.resource_claim_name or None, claim.resource_claim_template_name or None
         for entry, requests in self._entries:
             same = (entry.resource_claim_name, entry.resource_claim_template_name) == (direct, template)
@@ -171,7 +171,7 @@ class _Numbers:
         return made
 
 
-_Entries = tuple[tuple[DeviceKind, int, DeviceEntry], ...]
+_Entries = tuple[tuple[DeviceListName, int, DeviceEntry], ...]
 
 
 def _plugin_entries(vmi: VirtualMachineInstance) -> _Entries:
@@ -181,7 +181,7 @@ def _plugin_entries(vmi: VirtualMachineInstance) -> _Entries:
     return (*gpus, *hosts)
 
 
-def _not_assignable(wanted: Mapping[str, DeviceClaim], entries: _Entries, vmi: VirtualMachineInstance) -> Iterable[tuple[str, str]]:
+def _not_assignable(wanted: Mapping[str, ClaimAssignment], entries: _Entries, vmi: VirtualMachineInstance) -> Iterable[tuple[str, str]]:
     times = Counter(device.name for _, _, device in entries)
     claimed = {device.name for device in (*vmi.spec.domain.devices.gpus, *vmi.spec.domain.devices.host_devices) if not device.is_plugin}
     for name in wanted:
@@ -192,9 +192,9 @@ def _not_assignable(wanted: Mapping[str, DeviceClaim], entries: _Entries, vmi: V
             yield _shown(name), why
 
 
-def _resource_faults(wanted: Mapping[str, DeviceClaim], entries: _Entries) -> Iterable[tuple[str, str]]:
+def _resource_faults(wanted: Mapping[str, ClaimAssignment], entries: _Entries) -> Iterable[tuple[str, str]]:
     """One variable serves all devices of a resource, and each kind of devices by itself (K-7.3): it must be all ours, and one kind's."""
-    by_variable: dict[str, list[tuple[DeviceKind, DeviceEntry]]] = defaultdict(list)
+    by_variable: dict[str, list[tuple[DeviceListName, DeviceEntry]]] = defaultdict(list)
     for kind, _, device in entries:
         by_variable[resource_variable(PCI_PREFIX, device.device_name or "")].append((kind, device))
     for variable, sharing in by_variable.items():

@@ -26,19 +26,19 @@ from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.kubevirt_versions import V1_8_0, V1_8_3, KubeVirtVersion
 
 IntegrationPath = Literal["native", "metadata-shim", "device-plugin", "none"]
-Wish = Literal["auto", "native", "metadata-shim", "device-plugin"]
+PathChoice = Literal["auto", "native", "metadata-shim", "device-plugin"]
 NATIVE: Final = "native"
 METADATA_SHIM: Final = "metadata-shim"
 DEVICE_PLUGIN: Final = "device-plugin"
 NONE: Final = "none"
 AUTO: Final = "auto"
-WISHES: Final[tuple[Wish, ...]] = (AUTO, NATIVE, METADATA_SHIM, DEVICE_PLUGIN)
+PATH_CHOICES: Final[tuple[PathChoice, ...]] = (AUTO, NATIVE, METADATA_SHIM, DEVICE_PLUGIN)
 
 # --- annotations ---
 
 DOMAIN: Final = "virt-dra.io"
 PATH_ANNOTATION: Final = f"{DOMAIN}/integration-path"
-"""On VMIs and VM templates, by the user: a :data:`Wish`."""
+"""On VMIs and VM templates, by the user: a :data:`PathChoice`."""
 DEVICE_CLAIMS_ANNOTATION: Final = f"{DOMAIN}/device-claims"
 """On VMIs and VM templates, by the user: which claim serves which plugin device (``device_claims``)."""
 LINT_IGNORE_ANNOTATION: Final = f"{DOMAIN}/lint-ignore"
@@ -173,7 +173,7 @@ BY_DRIVERS: Final = frozenset({DRIVER_WRITES_METADATA, DRIVER_WRITES_NO_METADATA
 
 
 @dataclass(frozen=True)
-class Pair:
+class ClaimRequestPair:
     """A claim entry of the pod, by its pod-local name, and one of its requests. ``request`` is "" for the whole claim."""
 
     claim: str
@@ -184,42 +184,43 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PathDecision:
     """The path of a pair. ``warning``: the VM may not, or will not, get its device this way; the message says what to do."""
 
-    pair: Pair
+    pair: ClaimRequestPair
     path: IntegrationPath
     reason: str
     message: str
     warning: bool = False
 
 
-class BadWish(ValueError):
+class InvalidPathChoice(ValueError):
     """The annotation names no path. The message starts with its field path."""
 
 
-def wished_path(annotations: Mapping[str, str], root: str = "metadata.annotations") -> Wish:
-    """What :data:`PATH_ANNOTATION` asks for; ``auto`` without it or where it is empty. Raises :class:`BadWish`."""
-    wish = annotations.get(PATH_ANNOTATION, "") or AUTO
-    if not _is_wish(wish):
-        raise BadWish(f"{root}[{PATH_ANNOTATION}]: {wish[:40]!r} is no integration path; write one of {', '.join(WISHES)}")
-    return wish
+def chosen_path(annotations: Mapping[str, str], root: str = "metadata.annotations") -> PathChoice:
+    """What :data:`PATH_ANNOTATION` asks for; ``auto`` without it or where it is empty. Raises :class:`InvalidPathChoice`."""
+    choice = annotations.get(PATH_ANNOTATION, "") or AUTO
+    if not _is_choice(choice):
+        field = f"{root}[{PATH_ANNOTATION}]"
+        raise InvalidPathChoice(f"{field}: {choice[:40]!r} is no integration path; write one of {', '.join(PATH_CHOICES)}")
+    return choice
 
 
-def _is_wish(text: str) -> TypeGuard[Wish]:
-    return text in WISHES
+def _is_choice(text: str) -> TypeGuard[PathChoice]:
+    return text in PATH_CHOICES
 
 
 def decide(
     entry: PodResourceClaim,
     request: str,
     version: KubeVirtVersion,
-    wish: Wish,
+    choice: PathChoice,
     drivers: Iterable[str],
     writers: frozenset[str] = ALWAYS_WRITE,
     *,
     in_device_claims: bool = False,
-) -> Decision:
+) -> PathDecision:
     """The path of one pair of a launcher pod's container ``compute`` (decision 0012).
 
     ``entry``: of the pod's resourceClaims, not yet validated by anybody; ``request``: "" for the whole claim. ``drivers``: those of the
@@ -227,10 +228,10 @@ def decide(
     (``known_drivers.metadata_writers``). ``in_device_claims``: the claim was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
     """
 
-    pair = Pair(entry.name, request)
+    pair = ClaimRequestPair(entry.name, request)
 
-    def decided(path: IntegrationPath, reason: str, message: str, *, warning: bool = False) -> Decision:
-        return Decision(pair, path, reason, message, warning)
+    def decided(path: IntegrationPath, reason: str, message: str, *, warning: bool = False) -> PathDecision:
+        return PathDecision(pair, path, reason, message, warning)
 
     if not pair.request:
         return decided(NONE, NO_REQUEST, f"claim {pair.claim} is used whole; KubeVirt finds a device by its request only", warning=True)
@@ -240,7 +241,7 @@ def decide(
         return decided(NONE, BAD_NAME, f"{entry.resource_claim_name[:270]!r} is no name of a ResourceClaim", warning=True)
     if in_device_claims:
         return decided(DEVICE_PLUGIN, IN_DEVICE_CLAIMS, f"the claim takes the place of extended resources ({DEVICE_CLAIMS_ANNOTATION})")
-    if wish == DEVICE_PLUGIN:
+    if choice == DEVICE_PLUGIN:
         message = f"path {DEVICE_PLUGIN} needs the annotation {DEVICE_CLAIMS_ANNOTATION}, and devices with deviceName instead of claimName"
         return decided(NONE, NO_DEVICE_CLAIMS, message, warning=True)
     if version < V1_8_0:
@@ -248,13 +249,13 @@ def decide(
         return decided(NONE, NO_METADATA_READ, f"KubeVirt {version} reads no metadata files; {advice}", warning=True)
     known = tuple(sorted(set(drivers)))
     listed = ", ".join(known)
-    if wish == METADATA_SHIM:
+    if choice == METADATA_SHIM:
         clashing = sorted(writers.intersection(known)) if version >= V1_8_3 else []
         if clashing:
             message = f"driver {', '.join(clashing)} writes a metadata file of its own, which can't be mounted into the shim's volume"
             return decided(METADATA_SHIM, ASKED_FOR, message, warning=True)
         return decided(METADATA_SHIM, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
-    if wish == NATIVE:
+    if choice == NATIVE:
         if version < V1_8_3:
             message = (
                 f"KubeVirt {version} looks for metadata files where no driver writes them; use 1.8.3 or newer, or path {METADATA_SHIM}"

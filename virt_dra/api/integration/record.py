@@ -13,8 +13,16 @@ from typing import Final, Literal, Self
 from pydantic import ConfigDict
 
 from virt_dra.api import names
-from virt_dra.api.integration.device_claims import AssignedDevice, DeviceKind
-from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, METADATA_SHIM, NONE, Decision, IntegrationPath, Layout, Pair
+from virt_dra.api.integration.device_claims import AssignedDevice, DeviceListName
+from virt_dra.api.integration.paths import (
+    INTEGRATION_ANNOTATION,
+    METADATA_SHIM,
+    NONE,
+    ClaimRequestPair,
+    IntegrationPath,
+    Layout,
+    PathDecision,
+)
 from virt_dra.api.reading.json_annotations import AnnotationError, parse
 from virt_dra.api.wire import List, Str, Wire, WireError
 
@@ -38,14 +46,14 @@ class RecordedPair(_Strict):
     layout: Layout | None = None
 
     @property
-    def pair(self) -> Pair:
-        return Pair(self.claim, self.request)
+    def pair(self) -> ClaimRequestPair:
+        return ClaimRequestPair(self.claim, self.request)
 
 
 class RecordedDevice(_Strict):
     """A device of the device-plugin path: its address goes into the variables of ``resource``, in the order of the record."""
 
-    kind: DeviceKind
+    kind: DeviceListName
     name: Str
     resource: Str
     claim: Str
@@ -60,7 +68,7 @@ class Integration(_Strict):
     devices: List[RecordedDevice] = ()
 
     @classmethod
-    def of(cls, decisions: Iterable[Decision], devices: Iterable[AssignedDevice], layout: Layout) -> Self:
+    def of(cls, decisions: Iterable[PathDecision], devices: Iterable[AssignedDevice], layout: Layout) -> Self:
         """``devices``: those of the device-plugin path, in spec order, gpus first."""
         pairs = tuple(
             RecordedPair(claim=d.pair.claim, request=d.pair.request, path=d.path, reason=d.reason, layout=layout)
@@ -93,7 +101,7 @@ class Integration(_Strict):
         """JSON without spaces, keys in a fixed order."""
         return json.dumps(self.to_wire(), separators=(",", ":"), sort_keys=True)
 
-    def path_of(self, pair: Pair) -> IntegrationPath:
+    def path_of(self, pair: ClaimRequestPair) -> IntegrationPath:
         """The first that the record has for the pair; ``none`` if it has none."""
         return next((recorded.path for recorded in self.pairs if recorded.pair == pair), NONE)
 

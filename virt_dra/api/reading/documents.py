@@ -31,7 +31,17 @@ except ModuleNotFoundError as error:  # no yaml-rs for this Python: everything i
         raise
     _parse_yaml = yaml_text.parse
 
-__all__ = ["Document", "DocumentError", "Loaded", "Problem", "Source", "Sourced", "read_document", "read_documents", "read_objects"]
+__all__ = [
+    "Document",
+    "DocumentError",
+    "DocumentSource",
+    "Loaded",
+    "ReadProblem",
+    "Sourced",
+    "read_document",
+    "read_documents",
+    "read_objects",
+]
 
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """The largest object (as compact JSON) that kube-apiserver takes."""
@@ -45,7 +55,7 @@ O = TypeVar("O", bound=TypedObject, covariant=True)  # noqa: E741 - the object t
 
 
 @dataclass(frozen=True, order=True)
-class Source:
+class DocumentSource:
     """Where an object stands. ``line`` and ``document`` count from 1; ``item`` (from 0) is set for objects in a List.
 
     Line 0 is the file or folder as a whole.
@@ -69,7 +79,7 @@ class Document:
     """One JSON value that should be a Kubernetes object."""
 
     raw: object
-    source: Source
+    source: DocumentSource
 
 
 @dataclass(frozen=True)
@@ -77,14 +87,14 @@ class Sourced(Generic[O]):
     """A typed object and where it was read."""
 
     object: O
-    source: Source
+    source: DocumentSource
 
 
 @dataclass(frozen=True)
-class Problem:
+class ReadProblem:
     """Something that could not be read. ``str()`` is the whole sentence with its place."""
 
-    source: Source
+    source: DocumentSource
     message: str
 
     def __str__(self) -> str:
@@ -96,7 +106,7 @@ class Loaded:
     """The objects of a text, and one problem per object that does not have the shape of its kind."""
 
     objects: tuple[Sourced[TypedObject], ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[ReadProblem, ...]
 
 
 def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
@@ -111,7 +121,7 @@ def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
 def read_objects(text: bytes, name: str) -> Loaded:
     """The typed objects of a text. Raises :class:`DocumentError` if the text as a whole can't be read."""
     objects: list[Sourced[TypedObject]] = []
-    problems: list[Problem] = []
+    problems: list[ReadProblem] = []
     with _collector_paused():
         for document in _documents(text, name):
             read = read_document(document)
@@ -122,13 +132,13 @@ def read_objects(text: bytes, name: str) -> Loaded:
     return Loaded(tuple(objects), tuple(problems))
 
 
-def read_document(document: Document) -> Sourced[TypedObject] | tuple[Problem, ...]:
+def read_document(document: Document) -> Sourced[TypedObject] | tuple[ReadProblem, ...]:
     """The typed object, or everything that keeps it from being one."""
     try:
         return Sourced(read_object(document.raw), document.source)
     except WireError as error:
         title = _title(document.raw)
-        return tuple(Problem(document.source, f"{title}{path}: {text}" if path else f"{title}{text}") for path, text in error.problems)
+        return tuple(ReadProblem(document.source, f"{title}{path}: {text}" if path else f"{title}{text}") for path, text in error.problems)
 
 
 def _title(raw: object) -> str:
@@ -145,7 +155,7 @@ def _documents(text: bytes, name: str) -> Iterator[Document]:
     for parsed in _rendered(decoded, name):
         if parsed.value is None:
             continue
-        source = Source(name, parsed.line, parsed.document)
+        source = DocumentSource(name, parsed.line, parsed.document)
         documents = list(_flattened(parsed, source))
         if parsed.expanded or parsed.length > _SMALL_TEXT:
             for document in documents:
@@ -227,7 +237,7 @@ def _decoded(text: bytes, name: str) -> str:
         raise DocumentError(name, line, column, f"not {title} text ({byte}); save it as UTF-8") from None
 
 
-def _flattened(parsed: Parsed, source: Source) -> Iterator[Document]:
+def _flattened(parsed: Parsed, source: DocumentSource) -> Iterator[Document]:
     items = _items(parsed.value)
     if items is None:
         yield Document(parsed.value, source)

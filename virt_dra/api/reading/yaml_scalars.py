@@ -14,7 +14,7 @@ import re
 import struct
 from functools import lru_cache
 
-Scalar = str | int | float | bool | None
+JsonScalar = str | int | float | bool | None
 """What a scalar node can be in JSON."""
 
 _TAG = "tag:yaml.org,2002:"
@@ -50,17 +50,17 @@ _REMEMBERED = 64
 """Characters of a scalar whose value is remembered: what is remembered must not grow with what others write."""
 
 
-def plain_scalar(text: str) -> Scalar:
+def plain_scalar(text: str) -> JsonScalar:
     """The value of a plain, untagged scalar. Raises :class:`ScalarError` for infinity and NaN, which JSON does not have."""
     return _remembered(text) if len(text) <= _REMEMBERED else _plain(text)
 
 
 @lru_cache(maxsize=65536)
-def _remembered(text: str) -> Scalar:
+def _remembered(text: str) -> JsonScalar:
     return _plain(text)
 
 
-def _plain(text: str) -> Scalar:
+def _plain(text: str) -> JsonScalar:
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _STARTS_NUMBER:
@@ -104,7 +104,7 @@ def whole(number: float) -> int | float:
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
-def tagged_scalar(tag: str, text: str) -> Scalar:
+def tagged_scalar(tag: str, text: str) -> JsonScalar:
     """The value of a scalar with an explicit tag (long form). Unknown tags read as strings. Raises :class:`ScalarError`."""
     if tag == BINARY:
         try:
@@ -139,7 +139,7 @@ def plain_key(text: str) -> str:
     return key_text(plain_scalar(text))
 
 
-def key_text(value: Scalar) -> str:
+def key_text(value: JsonScalar) -> str:
     """A scalar as a mapping key. Raises :class:`ScalarError`."""
     if isinstance(value, str):
         return value

@@ -39,7 +39,7 @@ FOUND_MAX: Final = 50
 SOURCE_ADVICE: Final = "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
 """What to do about the nested source of a claim entry, which pods had before (K-1.10)."""
 
-Path = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 Fields = Mapping[str, Any]
 """Wire name -> the type of what stands there."""
 
@@ -81,7 +81,7 @@ def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
     return tuple(each for each, _ in zip(found, range(FOUND_MAX), strict=False))
 
 
-def _claim_entries(entries: object, path: Path) -> Iterator[UnknownField]:
+def _claim_entries(entries: object, path: FieldPath) -> Iterator[UnknownField]:
     """The unknown fields in ``resourceClaims`` of a pod."""
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         yield from _walk(entry, PodResourceClaim, (*path, index), _fields)
@@ -145,7 +145,7 @@ def _advice(kind: type[Wire], name: str, flat: bool) -> str:
     return ""
 
 
-def _walk(value: object, annotation: Any, path: Path, fields: Callable[[type[Wire]], Fields]) -> Iterator[UnknownField]:
+def _walk(value: object, annotation: Any, path: FieldPath, fields: Callable[[type[Wire]], Fields]) -> Iterator[UnknownField]:
     annotation = _bare(annotation)
     origin = get_origin(annotation)
     if origin is tuple and isinstance(value, list):

@@ -31,7 +31,7 @@ FaultType = Literal["FieldValueInvalid", "FieldValueRequired", "FieldValueDuplic
 
 
 @dataclass(frozen=True)
-class UnknownField:
+class UnknownSchemaField:
     """A field that a schema doesn't have. ``nearest``: a known name like it; ``since``: the release that brought it, if known; ``below``:
     where, from the object that has it, a field of just this name may be: ``template.spec``."""
 
@@ -50,7 +50,7 @@ class UnknownField:
 
 
 @dataclass(frozen=True)
-class Fault:
+class SchemaFault:
     """Something for which an API server refuses an object."""
 
     type: FaultType
@@ -156,14 +156,14 @@ def _differ(items: list[Any], schema: Schema) -> bool:
     return next(_list_faults(items, "", schema), None) is None
 
 
-def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[UnknownField]:
+def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[UnknownSchemaField]:
     """The unknown fields of a value that stands at ``path``, in the order of the document; the nearest name of the first hundred."""
     for count, (where, name, owner) in enumerate(_unknown(raw, schema, path)):
         since = owner.later.get(name) if owner else None
         if owner is None or since is not None or count >= _NEAREST_SOUGHT:
-            yield UnknownField(where, name, None, since)
+            yield UnknownSchemaField(where, name, None, since)
         else:
-            yield UnknownField(where, name, nearest(name, owner.properties), None, _below(owner, name))
+            yield UnknownSchemaField(where, name, nearest(name, owner.properties), None, _below(owner, name))
 
 
 def _below(owner: Schema, name: str) -> str | None:
@@ -237,7 +237,7 @@ def _emptied(items: list[Any]) -> list[Any]:
     return made
 
 
-def faults(raw: object, schema: Schema, path: str = "") -> Iterator[Fault]:
+def faults(raw: object, schema: Schema, path: str = "") -> Iterator[SchemaFault]:
     """What is wrong with a value that stands at ``path``, in the order of the schema; unknown fields are not."""
     if schema.kind == "object":
         if not isinstance(raw, dict):
@@ -245,7 +245,7 @@ def faults(raw: object, schema: Schema, path: str = "") -> Iterator[Fault]:
             return
         for key in schema.required:
             if raw.get(key) is None:
-                yield Fault("FieldValueRequired", _member(path, key), "Required value")
+                yield SchemaFault("FieldValueRequired", _member(path, key), "Required value")
         for key, item in raw.items():
             inner = schema.properties.get(key, schema.rest)
             if inner is not None and item is not None:
@@ -259,12 +259,12 @@ def faults(raw: object, schema: Schema, path: str = "") -> Iterator[Fault]:
         yield from _list_faults(raw, path, schema)
     elif (fault := _scalar_fault(raw, schema)) is not None:
         type_, message = fault
-        yield Fault(type_, path, message)
+        yield SchemaFault(type_, path, message)
 
 
-def _list_faults(items: list[object], path: str, schema: Schema) -> Iterator[Fault]:
+def _list_faults(items: list[object], path: str, schema: Schema) -> Iterator[SchemaFault]:
     if schema.most is not None and len(items) > schema.most:
-        yield Fault("FieldValueTooMany", path, f"Too many: {len(items)}: must have at most {schema.most} items")
+        yield SchemaFault("FieldValueTooMany", path, f"Too many: {len(items)}: must have at most {schema.most} items")
     if not schema.keys and not schema.unique:
         return
     seen: set[str] = set()
@@ -273,7 +273,7 @@ def _list_faults(items: list[object], path: str, schema: Schema) -> Iterator[Fau
         if shown is None:
             continue
         if shown in seen:
-            yield Fault("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {shown}")
+            yield SchemaFault("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {shown}")
         seen.add(shown)
 
 
@@ -314,10 +314,10 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
-def _wrong_type(value: object, wanted: str, path: str) -> Fault:
+def _wrong_type(value: object, wanted: str, path: str) -> SchemaFault:
     # Words such as y, no and on are booleans in YAML as Kubernetes reads it, which surprises whoever wrote a name.
     advice = "; put it in quotes" if wanted == "string" and isinstance(value, bool) else ""
-    return Fault("FieldValueInvalid", path, f"must be {_NAMES[wanted]}, not {_FOUND.get(type(value), type(value).__name__)}{advice}")
+    return SchemaFault("FieldValueInvalid", path, f"must be {_NAMES[wanted]}, not {_FOUND.get(type(value), type(value).__name__)}{advice}")
 
 
 def _scalar_fault(value: object, schema: Schema) -> tuple[FaultType, str] | None:

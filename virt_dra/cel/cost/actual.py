@@ -17,7 +17,7 @@ from virt_dra.cel.functions.formats import NamedFormat
 from virt_dra.cel.functions.network import CIDR, IP
 from virt_dra.cel.functions.registry import Overload
 from virt_dra.cel.functions.urls import URL
-from virt_dra.cel.types import BYTES, STRING, Kind
+from virt_dra.cel.types import BYTES, STRING, TypeKind
 from virt_dra.cel.values import Optional, Value
 
 CallCost: TypeAlias = Callable[[Sequence[Value], Value], int]
@@ -285,7 +285,7 @@ def call_cost(function: str, overloads: Sequence[Overload]) -> CallCost | None:
 def _by_params(function: str, overload: Overload) -> CallCost | None:
     params = overload.params
     if function == "@in":
-        return _members if params[1].kind is Kind.LIST else None
+        return _members if params[1].kind is TypeKind.LIST else None
     if function in _ORDERINGS and params[0] in _TEXTS and params[0] is params[1]:
         return compared
     if function == "_+_" and params[0] in _TEXTS:

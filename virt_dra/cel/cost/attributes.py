@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, Failed, Meter
-from virt_dra.cel.errors import Aborted, EvaluationError
+from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, FailedValue, Meter
+from virt_dra.cel.errors import EvaluationAborted, EvaluationError
 from virt_dra.cel.functions.operators import index, optional_index
 from virt_dra.cel.runtime import has
 from virt_dra.cel.values import NONE, Optional, Value
@@ -29,7 +29,7 @@ class Qualifier(NamedTuple):
 
 def variable(name: str) -> Run:
     """A variable of the environment."""
-    missing = Failed(EvaluationError(f"no such attribute(s): {name}"))
+    missing = FailedValue(EvaluationError(f"no such attribute(s): {name}"))
 
     def run(meter: Meter) -> Value:
         return meter.variables.get(name, missing)
@@ -95,7 +95,7 @@ def presence(root: Run, qualifiers: list[Qualifier], name: str, own: int) -> Run
 
 
 def _tested(meter: Meter, value: Value, name: str) -> Value:
-    if isinstance(value, Failed):
+    if isinstance(value, FailedValue):
         return value
     optional = isinstance(value, Optional)
     if isinstance(value, Optional):
@@ -104,19 +104,19 @@ def _tested(meter: Meter, value: Value, name: str) -> Value:
         value = value.value
     try:
         found = has(value, name)
-    except Aborted:
+    except EvaluationAborted:
         raise
     except EvaluationError as error:
         if not optional:
             meter.charge(1)
-        return Failed(error)
+        return FailedValue(error)
     if found or not optional:
         meter.charge(1)
     return found
 
 
 def _qualified(meter: Meter, value: Value, qualifiers: list[Qualifier]) -> Value:
-    if isinstance(value, Failed):
+    if isinstance(value, FailedValue):
         return value
     optional = False
     if isinstance(value, Optional):
@@ -129,7 +129,7 @@ def _qualified(meter: Meter, value: Value, qualifiers: list[Qualifier]) -> Value
         optional = optional or asked
         if run is not None:
             key = run(meter)
-            if isinstance(key, Failed):
+            if isinstance(key, FailedValue):
                 if not optional:
                     meter.charge(1)
                 return key
@@ -143,10 +143,10 @@ def _qualified(meter: Meter, value: Value, qualifiers: list[Qualifier]) -> Value
             else:
                 value = index(value, key)
                 meter.charge(1)
-        except Aborted:
+        except EvaluationAborted:
             raise
         except EvaluationError as error:
             if not optional:
                 meter.charge(1)
-            return Failed(error)
+            return FailedValue(error)
     return Optional(True, value) if optional else value

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from virt_dra.cel.cost.actual import AUTHORIZER_CHECK, LIST_BASE, REGEX_FACTOR, REQUIREMENT, REQUIREMENTS, STRING_FACTOR
-from virt_dra.cel.cost.expansion import Constant, Expr
-from virt_dra.cel.cost.sizes import MAXIMUM, ONE, UNKNOWN, Path, Size, add, multiply, scale, whole, wrapped
+from virt_dra.cel.cost.expansion import ConstantExpr, Expr
+from virt_dra.cel.cost.sizes import MAXIMUM, ONE, UNKNOWN, Size, ValuePath, add, multiply, scale, whole, wrapped
 from virt_dra.cel.functions.lists import SORT_BY
-from virt_dra.cel.types import BYTES, INT, STRING, Kind, Type
+from virt_dra.cel.types import BYTES, INT, STRING, Type, TypeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Operand:
     """An operand with what is known of it."""
 
     expr: Expr
-    path: Path | None
+    path: ValuePath | None
     computed: Size | None
-    declared: Callable[[Path], Size | None]
+    declared: Callable[[ValuePath], Size | None]
 
     @property
     def type(self) -> Type:
@@ -38,16 +38,16 @@ class Operand:
             return self.computed
         return self._at(self.path)
 
-    def _at(self, path: Path | None) -> Size:
+    def _at(self, path: ValuePath | None) -> Size:
         found = self.declared(path) if path is not None else None
         return UNKNOWN if found is None else found
 
     def element_size(self) -> Size:
         """The size of an element, for a list; of what it is a list of, nothing else is asked."""
-        return self._at(Path.of_steps([*self.path.steps(), "@items"]) if self.path is not None else None)
+        return self._at(ValuePath.of_steps([*self.path.steps(), "@items"]) if self.path is not None else None)
 
 
-class Call(NamedTuple):
+class OverloadCall(NamedTuple):
     """A call by one of its overloads, whose parameters (with the receiver's type) are ``params``."""
 
     function: str
@@ -67,7 +67,7 @@ class Estimate(NamedTuple):
     size: Size | None = None
 
 
-Estimator: TypeAlias = Callable[[Call], Estimate | None]
+Estimator: TypeAlias = Callable[[OverloadCall], Estimate | None]
 _NOMINAL: Final = Estimate(1)
 
 
@@ -88,27 +88,27 @@ def _built(factor: float, size: Size) -> Estimate:
 
 def _integer(operand: Operand, default: int) -> int:
     """A literal's value, 0 if negative; the default for what is no literal."""
-    if not isinstance(operand.expr, Constant) or operand.type is not INT or not isinstance(operand.expr.value, int):
+    if not isinstance(operand.expr, ConstantExpr) or operand.type is not INT or not isinstance(operand.expr.value, int):
         return default
     return max(operand.expr.value, 0)
 
 
-def _slice(call: Call) -> Estimate:
+def _slice(call: OverloadCall) -> Estimate:
     whole_list, start, end = call.operands
     length = wrapped(_integer(end, whole_list.size.most) - _integer(start, 0))
     return _built(1, Size(length, length))
 
 
-def _range(call: Call) -> Estimate:
+def _range(call: OverloadCall) -> Estimate:
     length = _integer(call.args[0], MAXIMUM)
     return _built(1, Size(length, length))
 
 
-def _reverse(call: Call) -> Estimate:
+def _reverse(call: OverloadCall) -> Estimate:
     return _built(1, call.operands[0].size)
 
 
-def _flatten(call: Call) -> Estimate:
+def _flatten(call: OverloadCall) -> Estimate:
     depth = _integer(call.args[0], MAXIMUM) if call.args else 1
     return _built(float(depth), call.operands[0].size)
 
@@ -117,26 +117,26 @@ def _squared(size: Size, element: Type) -> Estimate:
     return _built(2.0 + (STRING_FACTOR if element in (STRING, BYTES) else 0.0), size.times(size))
 
 
-def _distinct(call: Call) -> Estimate:
+def _distinct(call: OverloadCall) -> Estimate:
     return _squared(call.operands[0].size, INT)
 
 
-def _sort(call: Call) -> Estimate:
+def _sort(call: OverloadCall) -> Estimate:
     return _squared(call.operands[0].size, call.params[0].params[0])
 
 
-def _sort_by(call: Call) -> Estimate:
+def _sort_by(call: OverloadCall) -> Estimate:
     return _squared(call.args[0].size, call.params[1])
 
 
 def _sets(factor: float) -> Estimator:
-    def estimate(call: Call) -> Estimate:
+    def estimate(call: OverloadCall) -> Estimate:
         return Estimate(add(scale(call.args[0].size.times(call.args[1].size).most, factor), 1))
 
     return estimate
 
 
-def _walk(call: Call) -> Estimate | None:
+def _walk(call: OverloadCall) -> Estimate | None:
     """``sum``, ``min``, ``indexOf`` …: every element once, with its text if that is what it is."""
     if call.target is None:
         return None
@@ -152,20 +152,20 @@ def _walk(call: Call) -> Estimate | None:
 # --- texts ---
 
 
-def _scan(call: Call) -> Estimate:
+def _scan(call: OverloadCall) -> Estimate:
     size = call.operands[0].size
     return Estimate(_text(size), size)
 
 
-def _parse(call: Call) -> Estimate:
+def _parse(call: OverloadCall) -> Estimate:
     return Estimate(_text(call.args[0].size)) if call.args else _NOMINAL
 
 
-def _canonical(call: Call) -> Estimate:
+def _canonical(call: OverloadCall) -> Estimate:
     return Estimate(scale(call.args[0].size.most, 2 * STRING_FACTOR))
 
 
-def _replace(call: Call) -> Estimate:
+def _replace(call: OverloadCall) -> Estimate:
     text, old, new = (operand.size for operand in call.operands[:3])
     most = kept_most = least = kept_least = 0
     if old.least == 0:
@@ -184,17 +184,17 @@ def _replace(call: Call) -> Estimate:
     return Estimate(scale(text.most, 2 * STRING_FACTOR), result)
 
 
-def _split(call: Call) -> Estimate:
+def _split(call: OverloadCall) -> Estimate:
     text = call.operands[0].size
     most = text.most
     if len(call.args) > 1:
         limit = call.args[1].expr
-        if isinstance(limit, Constant) and isinstance(limit.value, int) and limit.type is INT:
+        if isinstance(limit, ConstantExpr) and isinstance(limit.value, int) and limit.type is INT:
             most = wrapped(limit.value)
     return Estimate(scale(text.most, 2 * STRING_FACTOR), Size(0, most))
 
 
-def _join(call: Call) -> Estimate:
+def _join(call: OverloadCall) -> Estimate:
     parts = call.operands[0]
     count, total = parts.size, Size(0, 0)
     if parts.type.params:
@@ -204,35 +204,35 @@ def _join(call: Call) -> Estimate:
     return Estimate(_text(total), total)
 
 
-def _find(call: Call) -> Estimate:
+def _find(call: OverloadCall) -> Estimate:
     text = call.operands[0].size
     return Estimate(_regex(text, call.args[0].size), Size(0, text.most))
 
 
-def _matches(call: Call) -> Estimate:
+def _matches(call: OverloadCall) -> Estimate:
     text, pattern = call.operands
     return Estimate(_regex(text.size, pattern.size))
 
 
-def _contains(call: Call) -> Estimate:
+def _contains(call: OverloadCall) -> Estimate:
     text, part = call.operands
     return Estimate(multiply(_text(text.size), _text(part.size)))
 
 
-def _affix(call: Call) -> Estimate:
+def _affix(call: OverloadCall) -> Estimate:
     return Estimate(_text(call.args[0].size))
 
 
-def _format(call: Call) -> Estimate:
+def _format(call: OverloadCall) -> Estimate:
     return Estimate(_text(call.operands[0].size))
 
 
-def _quote(call: Call) -> Estimate:
+def _quote(call: OverloadCall) -> Estimate:
     size = call.args[0].size
     return Estimate(_text(size), Size(wrapped(size.least + 2), wrapped(size.most * 2 + 2)))
 
 
-def _convert(call: Call) -> Estimate:
+def _convert(call: OverloadCall) -> Estimate:
     """``bytes(string)`` and ``string(bytes)``: a character takes up to four bytes."""
     size = call.args[0].size
     if call.function == "bytes" and call.params[0] is STRING:
@@ -249,41 +249,41 @@ _PREFIX: Final = _ADDRESS + scale(16, STRING_FACTOR) + 1
 _PATTERN: Final = 128 * REGEX_FACTOR
 
 
-def _ip(call: Call) -> Estimate:
+def _ip(call: OverloadCall) -> Estimate:
     return _parse(call)
 
 
-def _within(call: Call) -> Estimate:
+def _within(call: OverloadCall) -> Estimate:
     base = _ADDRESS if call.function == "containsIP" else _PREFIX
     return Estimate(add(base, _text(call.args[0].size)) if call.params[-1] is STRING else base)
 
 
-def _validate(call: Call) -> Estimate:
+def _validate(call: OverloadCall) -> Estimate:
     return Estimate(scale(_text(call.args[0].size), _PATTERN))
 
 
 # --- operators ---
 
 
-def _add(call: Call) -> Estimate:
+def _add(call: OverloadCall) -> Estimate:
     """Lists are concatenated without copying."""
     if call.params[0] in (STRING, BYTES):
         size = call.args[0].size.plus(call.args[1].size)
         return Estimate(_text(size), size)
-    if call.params[0].kind is Kind.LIST:
+    if call.params[0].kind is TypeKind.LIST:
         return Estimate(1, call.args[0].size.plus(call.args[1].size))
     return _NOMINAL
 
 
-def _member(call: Call) -> Estimate:
-    return Estimate(call.args[1].size.most) if call.params[1].kind is Kind.LIST else _NOMINAL
+def _member(call: OverloadCall) -> Estimate:
+    return Estimate(call.args[1].size.most) if call.params[1].kind is TypeKind.LIST else _NOMINAL
 
 
-def _compared(call: Call) -> Estimate:
+def _compared(call: OverloadCall) -> Estimate:
     return Estimate(scale(min(call.args[0].size.most, call.args[1].size.most), STRING_FACTOR))
 
 
-def _ordered(call: Call) -> Estimate:
+def _ordered(call: OverloadCall) -> Estimate:
     texts = call.params[0] in (STRING, BYTES) and call.params[0] is call.params[1]
     return _compared(call) if texts else _NOMINAL
 
@@ -291,7 +291,7 @@ def _ordered(call: Call) -> Estimate:
 _UNIT: Final = frozenset(("net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver"))
 
 
-def _equal(call: Call) -> Estimate:
+def _equal(call: OverloadCall) -> Estimate:
     left, right = call.args
     if left.type is right.type:
         name = left.type.name
@@ -304,16 +304,16 @@ def _equal(call: Call) -> Estimate:
     return _compared(call)
 
 
-def _choice(call: Call) -> Estimate:
+def _choice(call: OverloadCall) -> Estimate:
     """The cost is that of the operands (see the estimate); this says how large the result is."""
     return Estimate(0, call.args[1].size.union(call.args[2].size))
 
 
-def _check(call: Call) -> Estimate:
+def _check(call: OverloadCall) -> Estimate:
     return Estimate(AUTHORIZER_CHECK)
 
 
-def _selector(call: Call) -> Estimate:
+def _selector(call: OverloadCall) -> Estimate:
     size = call.args[0].size
     return Estimate(add(add(LIST_BASE, _text(size)), scale(scale(size.most, REQUIREMENTS), REQUIREMENT)))
 
@@ -357,7 +357,7 @@ _ESTIMATORS: Final = MappingProxyType[str, Estimator](
 )
 
 
-def estimate_call(call: Call) -> Estimate:
+def estimate_call(call: OverloadCall) -> Estimate:
     """The estimate for one overload."""
     found = _ESTIMATORS.get(call.function)
     return (found(call) if found is not None else None) or _NOMINAL

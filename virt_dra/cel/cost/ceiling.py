@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE, call_cost, tenth
-from virt_dra.cel.syntax.nodes import Call, Ident, ListNode, Literal, Logic, MapNode, Node, Select
+from virt_dra.cel.syntax.nodes import Call, Ident, ListNode, Literal, Logic, MapNode, Select, SyntaxNode
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT
 
 _SCALARS: Final = (BOOL, INT, UINT, DOUBLE, DURATION, TIMESTAMP)
@@ -17,7 +17,7 @@ _QUALIFIER: Final = 3
 """A name, a selection or an index: itself, its chain, and what it is when it stands alone."""
 
 
-def ceiling(root: Node) -> int | None:
+def ceiling(root: SyntaxNode) -> int | None:
     """At least what evaluating a checked tree costs; None where the text alone doesn't tell."""
     total = 0
     waiting = [root]
@@ -60,7 +60,7 @@ def _call(node: Call) -> int | None:
     return _QUALIFIER if call_cost(node.function, node.overloads) is None else None
 
 
-def _compared(operand: Node) -> int | None:
+def _compared(operand: SyntaxNode) -> int | None:
     """What comparing with the operand costs, whatever the other is: the smaller of the two counts."""
     if operand.known_type in _SCALARS:
         return 1

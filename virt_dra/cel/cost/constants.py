@@ -14,18 +14,18 @@ from virt_dra.cel.syntax.nodes import (
     Literal,
     Logic,
     MapNode,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     Variable,
 )
-from virt_dra.cel.types import Kind
+from virt_dra.cel.types import TypeKind
 
 _FOLDED = CONVERSIONS | {"dyn", "type"}
 _PRIMITIVE = frozenset(("bool", "int", "uint", "double", "string"))
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: SyntaxNode) -> Iterator[SyntaxNode]:
     """What a node directly consists of."""
     match node:
         case Select():
@@ -56,7 +56,7 @@ def children(node: Node) -> Iterator[Node]:
             yield node.body
 
 
-def bound(node: Node) -> list[Variable]:
+def bound(node: SyntaxNode) -> list[Variable]:
     """The variables that a node binds."""
     match node:
         case Comprehension():
@@ -67,7 +67,7 @@ def bound(node: Node) -> list[Variable]:
             return []
 
 
-def walk(root: Node) -> list[Node]:
+def walk(root: SyntaxNode) -> list[SyntaxNode]:
     """Every node, parents before their children."""
     found = [root]
     for node in found:
@@ -78,13 +78,13 @@ def walk(root: Node) -> list[Node]:
 _PLAIN_KEYS = _PRIMITIVE | {"bytes"}
 
 
-def keys_by_identity(root: Node) -> bool:
+def keys_by_identity(root: SyntaxNode) -> bool:
     """Whether lists, maps or objects may become keys, which are found again by the same object only: then what Kubernetes computes once
     and what it computes again must be told apart."""
     return any(isinstance(node, MapNode) and any(key.type.name not in _PLAIN_KEYS for key, _, _ in node.entries) for node in walk(root))
 
 
-def constants(nodes: list[Node]) -> set[int]:
+def constants(nodes: list[SyntaxNode]) -> set[int]:
     """The ``id`` of every node that is a constant to Kubernetes; ``nodes`` has parents before children."""
     known: set[int] = set()
     for node in reversed(nodes):
@@ -93,12 +93,12 @@ def constants(nodes: list[Node]) -> set[int]:
     return known
 
 
-def _is_constant(node: Node, known: set[int]) -> bool:
+def _is_constant(node: SyntaxNode, known: set[int]) -> bool:
     match node:
         case Literal():
             return True
         case Ident():
-            return node.variable is None and node.type.kind is Kind.TYPE
+            return node.variable is None and node.type.kind is TypeKind.TYPE
         case Select():
             return node.constant is not None
         case ListNode() | MapNode():
@@ -113,7 +113,7 @@ def _is_constant(node: Node, known: set[int]) -> bool:
 
 def is_membership(node: Call) -> bool:
     """Whether it is ``in`` with a list on the right, known to be one."""
-    return node.function == "@in" and len(node.overloads) == 1 and node.overloads[0].params[1].kind is Kind.LIST
+    return node.function == "@in" and len(node.overloads) == 1 and node.overloads[0].params[1].kind is TypeKind.LIST
 
 
 def is_lookup(node: Call, known: set[int]) -> bool:
@@ -123,7 +123,7 @@ def is_lookup(node: Call, known: set[int]) -> bool:
     return all(_primitive(element) for element, _ in node.args[1].elements)
 
 
-def _primitive(node: Node) -> bool:
+def _primitive(node: SyntaxNode) -> bool:
     while isinstance(node, Call) and node.function == "dyn":
         node = node.args[0]
     return node.type.name in _PRIMITIVE

@@ -1,7 +1,7 @@
-"""The counted form of an expression: its value or failure, as upstream's evaluator arrives at it, and what that costs (L-4.1, L-4.3).
+"""The counted form of an expression: Python closures that evaluate it as cel-go does and add up Kubernetes' run-time cost (L-4.1, L-4.3).
 
-Failures are values here (:class:`Failed`), because upstream goes on behind many of them: a call evaluates its other operands, a macro its
-other elements, ``&&`` and ``||`` look for a term that decides. Each node becomes one function; they nest as deeply as the expression.
+Failures are values here (:class:`FailedValue`), because cel-go continues after many of them: a call evaluates its other operands, a macro
+its other elements, and ``&&`` and ``||`` look for a term that decides. Each node becomes one closure; closures nest like the nodes.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE, CallCost, call_cost
 from virt_dra.cel.cost.actual import walk as walk_cost
 from virt_dra.cel.cost.attributes import Qualifier, Run, chain, local, presence, read, variable
 from virt_dra.cel.cost.constants import bound, constants, is_lookup, walk
-from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, Failed, Meter
+from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, FailedValue, Meter
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import Aborted, EvaluationError
+from virt_dra.cel.errors import EvaluationAborted, EvaluationError
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
-from virt_dra.cel.limits.weights import COUNTED, Weights, weights
+from virt_dra.cel.limits.weights import COUNTED, WorkEstimate, estimate_work
 from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, add_element, add_entry, in_constants
-from virt_dra.cel.syntax.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, Node, OptionalMap, Select
+from virt_dra.cel.syntax.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, OptionalMap, Select, SyntaxNode
 from virt_dra.cel.syntax.steps import Step, run
-from virt_dra.cel.types import UINT, Kind, Type, is_dyn
+from virt_dra.cel.types import UINT, Type, TypeKind, is_dyn
 from virt_dra.cel.values import TypeValue, UInt, Value, constant_keys
 
-_UNFIT = Failed(EvaluationError(NO_SUCH_OVERLOAD))
+_UNFIT = FailedValue(EvaluationError(NO_SUCH_OVERLOAD))
 _SINGLETONS = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches"))
 """Functions that evaluate both operands in any case; others of several overloads stop at the first that fails, as those of three do."""
 
 
-def count(root: Node, environment: Environment, weighed: Weights) -> tuple[Run, int]:
+def count(root: SyntaxNode, environment: Environment, work: WorkEstimate) -> tuple[Run, int]:
     """The counted form of a checked tree, and how many slots for variables it needs."""
-    builder = _Builder(root, environment, weighed)
+    builder = _Builder(root, environment, work)
     built: Run = run(builder.build(root))
     return built, builder.slots
 
 
 class _Builder:
-    def __init__(self, root: Node, environment: Environment, weighed: Weights) -> None:
+    def __init__(self, root: SyntaxNode, environment: Environment, work: WorkEstimate) -> None:
         nodes = walk(root)
-        self._weights = weighed
+        self._work = work
         self._environment = environment
         self._constants = constants(nodes)
         self._bound: dict[int, Run] = {}
         """How the variables of cel.bind and of optMap come by their value when they are first used, by slot."""
         self.slots = 1 + max((variable.slot for node in nodes for variable in bound(node)), default=-1)
 
-    def build(self, node: Node, observed: bool = True) -> Step[Run]:
+    def build(self, node: SyntaxNode, observed: bool = True) -> Step[Run]:
         """The function for a node; ``observed``: whether upstream counts the node itself, were it a chain."""
         built: Run
         match node:
@@ -74,7 +74,7 @@ class _Builder:
                 raise TypeError(f"{type(node).__name__} can't be counted")
         return built
 
-    def _once(self, node: Node, built: Run) -> Run:
+    def _once(self, node: SyntaxNode, built: Run) -> Run:
         """What is constant to Kubernetes is one value, which matters where it becomes a map's key."""
         if id(node) not in self._constants:
             return built
@@ -82,9 +82,9 @@ class _Builder:
             value = built(Meter({}, 0))
         except EvaluationError:
             return built
-        return built if isinstance(value, Failed) else _constant(value)
+        return built if isinstance(value, FailedValue) else _constant(value)
 
-    def _many(self, nodes: Sequence[Node]) -> Step[list[Run]]:
+    def _many(self, nodes: Sequence[SyntaxNode]) -> Step[list[Run]]:
         built: list[Run] = []
         for node in nodes:
             one: Run = yield self.build(node)
@@ -93,10 +93,10 @@ class _Builder:
 
     # --- chains ---
 
-    def _chain(self, node: Node, observed: bool) -> Step[Run]:
+    def _chain(self, node: SyntaxNode, observed: bool) -> Step[Run]:
         test: Select | None = node if isinstance(node, Select) and node.test and node.constant is None else None
         current = test.operand if test is not None else node
-        links: list[tuple[Node | None, str, bool]] = []
+        links: list[tuple[SyntaxNode | None, str, bool]] = []
         while True:
             if isinstance(current, Select) and current.constant is None and not current.test:
                 links.append((None, current.name, current.optional))
@@ -118,7 +118,7 @@ class _Builder:
             return presence(root, qualifiers, test.name, own - 1 if observed else 0)
         return chain(root, qualifiers, own)
 
-    def _root(self, node: Node) -> Step[Run]:
+    def _root(self, node: SyntaxNode) -> Step[Run]:
         built: Run
         match node:
             case Ident() if node.variable is not None:
@@ -138,7 +138,7 @@ class _Builder:
                 built = yield self.build(node)
         return built
 
-    def _qualifier(self, key: Node | None, name: str, optional: bool) -> Step[Qualifier]:
+    def _qualifier(self, key: SyntaxNode | None, name: str, optional: bool) -> Step[Qualifier]:
         if key is None:
             return Qualifier(name, None, optional)
         if isinstance(key, Literal):
@@ -161,7 +161,7 @@ class _Builder:
         # two slots: the value, and what computing the target once more costs, due when the variable is first used
         spare = self.slots
         self.slots += 1
-        self._bound[slot] = macros.repeated(slot, spare, target, COUNTED * weights(node.target).whole)
+        self._bound[slot] = macros.repeated(slot, spare, target, COUNTED * estimate_work(node.target).whole)
         body: Run = yield self.build(node.body)
         return macros.optional_map(target, body, slot, spare, within, flat=node.flat)
 
@@ -187,14 +187,14 @@ class _Builder:
             return self._once(node, self._strict(node, runs, operands, cost, base))
         return self._stopping(node, runs, operands, cost)
 
-    def _target(self, node: Call, operands: list[Node]) -> Overload | None:
+    def _target(self, node: Call, operands: list[SyntaxNode]) -> Overload | None:
         """The overload to call without looking at the values' types; None if that takes a look."""
         if len(node.overloads) != 1 or node.overloads[0].implementation is None or node.function == "!_":
             return None  # a negated value's type may have been inferred from the negation
         fits = all(settled(param, operand.known_type) for param, operand in zip(node.overloads[0].params, operands, strict=True))
         return node.overloads[0] if fits else None
 
-    def _invocation(self, node: Call, operands: list[Node]) -> _Invoke:
+    def _invocation(self, node: Call, operands: list[SyntaxNode]) -> _Invoke:
         if node.function in _SEARCHES and id(operands[1]) in self._constants:
             return self._search(node)
         overload = self._target(node, operands)
@@ -239,7 +239,7 @@ class _Builder:
 
         return searched
 
-    def _strict(self, node: Call, runs: list[Run], operands: list[Node], cost: CallCost | None, base: int) -> Run:
+    def _strict(self, node: Call, runs: list[Run], operands: list[SyntaxNode], cost: CallCost | None, base: int) -> Run:
         """A call that evaluates all its operands and costs the same whether one failed or not."""
         invoke = self._invocation(node, operands)
 
@@ -249,7 +249,7 @@ class _Builder:
             arguments = [operand(meter) for operand in runs]
             result: Value = None
             for argument in arguments:
-                if isinstance(argument, Failed):
+                if isinstance(argument, FailedValue):
                     result = argument
                     break
             else:
@@ -257,11 +257,11 @@ class _Builder:
                     meter.charge(cost(arguments, None))
                 try:
                     result = invoke(meter, arguments)
-                except Aborted:
+                except EvaluationAborted:
                     raise
                 except EvaluationError as error:
                     meter.spend(_FAILURE)
-                    result = Failed(error)
+                    result = FailedValue(error)
                 except UNFIT:
                     meter.spend(_FAILURE)
                     result = _UNFIT
@@ -275,7 +275,7 @@ class _Builder:
 
         return run
 
-    def _stopping(self, node: Call, runs: list[Run], operands: list[Node], cost: CallCost | None) -> Run:
+    def _stopping(self, node: Call, runs: list[Run], operands: list[SyntaxNode], cost: CallCost | None) -> Run:
         """A call that stops at the first operand that fails; it costs nothing itself if others were still to come."""
         invoke = self._invocation(node, operands)
 
@@ -285,7 +285,7 @@ class _Builder:
             for operand in runs:
                 result = operand(meter)
                 arguments.append(result)
-                if isinstance(result, Failed):
+                if isinstance(result, FailedValue):
                     if len(arguments) < len(runs):
                         return result
                     break
@@ -304,13 +304,13 @@ class _Builder:
         decisive = node.function == "_||_"
 
         def run(meter: Meter) -> Value:
-            failure: Failed | None = None
+            failure: FailedValue | None = None
             for term in terms:
                 value = term(meter)
                 if value is decisive:
                     return value
                 if value is not (not decisive):
-                    failure = failure or (value if isinstance(value, Failed) else _UNFIT)
+                    failure = failure or (value if isinstance(value, FailedValue) else _UNFIT)
             return failure or not decisive
 
         return run
@@ -327,14 +327,14 @@ class _Builder:
             failure: Value = None
             for part, optional in parts:
                 value = part(meter)
-                if isinstance(value, Failed):
+                if isinstance(value, FailedValue):
                     failure = value
                 elif optional:
                     failure = macros.caught(add_element, made, value)
                 else:
                     made.append(value)
                     continue
-                if isinstance(failure, Failed):
+                if isinstance(failure, FailedValue):
                     break
             meter.charge(cost)
             return failure or made
@@ -350,12 +350,12 @@ class _Builder:
 
         def run(meter: Meter) -> Value:
             made: dict[Value, Value] = {}
-            failure: Failed | None = None
+            failure: FailedValue | None = None
             for key_run, value_run, optional in parts:
                 key = key_run(meter)
-                value = key if isinstance(key, Failed) else value_run(meter)
-                added = value if isinstance(value, Failed) else macros.caught(add_entry, made, optional, key, value)
-                if isinstance(added, Failed):
+                value = key if isinstance(key, FailedValue) else value_run(meter)
+                added = value if isinstance(value, FailedValue) else macros.caught(add_entry, made, optional, key, value)
+                if isinstance(added, FailedValue):
                     failure = added
                     break
             meter.charge(cost)
@@ -379,7 +379,7 @@ class _Builder:
             condition = yield self.build(node.condition)
         body: Run = yield self.build(node.body)
         element_cost = 0 if id(node.body) in self._constants else LIST_BASE
-        weight = COUNTED * self._weights.loops[id(node)]
+        weight = COUNTED * self._work.loops[id(node)]
         each = macros.Loop(over, node.variable.slot, weight, node.second.slot if node.second is not None else None)
         match node.macro:
             case "all" | "exists":
@@ -413,18 +413,18 @@ def _lookup(needle: Run, members: Value) -> Run:
 
     def run(meter: Meter) -> Value:
         value = needle(meter)
-        return value if isinstance(value, Failed) else in_constants(value, keys)
+        return value if isinstance(value, FailedValue) else in_constants(value, keys)
 
     return run
 
 
 def settled(param: Type, given: Type) -> bool:
     """Whether a value of the given static type surely fits the parameter."""
-    if param.kind in (Kind.PARAM, Kind.DYN):
+    if param.kind in (TypeKind.PARAM, TypeKind.DYN):
         return True
     if is_dyn(given) or given.kind is not param.kind or given.name != param.name:
         return False
-    return param.kind is not Kind.LIST or settled(param.params[0], given.params[0])
+    return param.kind is not TypeKind.LIST or settled(param.params[0], given.params[0])
 
 
 def _constant(value: Value) -> Run:
@@ -436,19 +436,19 @@ def literal_value(node: Literal) -> Value:
     return UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
 
 
-def literals(node: Node) -> list[Value]:
+def literals(node: SyntaxNode) -> list[Value]:
     """The values of a list of literals, or of literals within ``dyn(…)``; empty if others are among them."""
     elements = [undyn(element) for element, optional in node.elements if not optional] if isinstance(node, ListNode) else []
     values = [literal_value(element) for element in elements if isinstance(element, Literal)]
     return values if isinstance(node, ListNode) and len(values) == len(node.elements) else []
 
 
-def undyn(node: Node) -> Node:
+def undyn(node: SyntaxNode) -> SyntaxNode:
     """What is within ``dyn(…)``."""
     while isinstance(node, Call) and node.function == "dyn" and len(node.args) == 1:
         node = node.args[0]
     return node
 
 
-def _is_condition(node: Node) -> bool:
+def _is_condition(node: SyntaxNode) -> bool:
     return isinstance(node, OptionalMap) or (isinstance(node, Call) and node.function == "_?_:_")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from virt_dra.cel.cost.sizes import Path, Size
+from virt_dra.cel.cost.sizes import Size, ValuePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ DEVICE: Final = Declared(
 VARIABLES: Final[Mapping[str, Declared]] = {"device": DEVICE}
 
 
-def declared_size(variables: Mapping[str, Declared], path: Path) -> Size | None:
+def declared_size(variables: Mapping[str, Declared], path: ValuePath) -> Size | None:
     """What is declared for the value at a path."""
     steps = path.steps()
     current = variables.get(steps[0]) if steps else None

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE
-from virt_dra.cel.cost.call_estimate import Call, Operand, estimate_call
+from virt_dra.cel.cost.call_estimate import Operand, OverloadCall, estimate_call
 from virt_dra.cel.cost.declared import Declared, declared_size
-from virt_dra.cel.cost.expansion import Apply, Constant, Elements, Entries, Expr, Field, Fold, Let, Name, expand
-from virt_dra.cel.cost.sizes import ONE, UNKNOWN, Entry, Path, Size, add, multiply
-from virt_dra.cel.syntax.nodes import Node, Variable
+from virt_dra.cel.cost.expansion import CallExpr, ConstantExpr, Expr, FieldExpr, FoldExpr, LetExpr, ListExpr, MapExpr, NameExpr, expand
+from virt_dra.cel.cost.sizes import ONE, UNKNOWN, ContentSizes, Size, ValuePath, add, multiply
+from virt_dra.cel.syntax.nodes import SyntaxNode, Variable
 from virt_dra.cel.syntax.steps import Step, run
-from virt_dra.cel.types import BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT, Kind, Type
+from virt_dra.cel.types import BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT, Type, TypeKind
 
 _SCALARS = (BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT)
 
 
-def estimate_cost(root: Node, variables: Mapping[str, Declared], *, every_selection: bool = False) -> int:
+def estimate_cost(root: SyntaxNode, variables: Mapping[str, Declared], *, every_selection: bool = False) -> int:
     """The most that evaluating a checked tree may cost; 2**64 - 1 where nothing bounds it.
 
     ``variables``: what is declared of them. ``every_selection``: count selections from values of unknown type, too, as the evaluation does
@@ -34,9 +34,9 @@ def estimate_cost(root: Node, variables: Mapping[str, Declared], *, every_select
 class _Bound:
     """What is known of a bound variable."""
 
-    path: Path | None
+    path: ValuePath | None
     size: Size | None
-    entry: Entry | None = None
+    entry: ContentSizes | None = None
 
 
 class _Estimator:
@@ -45,9 +45,9 @@ class _Estimator:
         self._every_selection = every_selection
         self._scopes: dict[str, list[_Bound]] = {}
         """Of bound variables that are visible, by name, as upstream; what a variable stands for is forgotten where it ends."""
-        self._paths: dict[Expr, Path | None] = {}
+        self._paths: dict[Expr, ValuePath | None] = {}
         self._sizes: dict[Expr, Size] = {}
-        self._entries: dict[Expr, Entry] = {}
+        self._entries: dict[Expr, ContentSizes] = {}
         self._costs: dict[Expr, int] = {}
         """Of expressions that occur twice (a macro's repeated target)."""
 
@@ -57,15 +57,15 @@ class _Estimator:
 
     # --- what is known of an expression ---
 
-    def _declared(self, path: Path) -> Size | None:
+    def _declared(self, path: ValuePath) -> Size | None:
         return declared_size(self._variables, path)
 
-    def _path(self, expr: Expr) -> Path | None:
+    def _path(self, expr: Expr) -> ValuePath | None:
         bound = self._variable(expr)
         return self._paths.get(expr) if bound is None else bound.path
 
     def _variable(self, expr: Expr) -> _Bound | None:
-        scopes = self._scopes.get(expr.name) if isinstance(expr, Name) else None
+        scopes = self._scopes.get(expr.name) if isinstance(expr, NameExpr) else None
         return scopes[-1] if scopes else None
 
     def _enter(self, variable: Variable, bound: _Bound) -> None:
@@ -74,9 +74,9 @@ class _Estimator:
     def _leave(self, variable: Variable) -> None:
         self._scopes[variable.name].pop()
 
-    def _extended(self, expr: Expr, name: str) -> Path:
+    def _extended(self, expr: Expr, name: str) -> ValuePath:
         path = self._path(expr)
-        return Path.of(name) if path is None else path.extended(name)
+        return ValuePath.of(name) if path is None else path.extended(name)
 
     def _size(self, expr: Expr) -> Size | None:
         known = self._sizes.get(expr)
@@ -95,7 +95,7 @@ class _Estimator:
         bound = self._variable(expr)
         return None if bound is None else bound.size
 
-    def _entry(self, expr: Expr) -> Entry | None:
+    def _entry(self, expr: Expr) -> ContentSizes | None:
         known = self._entries.get(expr)
         bound = self._variable(expr) if known is None else None
         return known if bound is None else bound.entry
@@ -107,7 +107,7 @@ class _Estimator:
         if size is not None:
             self._sizes[expr] = size
 
-    def _set_entry(self, expr: Expr, entry: Entry | None) -> None:
+    def _set_entry(self, expr: Expr, entry: ContentSizes | None) -> None:
         if entry is not None:
             self._entries[expr] = entry
 
@@ -119,38 +119,38 @@ class _Estimator:
             return known
         cost: int
         match expr:
-            case Constant():
+            case ConstantExpr():
                 return 0
-            case Name():
+            case NameExpr():
                 bound = self._variable(expr)
-                self._paths[expr] = Path.of(expr.name) if bound is None else bound.path
+                self._paths[expr] = ValuePath.of(expr.name) if bound is None else bound.path
                 return 1
-            case Field():
+            case FieldExpr():
                 cost = yield self._field(expr)
-            case Apply():
+            case CallExpr():
                 cost = yield self._apply(expr)
-            case Elements():
+            case ListExpr():
                 cost = yield self._elements(expr)
-            case Entries():
+            case MapExpr():
                 cost = yield self._map(expr)
-            case Let():
+            case LetExpr():
                 cost = yield self._let(expr)
-            case Fold():
+            case FoldExpr():
                 cost = yield self._fold(expr)
             case _:
                 raise TypeError(f"{type(expr).__name__} has no estimate")
         self._costs[expr] = cost
         return cost
 
-    def _field(self, expr: Field) -> Step[int]:
+    def _field(self, expr: FieldExpr) -> Step[int]:
         cost: int = yield self._cost(expr.operand)
         if expr.test:
             return cost
         self._paths[expr] = self._extended(expr.operand, expr.name)
-        counts = self._every_selection or expr.operand.type.kind in (Kind.MAP, Kind.OBJECT)
+        counts = self._every_selection or expr.operand.type.kind in (TypeKind.MAP, TypeKind.OBJECT)
         return add(cost, 1) if counts else cost
 
-    def _elements(self, expr: Elements) -> Step[int]:
+    def _elements(self, expr: ListExpr) -> Step[int]:
         total = LIST_BASE
         item_size: Size | None = None
         for item in expr.items:
@@ -158,10 +158,10 @@ class _Estimator:
             total = add(total, cost)
             size = self._size(item) or UNKNOWN
             item_size = size if item_size is None else item_size.union(size)
-        self._entries[expr] = Entry(True, ONE, item_size or Size(0, 0))
+        self._entries[expr] = ContentSizes(True, ONE, item_size or Size(0, 0))
         return total
 
-    def _map(self, expr: Entries) -> Step[int]:
+    def _map(self, expr: MapExpr) -> Step[int]:
         total = MAP_BASE
         sizes: tuple[Size, Size] | None = None
         for key, value in expr.items:
@@ -170,10 +170,10 @@ class _Estimator:
             total = add(total, add(key_cost, value_cost))
             found = (self._size(key) or UNKNOWN, self._size(value) or UNKNOWN)
             sizes = found if sizes is None else (sizes[0].union(found[0]), sizes[1].union(found[1]))
-        self._entries[expr] = Entry(False, *(sizes or (Size(0, 0), Size(0, 0))))
+        self._entries[expr] = ContentSizes(False, *(sizes or (Size(0, 0), Size(0, 0))))
         return total
 
-    def _apply(self, expr: Apply) -> Step[int]:
+    def _apply(self, expr: CallExpr) -> Step[int]:
         costs: list[int] = []
         args: list[Operand] = []
         for argument in expr.args:
@@ -192,14 +192,14 @@ class _Estimator:
         worst = 0
         size: Size | None = None
         for params in _ordered(expr):
-            estimate = self._overload(expr, Call(expr.function, params, target, args))
+            estimate = self._overload(expr, OverloadCall(expr.function, params, target, args))
             worst = max(worst, estimate[0])
             if estimate[1] is not None:
                 size = estimate[1] if size is None else size.union(estimate[1])
-            if expr.function == "_[_]" and params[0].kind in (Kind.LIST, Kind.MAP):
+            if expr.function == "_[_]" and params[0].kind in (TypeKind.LIST, TypeKind.MAP):
                 entry = self._entry(expr.args[0])
                 size = entry.value if entry is not None else None
-                self._paths[expr] = self._extended(expr.args[0], "@items" if params[0].kind is Kind.LIST else "@values")
+                self._paths[expr] = self._extended(expr.args[0], "@items" if params[0].kind is TypeKind.LIST else "@values")
             if size is None:
                 size = self._size(expr)
         self._set_size(expr, size)
@@ -208,18 +208,18 @@ class _Estimator:
             operands = add(operands, cost)
         return add(own, add(worst, operands))
 
-    def _overload(self, expr: Apply, call: Call) -> tuple[int, Size | None]:
+    def _overload(self, expr: CallExpr, call: OverloadCall) -> tuple[int, Size | None]:
         if expr.function in ("_&&_", "_||_"):
             return 0, None
         merged = expr.args[1:] if expr.function == "_?_:_" else expr.args
-        if expr.function == "_?_:_" or (expr.function == "_+_" and (call.params[0].kind is Kind.LIST or call.params[0].name in _TEXTS)):
+        if expr.function == "_?_:_" or (expr.function == "_+_" and (call.params[0].kind is TypeKind.LIST or call.params[0].name in _TEXTS)):
             one = self._entry(merged[0])
             self._set_entry(expr, one.union(self._entry(merged[1])) if one is not None else None)
         return estimate_call(call)
 
     # --- variables ---
 
-    def _let(self, expr: Let) -> Step[int]:
+    def _let(self, expr: LetExpr) -> Step[int]:
         cost: int = yield self._cost(expr.value)
         self._enter(expr.variable, _Bound(self._path(expr.value), self._size(expr.value), self._entry(expr.value)))
         body: int = yield self._cost(expr.body)
@@ -228,7 +228,7 @@ class _Estimator:
         self._set_entry(expr, self._entry(expr.body))
         return add(LIST_BASE, add(cost, body))
 
-    def _fold(self, expr: Fold) -> Step[int]:
+    def _fold(self, expr: FoldExpr) -> Step[int]:
         over: int = yield self._cost(expr.over)
         initial: int = yield self._cost(expr.initial)
         self._enter(expr.accumulator, _Bound(self._path(expr.initial), self._size(expr.initial), self._entry(expr.initial)))
@@ -240,19 +240,19 @@ class _Estimator:
         result: int = yield self._cost(expr.result)
         self._leave(expr.accumulator)
         count = self._size(expr.over) or UNKNOWN
-        if isinstance(expr.initial, Constant):
+        if isinstance(expr.initial, ConstantExpr):
             self._set_size(expr, self._size(expr.initial))
         else:
             self._set_size(expr, count)
             self._set_entry(expr, self._entry(expr.step))
         return add(add(over, initial), add(result, multiply(count.most, add(step, going))))
 
-    def _bind(self, expr: Fold) -> None:
+    def _bind(self, expr: FoldExpr) -> None:
         """A fold's variables: of two a key or index and a value, of one a list's element or a map's key."""
         paired = len(expr.variables) == 2
         for number, variable in enumerate(expr.variables):
             entry = self._entry(expr.over)
-            is_list = entry.is_list if entry is not None else expr.over.type.kind is Kind.LIST
+            is_list = entry.is_list if entry is not None else expr.over.type.kind is TypeKind.LIST
             if number == 1 or (is_list and not paired):
                 name, size = "@items" if is_list else "@values", entry.value if entry is not None else None
             else:
@@ -263,18 +263,18 @@ class _Estimator:
 _TEXTS = frozenset(("string", "bytes"))
 
 
-def _ordered(expr: Apply) -> list[tuple[Type, ...]]:
+def _ordered(expr: CallExpr) -> list[tuple[Type, ...]]:
     """The overloads in upstream's order, where the last one's path counts."""
     if expr.function != "_[_]":
         return expr.overloads
-    return sorted(expr.overloads, key=lambda params: (Kind.LIST, Kind.MAP, Kind.OPAQUE).index(params[0].kind))
+    return sorted(expr.overloads, key=lambda params: (TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE).index(params[0].kind))
 
 
 def _written_size(expr: Expr) -> Size | None:
     match expr:
-        case Constant():
+        case ConstantExpr():
             size = len(expr.value) if isinstance(expr.value, (str, bytes)) else 1
-        case Elements() | Entries():
+        case ListExpr() | MapExpr():
             size = len(expr.items)
         case _:
             return None

@@ -16,9 +16,9 @@ from virt_dra.cel.syntax.nodes import (
     LiteralValue,
     Logic,
     MapNode,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     Variable,
 )
 from virt_dra.cel.syntax.steps import Step, run
@@ -33,26 +33,26 @@ class Expr:
 
 
 @dataclass(slots=True, eq=False)
-class Constant(Expr):
+class ConstantExpr(Expr):
     value: LiteralValue
 
 
 @dataclass(slots=True, eq=False)
-class Name(Expr):
+class NameExpr(Expr):
     """A variable: one that is bound, or one of the environment, or a type."""
 
     name: str
 
 
 @dataclass(slots=True, eq=False)
-class Field(Expr):
+class FieldExpr(Expr):
     operand: Expr
     name: str
     test: bool
 
 
 @dataclass(slots=True, eq=False)
-class Apply(Expr):
+class CallExpr(Expr):
     """A call. ``overloads``: the parameters of each overload that fits, with the receiver's type first."""
 
     function: str
@@ -62,17 +62,17 @@ class Apply(Expr):
 
 
 @dataclass(slots=True, eq=False)
-class Elements(Expr):
+class ListExpr(Expr):
     items: list[Expr]
 
 
 @dataclass(slots=True, eq=False)
-class Entries(Expr):
+class MapExpr(Expr):
     items: list[tuple[Expr, Expr]]
 
 
 @dataclass(slots=True, eq=False)
-class Let(Expr):
+class LetExpr(Expr):
     """A value bound to a variable; ``cel.bind`` and what resembles it."""
 
     variable: Variable
@@ -81,7 +81,7 @@ class Let(Expr):
 
 
 @dataclass(slots=True, eq=False)
-class Fold(Expr):
+class FoldExpr(Expr):
     """A comprehension."""
 
     over: Expr
@@ -96,13 +96,13 @@ class Fold(Expr):
 INSERT = "cel.@mapInsert"
 
 
-def expand(root: Node) -> Expr:
+def expand(root: SyntaxNode) -> Expr:
     """The expression of a checked tree. A target that a macro repeats is one object in it."""
     expanded: Expr = run(_expand(root))
     return expanded
 
 
-def _all(nodes: Sequence[Node]) -> Step[list[Expr]]:
+def _all(nodes: Sequence[SyntaxNode]) -> Step[list[Expr]]:
     expanded: list[Expr] = []
     for node in nodes:
         one: Expr = yield _expand(node)
@@ -110,13 +110,13 @@ def _all(nodes: Sequence[Node]) -> Step[list[Expr]]:
     return expanded
 
 
-def _expand(node: Node) -> Step[Expr]:
+def _expand(node: SyntaxNode) -> Step[Expr]:
     made: Expr
     match node:
         case Literal():
-            return Constant(node.type, node.value)
+            return ConstantExpr(node.type, node.value)
         case Ident():
-            return Name(node.type, node.name)
+            return NameExpr(node.type, node.name)
         case Select():
             made = yield _select(node)
         case Call():
@@ -124,23 +124,23 @@ def _expand(node: Node) -> Step[Expr]:
             target: Expr | None = None
             if node.target is not None:
                 target = yield _expand(node.target)
-            return Apply(node.type, node.function, target, args, [overload.params for overload in node.overloads])
+            return CallExpr(node.type, node.function, target, args, [overload.params for overload in node.overloads])
         case Logic():
             terms: list[Expr] = yield _all(node.terms)
-            return Apply(BOOL, node.function, None, terms, [(BOOL, BOOL)])
+            return CallExpr(BOOL, node.function, None, terms, [(BOOL, BOOL)])
         case ListNode():
             items: list[Expr] = yield _all([element for element, _ in node.elements])
-            return Elements(node.type, items)
+            return ListExpr(node.type, items)
         case MapNode():
             keys: list[Expr] = yield _all([key for key, _, _ in node.entries])
             values: list[Expr] = yield _all([value for _, value, _ in node.entries])
-            return Entries(node.type, list(zip(keys, values, strict=True)))
+            return MapExpr(node.type, list(zip(keys, values, strict=True)))
         case Comprehension():
             made = yield _comprehension(node)
         case Bind():
             value: Expr = yield _expand(node.value)
             body: Expr = yield _expand(node.body)
-            return Let(body.type, node.variable, value, body)
+            return LetExpr(body.type, node.variable, value, body)
         case OptionalMap():
             made = yield _optional_map(node)
         case _:
@@ -150,26 +150,26 @@ def _expand(node: Node) -> Step[Expr]:
 
 def _select(node: Select) -> Step[Expr]:
     if node.constant is not None:
-        return Name(node.type, node.constant)
+        return NameExpr(node.type, node.constant)
     operand: Expr = yield _expand(node.operand)
     if node.optional:
-        return Apply(node.type, "_?._", None, [operand, Constant(STRING, node.name)], [(DYN, STRING)])
-    return Field(node.type, operand, node.name, node.test)
+        return CallExpr(node.type, "_?._", None, [operand, ConstantExpr(STRING, node.name)], [(DYN, STRING)])
+    return FieldExpr(node.type, operand, node.name, node.test)
 
 
 def _optional_map(node: OptionalMap) -> Step[Expr]:
     target: Expr = yield _expand(node.target)
     body: Expr = yield _expand(node.body)
-    value = Apply(node.variable.type, "value", target, [], [(target.type,)])
-    made: Expr = Let(body.type, node.variable, value, body)
+    value = CallExpr(node.variable.type, "value", target, [], [(target.type,)])
+    made: Expr = LetExpr(body.type, node.variable, value, body)
     if not node.flat:
-        made = Apply(node.type, "optional.of", None, [made], [(body.type,)])
-    present = Apply(BOOL, "hasValue", target, [], [(target.type,)])
-    return _choice(node.type, present, made, Apply(node.type, "optional.none", None, [], [()]))
+        made = CallExpr(node.type, "optional.of", None, [made], [(body.type,)])
+    present = CallExpr(BOOL, "hasValue", target, [], [(target.type,)])
+    return _choice(node.type, present, made, CallExpr(node.type, "optional.none", None, [], [()]))
 
 
 def _choice(kind: Type, condition: Expr, chosen: Expr, other: Expr) -> Expr:
-    return Apply(kind, "_?_:_", None, [condition, chosen, other], [(BOOL, kind, kind)])
+    return CallExpr(kind, "_?_:_", None, [condition, chosen, other], [(BOOL, kind, kind)])
 
 
 def _comprehension(node: Comprehension) -> Step[Expr]:
@@ -191,18 +191,18 @@ def _quantifier(node: Comprehension, over: Expr, variables: list[Variable], cond
     accumulator = Variable("@result", kind)
 
     def read() -> Expr:
-        return Name(kind, accumulator.name)
+        return NameExpr(kind, accumulator.name)
 
     if counted:
-        one = Constant(INT, 1)
-        step = _choice(INT, body, Apply(INT, "_+_", None, [read(), one], [(INT, INT)]), read())
-        result: Expr = Apply(BOOL, "_==_", None, [read(), one], [(INT, INT)])
-        return Fold(BOOL, over, variables, accumulator, Constant(INT, 0), Constant(BOOL, True), step, result)
+        one = ConstantExpr(INT, 1)
+        step = _choice(INT, body, CallExpr(INT, "_+_", None, [read(), one], [(INT, INT)]), read())
+        result: Expr = CallExpr(BOOL, "_==_", None, [read(), one], [(INT, INT)])
+        return FoldExpr(BOOL, over, variables, accumulator, ConstantExpr(INT, 0), ConstantExpr(BOOL, True), step, result)
     decisive = node.macro == "exists"
-    asked = Apply(BOOL, "!_", None, [read()], [(BOOL,)]) if decisive else read()
-    going = Apply(BOOL, "@not_strictly_false", None, [asked], [(BOOL,)])
-    step = Apply(BOOL, "_||_" if decisive else "_&&_", None, [read(), body], [(BOOL, BOOL)])
-    return Fold(BOOL, over, variables, accumulator, Constant(BOOL, not decisive), going, step, read())
+    asked = CallExpr(BOOL, "!_", None, [read()], [(BOOL,)]) if decisive else read()
+    going = CallExpr(BOOL, "@not_strictly_false", None, [asked], [(BOOL,)])
+    step = CallExpr(BOOL, "_||_" if decisive else "_&&_", None, [read(), body], [(BOOL, BOOL)])
+    return FoldExpr(BOOL, over, variables, accumulator, ConstantExpr(BOOL, not decisive), going, step, read())
 
 
 def _collection(node: Comprehension, over: Expr, variables: list[Variable], condition: Expr | None, body: Expr) -> Expr:
@@ -210,25 +210,25 @@ def _collection(node: Comprehension, over: Expr, variables: list[Variable], cond
     accumulator = Variable("@result", kind)
 
     def read() -> Expr:
-        return Name(kind, accumulator.name)
+        return NameExpr(kind, accumulator.name)
 
     def added(element: Expr) -> Expr:
-        return Apply(kind, "_+_", None, [read(), Elements(kind, [element])], [(kind, kind)])
+        return CallExpr(kind, "_+_", None, [read(), ListExpr(kind, [element])], [(kind, kind)])
 
     first = variables[0]
-    initial: Expr = Elements(kind, [])
+    initial: Expr = ListExpr(kind, [])
     match node.macro:
         case "filter":
-            condition, step = body, added(Name(first.type, first.name))
+            condition, step = body, added(NameExpr(first.type, first.name))
         case "map" | "transformList":
             step = added(body)
         case "transformMap":
-            initial, step = Entries(kind, []), Apply(kind, INSERT, None, [read(), Name(first.type, first.name), body], [(kind,)])
+            initial, step = MapExpr(kind, []), CallExpr(kind, INSERT, None, [read(), NameExpr(first.type, first.name), body], [(kind,)])
         case _:
-            initial, step = Entries(kind, []), Apply(kind, INSERT, None, [read(), body], [(kind,)])
+            initial, step = MapExpr(kind, []), CallExpr(kind, INSERT, None, [read(), body], [(kind,)])
     if condition is not None:
         step = _choice(kind, condition, step, read())
-    return Fold(kind, over, variables, accumulator, initial, Constant(BOOL, True), step, read())
+    return FoldExpr(kind, over, variables, accumulator, initial, ConstantExpr(BOOL, True), step, read())
 
 
 def _sort_by(node: Comprehension, over: Expr, body: Expr) -> Expr:
@@ -236,9 +236,9 @@ def _sort_by(node: Comprehension, over: Expr, body: Expr) -> Expr:
     bound = Variable("@__sortBy_input__", over.type)
 
     def read() -> Expr:
-        return Name(over.type, bound.name)
+        return NameExpr(over.type, bound.name)
 
     mapped = Comprehension(node.offset, "map", node.range, node.variable, None, None, node.body, type=node.type)
     keys = _collection(mapped, read(), [node.variable], None, body)
     overloads: list[tuple[Type, ...]] = [(overload.params[0], overload.params[1].params[0]) for overload in node.overloads]
-    return Let(node.type, bound, over, Apply(node.type, SORT_BY, read(), [keys], overloads))
+    return LetExpr(node.type, bound, over, CallExpr(node.type, SORT_BY, read(), [keys], overloads))

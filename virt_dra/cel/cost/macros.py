@@ -12,25 +12,25 @@ from dataclasses import dataclass
 
 from virt_dra.cel.cost.actual import sorted_by_keys
 from virt_dra.cel.cost.attributes import Run
-from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, Failed, Meter
-from virt_dra.cel.errors import Aborted, EvaluationError, Interrupted
+from virt_dra.cel.cost.meter import COST_LIMIT, UNSET, FailedValue, Meter
+from virt_dra.cel.errors import EvaluationAborted, EvaluationError, Interrupted
 from virt_dra.cel.functions.lists import SORT_BY, sorted_by
 from virt_dra.cel.functions.registry import no_such_overload
 from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, elements, insert, pairs
 from virt_dra.cel.values import NONE, Optional, Value, key_value
 
-_NO_OVERLOAD = Failed(EvaluationError(NO_SUCH_OVERLOAD))
-_INTERRUPTED = Failed(Interrupted())
+_NO_OVERLOAD = FailedValue(EvaluationError(NO_SUCH_OVERLOAD))
+_INTERRUPTED = FailedValue(Interrupted())
 
 
 def caught(action: Callable[..., Value], *arguments: object) -> Value:
     """What an action gives, or its failure. What aborts the evaluation passes."""
     try:
         return action(*arguments)
-    except Aborted:
+    except EvaluationAborted:
         raise
     except EvaluationError as error:
-        return Failed(error)
+        return FailedValue(error)
     except UNFIT:
         return _NO_OVERLOAD
 
@@ -47,7 +47,7 @@ def conditional(condition: Run, chosen: Run, other: Run) -> Run:
             return chosen(meter)
         if value is False:
             return other(meter)
-        return value if isinstance(value, Failed) else _NO_OVERLOAD
+        return value if isinstance(value, FailedValue) else _NO_OVERLOAD
 
     return run
 
@@ -106,10 +106,10 @@ def optional_map(target: Run, body: Run, slot: int, due: int, within: frozenset[
         value = target(meter)
         again = meter.cost - before if within.issuperset(meter.started[mark:]) else UNSET
         meter.charge(1)
-        if isinstance(value, Failed):
+        if isinstance(value, FailedValue):
             return value
         if not isinstance(value, Optional):
-            return Failed(EvaluationError(no_such_overload("hasValue", value)))
+            return FailedValue(EvaluationError(no_such_overload("hasValue", value)))
         if not value.present:
             meter.charge(1)
             return NONE
@@ -118,7 +118,7 @@ def optional_map(target: Run, body: Run, slot: int, due: int, within: frozenset[
         if flat:
             return made
         meter.charge(1)
-        return made if isinstance(made, Failed) else Optional(True, made)
+        return made if isinstance(made, FailedValue) else Optional(True, made)
 
     return run
 
@@ -128,7 +128,7 @@ def either(target: Run, other: Run, *, whole: bool) -> Run:
 
     def run(meter: Meter) -> Value:
         value = target(meter)
-        if isinstance(value, Failed):
+        if isinstance(value, FailedValue):
             return value
         if not isinstance(value, Optional):
             return _NO_OVERLOAD
@@ -152,10 +152,10 @@ class Loop:
     """Microseconds of a step."""
     second: int | None = None
 
-    def entries(self, meter: Meter) -> Iterable[None] | Failed:
+    def entries(self, meter: Meter) -> Iterable[None] | FailedValue:
         """Binds the variables, once for each element or entry."""
         value = self.over(meter)
-        if isinstance(value, Failed):
+        if isinstance(value, FailedValue):
             return value
         try:
             return (
@@ -163,10 +163,10 @@ class Loop:
                 if self.second is None
                 else self._pairs(meter, pairs(meter, value, self.weight))
             )
-        except Aborted:
+        except EvaluationAborted:
             raise
         except EvaluationError as error:
-            return Failed(error)
+            return FailedValue(error)
 
     def _singles(self, meter: Meter, values: Iterable[Value]) -> Iterator[None]:
         slots, slot = meter.slots, self.slot
@@ -185,7 +185,7 @@ def quantifier(loop: Loop, body: Run, *, decisive: bool) -> Run:
 
     def run(meter: Meter) -> Value:
         entries = loop.entries(meter)
-        if isinstance(entries, Failed):
+        if isinstance(entries, FailedValue):
             return entries
         result: Value = not decisive
         for _ in entries:
@@ -196,8 +196,8 @@ def quantifier(loop: Loop, body: Run, *, decisive: bool) -> Run:
             value = body(meter)
             if value is decisive:
                 result = decisive
-            elif value is not (not decisive) and not isinstance(result, Failed):
-                result = value if isinstance(value, Failed) else _NO_OVERLOAD
+            elif value is not (not decisive) and not isinstance(result, FailedValue):
+                result = value if isinstance(value, FailedValue) else _NO_OVERLOAD
             if meter.stopped():
                 return _INTERRUPTED
         meter.charge(1)
@@ -211,7 +211,7 @@ def exists_one(loop: Loop, body: Run) -> Run:
 
     def run(meter: Meter) -> Value:
         entries = loop.entries(meter)
-        if isinstance(entries, Failed):
+        if isinstance(entries, FailedValue):
             return entries
         result: Value = 0
         for _ in entries:
@@ -221,11 +221,11 @@ def exists_one(loop: Loop, body: Run) -> Run:
                 if isinstance(result, int):
                     result += 1
             elif value is not False:
-                result = value if isinstance(value, Failed) else _NO_OVERLOAD
+                result = value if isinstance(value, FailedValue) else _NO_OVERLOAD
             if meter.stopped():
                 return _INTERRUPTED
         meter.charge_each(2)
-        return result if isinstance(result, Failed) else result == 1
+        return result if isinstance(result, FailedValue) else result == 1
 
     return run
 
@@ -235,10 +235,10 @@ def collect(loop: Loop, condition: Run | None, body: Run, element_cost: int) -> 
 
     def run(meter: Meter) -> Value:
         entries = loop.entries(meter)
-        if isinstance(entries, Failed):
+        if isinstance(entries, FailedValue):
             return entries
         made: list[Value] = []
-        failure: Failed | None = None
+        failure: FailedValue | None = None
         for _ in entries:
             wanted = True if condition is None else condition(meter)
             if wanted is True:
@@ -246,12 +246,12 @@ def collect(loop: Loop, condition: Run | None, body: Run, element_cost: int) -> 
                 value = body(meter)
                 meter.charge(element_cost)
                 meter.charge(1)
-                if not isinstance(value, Failed):
+                if not isinstance(value, FailedValue):
                     made.append(value)
                 elif failure is None:
                     failure = value
             elif wanted is not False:
-                failure = wanted if isinstance(wanted, Failed) else _NO_OVERLOAD
+                failure = wanted if isinstance(wanted, FailedValue) else _NO_OVERLOAD
             if meter.stopped():
                 return _INTERRUPTED
         meter.charge(1)
@@ -265,10 +265,10 @@ def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
 
     def run(meter: Meter) -> Value:
         entries = loop.entries(meter)
-        if isinstance(entries, Failed):
+        if isinstance(entries, FailedValue):
             return entries
         made: dict[Value, Value] = {}
-        failure: Failed | None = None
+        failure: FailedValue | None = None
         for _ in entries:
             wanted = True if condition is None else condition(meter)
             if wanted is True:
@@ -276,11 +276,11 @@ def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
                 if failure is None:
                     meter.charge(1)
                     value = body(meter)
-                    inserted = value if isinstance(value, Failed) else caught(insert, made, meter.slots[loop.slot], value)
-                    failure = inserted if isinstance(inserted, Failed) else None
+                    inserted = value if isinstance(value, FailedValue) else caught(insert, made, meter.slots[loop.slot], value)
+                    failure = inserted if isinstance(inserted, FailedValue) else None
                     meter.charge(1)
             elif wanted is not False:
-                failure = wanted if isinstance(wanted, Failed) else _NO_OVERLOAD
+                failure = wanted if isinstance(wanted, FailedValue) else _NO_OVERLOAD
             if meter.stopped():
                 return _INTERRUPTED
         meter.charge(1)
@@ -294,21 +294,21 @@ def transform_entries(loop: Loop, condition: Run | None, body: Run) -> Run:
 
     def run(meter: Meter) -> Value:
         entries = loop.entries(meter)
-        if isinstance(entries, Failed):
+        if isinstance(entries, FailedValue):
             return entries
         made: dict[Value, Value] = {}
-        failure: Failed | None = None
+        failure: FailedValue | None = None
         for _ in entries:
             wanted = True if condition is None else condition(meter)
             if wanted is True:
                 meter.charge(1)
                 value = body(meter)
                 if failure is None:
-                    inserted = value if isinstance(value, Failed) else caught(_insert, made, value)
-                    failure = inserted if isinstance(inserted, Failed) else None
+                    inserted = value if isinstance(value, FailedValue) else caught(_insert, made, value)
+                    failure = inserted if isinstance(inserted, FailedValue) else None
                 meter.charge(1)
             elif wanted is not False:
-                failure = wanted if isinstance(wanted, Failed) else _NO_OVERLOAD
+                failure = wanted if isinstance(wanted, FailedValue) else _NO_OVERLOAD
             if meter.stopped():
                 return _INTERRUPTED
         meter.charge(1)
@@ -333,14 +333,14 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
         meter.charge_each(2)
         entries = Loop(lambda _: values, loop.slot, loop.weight).entries(meter)
         keys: list[Value] = []
-        failure = entries if isinstance(entries, Failed) else None
-        if not isinstance(entries, Failed):
+        failure = entries if isinstance(entries, FailedValue) else None
+        if not isinstance(entries, FailedValue):
             for _ in entries:
                 meter.charge(1)
                 key = body(meter)
                 meter.charge(element_cost)
                 meter.charge(1)
-                if not isinstance(key, Failed):
+                if not isinstance(key, FailedValue):
                     keys.append(key)
                 elif failure is None:
                     failure = key

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from virt_dra.cel.errors import Aborted, EvaluationError, Stopped
-from virt_dra.cel.limits.budget import AFTERWARDS, CHECK_EVERY, STRETCH, Budget, Interrupt, Work
+from virt_dra.cel.errors import EvaluationAborted, EvaluationError, Stopped
+from virt_dra.cel.limits.budget import AFTERWARDS, CHECK_EVERY, STRETCH, Budget, InterruptCheck, Work
 from virt_dra.cel.values import Value
 
 V = TypeVar("V")
@@ -16,7 +16,7 @@ COST_LIMIT: Final = 1_000_000
 """What one evaluation may cost, and the worst case that admission accepts (L-4.1)."""
 
 
-class CostExceeded(Aborted):
+class CostExceeded(EvaluationAborted):
     """It cost more than COST_LIMIT."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class CostExceeded(Aborted):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedValue:
     """A failure as a value: whether it matters is for the operators around it to say."""
 
     error: EvaluationError
@@ -37,7 +37,7 @@ UNSET: Final = object()
 class Meter(Budget):
     """The state of one counted evaluation."""
 
-    def __init__(self, variables: Mapping[str, Value], slots: int, watcher: Work | Interrupt | None = None) -> None:
+    def __init__(self, variables: Mapping[str, Value], slots: int, watcher: Work | InterruptCheck | None = None) -> None:
         self.cost = 0
         self.variables = variables
         self.slots: list[Value] = [UNSET] * slots

@@ -53,18 +53,18 @@ UNKNOWN: Final = Size(0, MAXIMUM)
 ONE: Final = Size(1, 1)
 
 
-class Entry(NamedTuple):
+class ContentSizes(NamedTuple):
     """The sizes of what a list or map contains."""
 
     is_list: bool
     key: Size
     value: Size
 
-    def union(self, other: Entry | None) -> Entry | None:
-        return None if other is None else Entry(self.is_list, self.key.union(other.key), self.value.union(other.value))
+    def union(self, other: ContentSizes | None) -> ContentSizes | None:
+        return None if other is None else ContentSizes(self.is_list, self.key.union(other.key), self.value.union(other.value))
 
 
-class Path:
+class ValuePath:
     """Where in a variable a value comes from: ``device``, ``attributes``, ``@values``.
 
     Extending one writes into memory that is shared with its other extensions where there is room, as upstream's slices do: of the key and
@@ -78,20 +78,20 @@ class Path:
         self.length = length
 
     @classmethod
-    def of(cls, name: str) -> Path:
+    def of(cls, name: str) -> ValuePath:
         return cls([name], 1)
 
     @classmethod
-    def of_steps(cls, steps: list[str]) -> Path:
+    def of_steps(cls, steps: list[str]) -> ValuePath:
         return cls(steps, len(steps))
 
-    def extended(self, name: str) -> Path:
+    def extended(self, name: str) -> ValuePath:
         if self.length == len(self._memory):
             grown = self._memory[: self.length] + [""] * max(1, self.length)
             grown[self.length] = name
-            return Path(grown, self.length + 1)
+            return ValuePath(grown, self.length + 1)
         self._memory[self.length] = name
-        return Path(self._memory, self.length + 1)
+        return ValuePath(self._memory, self.length + 1)
 
     def steps(self) -> list[str]:
         return self._memory[: self.length]

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from virt_dra.cel.functions.quoting import quoted
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _GROUP = re.compile(r"[0-9a-fA-F]*")
 _LENGTH = re.compile(r"[0-9]|[1-9][0-9]+")
@@ -24,7 +24,7 @@ class InvalidAddress(ValueError):
     """A text that is no address or prefix; the message is Go's."""
 
 
-def parse_address(text: str) -> tuple[Address, str]:
+def parse_address(text: str) -> tuple[IPAddress, str]:
     """The address and its zone, empty if it has none. Raises InvalidAddress."""
     first = next((character for character in text if character in ".:%"), "")
     if first == ".":
@@ -34,7 +34,7 @@ def parse_address(text: str) -> tuple[Address, str]:
     return _ipv6(text)
 
 
-def parse_prefix(text: str) -> tuple[Address, int]:
+def parse_prefix(text: str) -> tuple[IPAddress, int]:
     """The address and the length of the prefix. Raises InvalidAddress."""
     where = f"netip.ParsePrefix({quoted(text)}): "
     head, slash, length = text.rpartition("/")
@@ -82,7 +82,7 @@ def _octets(whole: str, text: str) -> list[int]:
     return [*octets, int(digits)]
 
 
-def _ipv6(text: str) -> tuple[Address, str]:
+def _ipv6(text: str) -> tuple[IPAddress, str]:
     rest, percent, zone = text.partition("%")
     if percent and not zone:
         _fail(text, "zone must be a non-empty string")

@@ -17,7 +17,7 @@ from virt_dra.cel.values import NONE, Optional
 
 library = Library()
 
-Check = Callable[[str], tuple[str, ...]]
+FormatCheck = Callable[[str], tuple[str, ...]]
 """What is wrong with a text; nothing if it is fine."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
@@ -44,7 +44,7 @@ def _is_datetime(text: str) -> bool:
     return found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
 
 
-def _simply(fits: Callable[[str], object], complaint: str) -> Check:
+def _simply(fits: Callable[[str], object], complaint: str) -> FormatCheck:
     return lambda text: () if fits(text) else (complaint,)
 
 
@@ -53,7 +53,7 @@ def _uri(text: str) -> tuple[str, ...]:
     return (complaint,) if complaint else ()
 
 
-def _prefix(check: Check) -> Check:
+def _prefix(check: FormatCheck) -> FormatCheck:
     return lambda text: check(without_trailing_dash(text))
 
 
@@ -65,7 +65,7 @@ class NamedFormat:
     GO_TYPE: ClassVar[str] = "cel.Format"
 
     name: str
-    check: Check = field(compare=False)
+    check: FormatCheck = field(compare=False)
     pattern_size: int = field(compare=False)
     """Length of the regular expression that Kubernetes takes it to cost."""
 

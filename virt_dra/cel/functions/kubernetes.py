@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virt_dra.api.quantity import Format, Quantity, QuantityError
+from virt_dra.api.quantity import Quantity, QuantityError, QuantityFormat
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.registry import Library
@@ -55,7 +55,7 @@ def sign(value: Quantity) -> int:
 
 
 def _other(value: Quantity | int) -> Quantity:
-    return value if isinstance(value, Quantity) else Quantity.of(value, Format.DECIMAL_EXPONENT)
+    return value if isinstance(value, Quantity) else Quantity.of(value, QuantityFormat.DECIMAL_EXPONENT)
 
 
 @library.function(f"{_Q}::add({_Q}) -> {_Q}", f"{_Q}::add(int) -> {_Q}")

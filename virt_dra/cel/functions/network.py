@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from virt_dra.cel.errors import EvaluationError
-from virt_dra.cel.functions.addresses import Address, InvalidAddress, parse_address, parse_prefix
+from virt_dra.cel.functions.addresses import InvalidAddress, IPAddress, parse_address, parse_prefix
 from virt_dra.cel.functions.quoting import quoted
 from virt_dra.cel.functions.registry import Library
 
@@ -22,7 +22,7 @@ class IP:
     CEL_TYPE: ClassVar[str] = "net.IP"
     GO_TYPE: ClassVar[str] = "cel.IP"
 
-    address: Address
+    address: IPAddress
 
     def __str__(self) -> str:
         return str(self.address)
@@ -39,7 +39,7 @@ class CIDR:
     CEL_TYPE: ClassVar[str] = "net.CIDR"
     GO_TYPE: ClassVar[str] = "cel.CIDR"
 
-    address: Address
+    address: IPAddress
     length: int
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def _parse_cidr(text: str) -> CIDR:
     return CIDR(address, length)
 
 
-def _is_mapped(address: Address) -> bool:
+def _is_mapped(address: IPAddress) -> bool:
     return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.printing import with_parameters
 from virt_dra.cel.limits.budget import Budget
-from virt_dra.cel.types import BOOL, Kind, Type, parse_type, parse_types
+from virt_dra.cel.types import BOOL, Type, TypeKind, parse_type, parse_types
 from virt_dra.cel.values import TypeValue, Value, type_name
 
 Implementation = Callable[..., Value]
@@ -87,13 +87,13 @@ matter. Of the others it calls the overload that was found, if that is only one.
 
 def _accepts(param: Type, value: Value, elements: bool) -> bool:
     kind = param.kind
-    if kind in (Kind.PARAM, Kind.DYN):
+    if kind in (TypeKind.PARAM, TypeKind.DYN):
         return True
-    if kind is Kind.LIST:
+    if kind is TypeKind.LIST:
         return isinstance(value, list) and (not elements or not value or _accepts(param.params[0], value[0], elements))
-    if kind is Kind.MAP:
+    if kind is TypeKind.MAP:
         return isinstance(value, dict)
-    if kind is Kind.TYPE:
+    if kind is TypeKind.TYPE:
         return isinstance(value, TypeValue)
     return param is BOOL if isinstance(value, bool) else type_name(value) == param.name
 
@@ -123,7 +123,7 @@ class Library:
 
     def _add(self, overload: Overload) -> None:
         self.functions.setdefault(overload.function, []).append(overload)
-        if any(param.kind is Kind.LIST and param.params[0].kind not in (Kind.PARAM, Kind.DYN) for param in overload.params):
+        if any(param.kind is TypeKind.LIST and param.params[0].kind not in (TypeKind.PARAM, TypeKind.DYN) for param in overload.params):
             self._by_elements.add(overload.function)
 
     def function(self, *declarations: str, budget: bool = False, per_character: float = 0.0, each: float = 0.0) -> Callable[[F], F]:
@@ -250,7 +250,7 @@ def _variables(types: tuple[Type, ...]) -> tuple[Type, ...]:
     stack = list(types)
     while stack:
         item = stack.pop()
-        if item.kind is Kind.PARAM:
+        if item.kind is TypeKind.PARAM:
             found[item] = None
         stack.extend(item.params)
     return tuple(found)

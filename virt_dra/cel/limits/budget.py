@@ -21,7 +21,7 @@ CHECK_EVERY: Final = 100
 STRETCH: Final = 500.0
 """Microseconds of work, in or outside of comprehensions, between two checks of the deadline and two reports to the caller."""
 
-Interrupt = Callable[[], bool]
+InterruptCheck = Callable[[], bool]
 """Whether the evaluation is to be aborted: its deadline has passed, or its caller is gone."""
 
 STEP_LIMIT: Final = 5_000_000
@@ -57,7 +57,7 @@ class Work:
 
     __slots__ = ("interrupt", "left")
 
-    def __init__(self, left: float | None = None, interrupt: Interrupt | None = None) -> None:
+    def __init__(self, left: float | None = None, interrupt: InterruptCheck | None = None) -> None:
         self.left = left
         self.interrupt = interrupt
 
@@ -82,13 +82,13 @@ class Budget:
     """Steps of loops that were done, if they are counted for an interrupt."""
     _reported: float = float(STEP_LIMIT)
     _work: Work | None = None
-    _interrupt: Interrupt | None = None
+    _interrupt: InterruptCheck | None = None
     patterns: frozenset[str] = frozenset()
     """The constant patterns of the expression."""
     _found: set[str] | None = None
     _instructions: int = 0
 
-    def watch(self, watcher: Work | Interrupt) -> None:
+    def watch(self, watcher: Work | InterruptCheck) -> None:
         """Report to a :class:`Work`, or poll an interrupt, from now on."""
         stretch = STRETCH
         if isinstance(watcher, Work):

@@ -25,14 +25,14 @@ _COMPILING_CHARACTER: Final = 8.0
 """Microseconds (measured, at most): of compiling any expression, and of a character; patterns come on top."""
 
 
-class Compiled(Protocol):
+class CompiledExpression(Protocol):
     """A compiled expression, as the cache holds it."""
 
     @property
     def program(self) -> Program: ...
 
 
-T = TypeVar("T", bound=Compiled)
+T = TypeVar("T", bound=CompiledExpression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ def _spending(work: Work | None) -> Spend:
     return spend
 
 
-def kept_size(expression: str, found: Compiled | _Refused) -> int:
+def kept_size(expression: str, found: CompiledExpression | _Refused) -> int:
     """Bytes that a compiled expression or a refusal takes, by estimate."""
     if isinstance(found, _Refused):
         return _BASE + _PER_CHARACTER * (len(expression) + 2 * len(found.message))
-    nodes = found.program.weights.nodes
+    nodes = found.program.work_estimate.nodes
     tree = _PER_NODE * nodes if nodes <= KEPT_NODES else _PER_LATER_NODE * nodes
     return _BASE + _PER_CHARACTER * len(expression) + tree

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.cel.syntax.nodes import Bind, Call, Comprehension, ListNode, Literal, Logic, MapNode, Message, Node, OptionalMap, Select
+from virt_dra.cel.syntax.nodes import Bind, Call, Comprehension, ListNode, Literal, Logic, MapNode, Message, OptionalMap, Select, SyntaxNode
 
 EVALUATION: Final = 1.5
 """Of every evaluation."""
@@ -26,7 +26,7 @@ _STEP: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class WorkEstimate:
     """Estimates of an expression. ``whole``: of everything outside of loops; ``loops``: of one step, by the id of the comprehension;
     ``nodes``: how many it has; ``patterns``: regular expressions that are literals."""
 
@@ -36,10 +36,10 @@ class Weights:
     patterns: frozenset[str]
 
 
-def weights(root: Node) -> Weights:
+def estimate_work(root: SyntaxNode) -> WorkEstimate:
     """The weights of a checked tree."""
     found: dict[int, float] = {0: EVALUATION}
-    waiting: list[tuple[Node, int]] = [(root, 0)]
+    waiting: list[tuple[SyntaxNode, int]] = [(root, 0)]
     nodes = 0
     patterns: set[str] = set()
     while waiting:
@@ -83,4 +83,4 @@ def weights(root: Node) -> Weights:
                 waiting += [(node.target, owner), (node.body, owner)]
         found[owner] += own
     whole = found.pop(0)
-    return Weights(whole, found, nodes, frozenset(patterns))
+    return WorkEstimate(whole, found, nodes, frozenset(patterns))

@@ -18,13 +18,13 @@ class Variable:
     name: str
     type: Type = DYN
     unsure: bool = False
-    """As :attr:`Node.unsure`."""
+    """As :attr:`SyntaxNode.unsure`."""
     slot: int = 0
     """Number of the variable in generated code, unique in its expression."""
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SyntaxNode:
     """``offset``: the character that issues point at. ``type``: filled in by the checker. ``height``: see the parser."""
 
     offset: int
@@ -43,20 +43,20 @@ LiteralValue: TypeAlias = "bool | int | float | str | bytes | None"
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(SyntaxNode):
     value: LiteralValue
 
 
 @dataclass(slots=True, eq=False)
-class Ident(Node):
+class Ident(SyntaxNode):
     name: str
     variable: Variable | None = None
     """The macro variable it refers to, if any; otherwise ``name`` is a variable or a type of the environment."""
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
-    operand: Node
+class Select(SyntaxNode):
+    operand: SyntaxNode
     name: str
     optional: bool = False
     test: bool = False
@@ -66,72 +66,72 @@ class Select(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class Call(SyntaxNode):
     """A function or operator (``_+_``, ``_[_]``, ``_?_:_``, ``@in`` …)."""
 
     function: str
-    target: Node | None
-    args: list[Node]
+    target: SyntaxNode | None
+    args: list[SyntaxNode]
     overloads: tuple[Overload, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
-class Logic(Node):
+class Logic(SyntaxNode):
     """``&&`` or ``||`` over two or more terms."""
 
     function: str
-    terms: list[Node]
+    terms: list[SyntaxNode]
 
 
 @dataclass(slots=True, eq=False)
-class ListNode(Node):
-    elements: list[tuple[Node, bool]]
+class ListNode(SyntaxNode):
+    elements: list[tuple[SyntaxNode, bool]]
     """Elements with whether each is optional (``[?x]``)."""
 
 
 @dataclass(slots=True, eq=False)
-class MapNode(Node):
-    entries: list[tuple[Node, Node, bool]]
+class MapNode(SyntaxNode):
+    entries: list[tuple[SyntaxNode, SyntaxNode, bool]]
 
 
 @dataclass(slots=True, eq=False)
-class Message(Node):
+class Message(SyntaxNode):
     name: str
-    fields: list[tuple[str, Node, bool, int]]
+    fields: list[tuple[str, SyntaxNode, bool, int]]
     """Name, value, whether optional, offset."""
 
 
 @dataclass(slots=True, eq=False)
-class Comprehension(Node):
+class Comprehension(SyntaxNode):
     """``range.macro(variable[, second], [condition,] body)``.
 
     ``macro`` is all, exists, exists_one, map, filter, transformList, transformMap, transformMapEntry or sortBy.
     """
 
     macro: str
-    range: Node
+    range: SyntaxNode
     variable: Variable
     second: Variable | None
-    condition: Node | None
-    body: Node
+    condition: SyntaxNode | None
+    body: SyntaxNode
     overloads: tuple[Overload, ...] = ()
     """Of the call that sorts, for sortBy."""
 
 
 @dataclass(slots=True, eq=False)
-class Bind(Node):
+class Bind(SyntaxNode):
     """``cel.bind(variable, value, body)``."""
 
     variable: Variable
-    value: Node
-    body: Node
+    value: SyntaxNode
+    body: SyntaxNode
 
 
 @dataclass(slots=True, eq=False)
-class OptionalMap(Node):
+class OptionalMap(SyntaxNode):
     """``target.optMap(variable, body)``, or optFlatMap if ``flat``."""
 
     flat: bool
-    target: Node
+    target: SyntaxNode
     variable: Variable
-    body: Node
+    body: SyntaxNode

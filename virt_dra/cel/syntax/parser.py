@@ -31,9 +31,9 @@ from virt_dra.cel.syntax.nodes import (
     Logic,
     MapNode,
     Message,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     Variable,
 )
 from virt_dra.cel.syntax.steps import Step, run
@@ -81,7 +81,7 @@ _INT_MAX, _UINT_MAX = 2**63 - 1, 2**64 - 1
 _ACCUMULATORS = ("__result__", "@result")
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> SyntaxNode:
     """The syntax tree. Raises SyntaxFault."""
     if len(text) > MAX_LENGTH:
         raise SyntaxFault(Issue(None, f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}"))
@@ -142,7 +142,7 @@ class _Parser:
     def _fail(self, message: str, offset: int | None = None) -> NoReturn:
         raise SyntaxFault(Issue(self._token.offset if offset is None else offset, message))
 
-    def _instead(self, offset: int, message: str) -> Node:
+    def _instead(self, offset: int, message: str) -> SyntaxNode:
         """Note a fault that the grammar is not concerned with; the value stands for what is wrong, and no macro takes it for a name."""
         self.issues.append(Issue(offset, message))
         return Literal(offset, None)
@@ -153,40 +153,40 @@ class _Parser:
 
     # --- grammar ---
 
-    def whole(self) -> Step[Node]:
-        node: Node = yield self._expression()
+    def whole(self) -> Step[SyntaxNode]:
+        node: SyntaxNode = yield self._expression()
         if self._token.kind != "EOF":
             self._fail(f"Syntax error: extraneous input '{self._token.text}' expecting <EOF>")
         return node
 
-    def _expression(self) -> Step[Node]:
+    def _expression(self) -> Step[SyntaxNode]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise SyntaxFault(Issue(None, f"expression recursion limit exceeded: {MAX_DEPTH}"))
-        node: Node = yield self._or()
+        node: SyntaxNode = yield self._or()
         if self._token.kind == "?":
             offset = self._next().offset
-            chosen: Node = yield self._or()
+            chosen: SyntaxNode = yield self._or()
             self._expect(":")
-            other: Node = yield self._expression()
+            other: SyntaxNode = yield self._expression()
             node = self._chained(Call(offset, "_?_:_", None, [node, chosen, other]), node, chosen, other)
         self._depth -= 1
         return node
 
-    def _chained(self, node: Node, *parts: Node) -> Node:
+    def _chained(self, node: SyntaxNode, *parts: SyntaxNode) -> SyntaxNode:
         node.height = 1 + max(part.height for part in parts)
         if node.height > MAX_DEPTH:
             raise SyntaxFault(Issue(None, "max recursion depth exceeded"))
         return node
 
-    def _or(self) -> Step[Node]:
-        alternatives: list[Node] = []
+    def _or(self) -> Step[SyntaxNode]:
+        alternatives: list[SyntaxNode] = []
         first_or: int | None = None
         while True:
-            terms: list[Node] = []
+            terms: list[SyntaxNode] = []
             first_and: int | None = None
             while True:
-                term: Node = (self._leaf() if self._peek() in _TERM_ENDS else None) or (yield self._relation())
+                term: SyntaxNode = (self._leaf() if self._peek() in _TERM_ENDS else None) or (yield self._relation())
                 terms.append(term)
                 if self._token.kind != "&&":
                     break
@@ -198,8 +198,8 @@ class _Parser:
             offset = self._next().offset
             first_or = offset if first_or is None else first_or
 
-    def _relation(self) -> Step[Node]:
-        first: Node = self._leaf() or (yield self._unary())
+    def _relation(self) -> Step[SyntaxNode]:
+        first: SyntaxNode = self._leaf() or (yield self._unary())
         operator = _BINARY.get(self._token.kind)
         if operator is None:
             return first
@@ -215,28 +215,28 @@ class _Parser:
             if operator is None:
                 return operands[0]
             operators.append((precedence, operator[1], self._next().offset))
-            operand: Node = self._leaf() or (yield self._unary())
+            operand: SyntaxNode = self._leaf() or (yield self._unary())
             operands.append(operand)
             operator = _BINARY.get(self._token.kind)
 
-    def _unary(self) -> Step[Node]:
+    def _unary(self) -> Step[SyntaxNode]:
         kind = self._token.kind
         if kind not in ("!", "-") or (kind == "-" and self._peek() in ("INT", "FLOAT")):
-            plain: Node = yield self._member()
+            plain: SyntaxNode = yield self._member()
             return plain
         offset = self._token.offset
         count = 0
         while self._token.kind == kind:
             self._next()
             count += 1
-        operand: Node = yield self._member()
+        operand: SyntaxNode = yield self._member()
         if count % 2 == 0:
             return operand
         node = Call(offset, "!_" if kind == "!" else "-_", None, [operand])
         node.height = operand.height
         return node
 
-    def _leaf(self) -> Node | None:
+    def _leaf(self) -> SyntaxNode | None:
         """The operand that begins here if it is one token, as most are: it takes no further step to read."""
         token = self._token
         if token.kind not in _LEAVES or self._peek() in _CONTINUED or token.text in _RESERVED:
@@ -246,12 +246,12 @@ class _Parser:
         self._next()
         return Ident(token.offset, token.text)
 
-    def _whole_leaf(self) -> Node | None:
+    def _whole_leaf(self) -> SyntaxNode | None:
         """As `_leaf`, where an expression may begin, if there is no more to the expression."""
         return self._leaf() if self._peek() in _ENDS and self._depth < MAX_DEPTH else None
 
-    def _member(self) -> Step[Node]:
-        node: Node = yield self._primary()
+    def _member(self) -> Step[SyntaxNode]:
+        node: SyntaxNode = yield self._primary()
         while True:
             token = self._token
             if token.kind == ".":
@@ -260,7 +260,7 @@ class _Parser:
                 name = self._name()
                 if self._token.kind == "(" and not optional and name.kind == "IDENT":
                     offset = self._token.offset
-                    arguments: list[Node] = yield self._arguments()
+                    arguments: list[SyntaxNode] = yield self._arguments()
                     try:
                         call = _receiver_call(offset, name.text, node, arguments)
                     except _MacroFault as fault:
@@ -271,7 +271,7 @@ class _Parser:
             elif token.kind == "[":
                 self._next()
                 function = "_[?_]" if self._accept("?") else "_[_]"
-                index: Node = self._whole_leaf() or (yield self._expression())
+                index: SyntaxNode = self._whole_leaf() or (yield self._expression())
                 self._expect("]")
                 node = self._chained(Call(token.offset, function, None, [node, index]), node, index)
             else:
@@ -282,23 +282,23 @@ class _Parser:
             self._fail("Syntax error: no viable alternative at input '.'")
         return self._next()
 
-    def _arguments(self) -> Step[list[Node]]:
+    def _arguments(self) -> Step[list[SyntaxNode]]:
         self._expect("(")
-        found: list[Node] = []
+        found: list[SyntaxNode] = []
         if not self._accept(")"):
             while True:
-                argument: Node = self._whole_leaf() or (yield self._expression())
+                argument: SyntaxNode = self._whole_leaf() or (yield self._expression())
                 found.append(argument)
                 if not self._accept(","):
                     break
             self._expect(")")
         return found
 
-    def _primary(self) -> Step[Node]:
+    def _primary(self) -> Step[SyntaxNode]:
         token = self._token
         if token.kind == "(":
             self._next()
-            node: Node = yield self._expression()
+            node: SyntaxNode = yield self._expression()
             self._expect(")")
             return node
         if token.kind == "[":
@@ -323,34 +323,34 @@ class _Parser:
         shown = self._text[start:end].replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
         self._fail(f"Syntax error: no viable alternative at input '{shown}'")
 
-    def _list(self) -> Step[Node]:
+    def _list(self) -> Step[SyntaxNode]:
         offset = self._expect("[").offset
-        elements: list[tuple[Node, bool]] = []
+        elements: list[tuple[SyntaxNode, bool]] = []
         while not self._ends("]", first=not elements):
             optional = self._accept("?")
-            element: Node = self._whole_leaf() or (yield self._expression())
+            element: SyntaxNode = self._whole_leaf() or (yield self._expression())
             elements.append((element, optional))
             if self._token.kind not in ("]", ","):
                 self._fail(f"Syntax error: mismatched input '{self._token.text}' expecting {{']', ','}}")
         return ListNode(offset, elements, height=max((element.height for element, _ in elements), default=0))
 
-    def _map(self) -> Step[Node]:
+    def _map(self) -> Step[SyntaxNode]:
         offset = self._expect("{").offset
-        entries: list[tuple[Node, Node, bool]] = []
+        entries: list[tuple[SyntaxNode, SyntaxNode, bool]] = []
         height = 0
         while not self._ends("}", first=not entries):
             optional = self._accept("?")
-            key: Node = self._whole_leaf() or (yield self._expression())
+            key: SyntaxNode = self._whole_leaf() or (yield self._expression())
             self._expect(":")
-            value: Node = self._whole_leaf() or (yield self._expression())
+            value: SyntaxNode = self._whole_leaf() or (yield self._expression())
             entries.append((key, value, optional))
             height = max(height, key.height, value.height)
         return MapNode(offset, entries, height=height)
 
-    def _identifier(self) -> Step[Node]:
+    def _identifier(self) -> Step[SyntaxNode]:
         leading = "." if self._accept(".") else ""
         if self._names_message():
-            node: Node = yield self._message(leading)
+            node: SyntaxNode = yield self._message(leading)
             return node
         token = self._next()
         if token.text in _RESERVED:
@@ -362,7 +362,7 @@ class _Parser:
             return reserved
         if self._token.kind == "(":
             offset = self._token.offset
-            arguments: list[Node] = yield self._arguments()
+            arguments: list[SyntaxNode] = yield self._arguments()
             height = max((argument.height for argument in arguments), default=0)
             try:
                 call = _global_call(offset, leading + token.text, arguments)
@@ -379,23 +379,23 @@ class _Parser:
             ahead += 2
         return self._peek(ahead) == "{"
 
-    def _message(self, leading: str) -> Step[Node]:
+    def _message(self, leading: str) -> Step[SyntaxNode]:
         name = leading + self._next().text
         while self._accept("."):
             name += "." + self._next().text
         offset = self._expect("{").offset
-        fields: list[tuple[str, Node, bool, int]] = []
+        fields: list[tuple[str, SyntaxNode, bool, int]] = []
         height = 0
         while not self._ends("}", first=not fields):
             optional = self._accept("?")
             field = self._name().text.strip("`")
             colon = self._expect(":").offset
-            value: Node = yield self._expression()
+            value: SyntaxNode = yield self._expression()
             fields.append((field, value, optional, colon))
             height = max(height, value.height)
         return Message(offset, name, fields, height=height)
 
-    def _literal(self) -> Node:
+    def _literal(self) -> SyntaxNode:
         offset = self._token.offset
         negative = self._token.kind == "-" and self._peek() in ("INT", "FLOAT")
         if negative:
@@ -431,7 +431,7 @@ class _Parser:
             return Literal(offset, None, type=NULL)
         raise SyntaxFault(Issue(token.offset, f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}"))
 
-    def _quoted(self, value: Callable[[Token], str | bytes], kind: Type) -> Node:
+    def _quoted(self, value: Callable[[Token], str | bytes], kind: Type) -> SyntaxNode:
         token = self._next()
         try:
             return Literal(token.offset, value(token), type=kind)
@@ -447,7 +447,7 @@ def _number(text: str) -> int:
     return int(digits, 16 if text.startswith("0x") else 10)
 
 
-def _logic(function: str, terms: list[Node], offset: int | None) -> Node:
+def _logic(function: str, terms: list[SyntaxNode], offset: int | None) -> SyntaxNode:
     if offset is None:
         return terms[0]
     return Logic(offset, function, terms, height=max(term.height for term in terms))
@@ -472,7 +472,7 @@ _TWO_VARIABLES = {
 }  # fmt: skip
 
 
-def _variable(argument: Node, complaint: str) -> Variable:
+def _variable(argument: SyntaxNode, complaint: str) -> Variable:
     if not isinstance(argument, Ident) or argument.name.startswith("."):
         raise _MacroFault(argument.offset, complaint)
     if argument.name in _ACCUMULATORS:
@@ -480,7 +480,7 @@ def _variable(argument: Node, complaint: str) -> Variable:
     return Variable(argument.name)
 
 
-def _global_call(offset: int, name: str, arguments: list[Node]) -> Node:
+def _global_call(offset: int, name: str, arguments: list[SyntaxNode]) -> SyntaxNode:
     if name == "has" and len(arguments) == 1:
         argument = arguments[0]
         if not isinstance(argument, Select) or argument.optional:
@@ -491,7 +491,7 @@ def _global_call(offset: int, name: str, arguments: list[Node]) -> Node:
     return Call(offset, name, None, arguments)
 
 
-def _receiver_call(offset: int, name: str, target: Node, arguments: list[Node]) -> Node:
+def _receiver_call(offset: int, name: str, target: SyntaxNode, arguments: list[SyntaxNode]) -> SyntaxNode:
     shape = (name, len(arguments))
     if shape in _ONE_VARIABLE:
         complaint = "argument is not an identifier" if name in ("map", "filter") else "argument must be a simple name"

@@ -14,11 +14,11 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cel import (
     COST_LIMIT,
     STORED_EXPRESSIONS,
+    CompiledSelector,
     CompileError,
     DerivedAttribute,
     Environment,
     EvaluationError,
-    Selector,
     compile_derived_attribute,
     compile_selector,
     device_input,
@@ -61,11 +61,11 @@ def answer(request: Json) -> Json:
     return {**NOTHING, "cost_estimate": compiled.cost_estimate, **_evaluated(compiled, driver, device)}
 
 
-def _compile(expression: str, environment: Environment, *, derived: bool) -> Selector | DerivedAttribute:
+def _compile(expression: str, environment: Environment, *, derived: bool) -> CompiledSelector | DerivedAttribute:
     return compile_derived_attribute(expression, environment) if derived else compile_selector(expression, environment)
 
 
-def _evaluated(compiled: Selector | DerivedAttribute, driver: str, device: Device) -> Json:
+def _evaluated(compiled: CompiledSelector | DerivedAttribute, driver: str, device: Device) -> Json:
     try:
         given = device_input(driver, device)
     except EvaluationError as error:

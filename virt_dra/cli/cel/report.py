@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.cel import DerivedAttribute, EvaluationError, Selector, device_input
+from virt_dra.cel import CompiledSelector, DerivedAttribute, EvaluationError, device_input
 
 
 @dataclass(frozen=True, slots=True)

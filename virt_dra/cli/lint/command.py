@@ -14,7 +14,7 @@ from virt_dra.api.go_text import visible
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Document, Problem, Source, Sourced
+from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
 from virt_dra.cli.lint.options import severity_options, unreadable
 from virt_dra.cli.lint.report import LintReport
 from virt_dra.cli.lint.sarif import sarif
@@ -160,7 +160,7 @@ def _require_subjects(judgement: Judgement, documents: Sequence[Document], paths
         _refuse(unreadable(documents), output)
     if not judgement.subjects and not any(each.kind in KINDS for each in judgement.others):
         missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
-        _refuse((Problem(Source(", ".join(paths), 0), missing),), output)
+        _refuse((ReadProblem(DocumentSource(", ".join(paths), 0), missing),), output)
 
 
 def _gathered(cluster: ClusterChoice, output: Format) -> Gathered:
@@ -175,15 +175,15 @@ def _gathered(cluster: ClusterChoice, output: Format) -> Gathered:
         return asyncio.run(ask())
     except (ApiError, NoCluster) as error:
         text = error.message if isinstance(error, NoCluster) else str(error)
-        _refuse((Problem(Source("cluster", 0), text),), output)
+        _refuse((ReadProblem(DocumentSource("cluster", 0), text),), output)
 
 
-def _place(obj: TypedObject) -> Source:
+def _place(obj: TypedObject) -> DocumentSource:
     """Where an object of a cluster is: ``virtualmachines.kubevirt.io/team-a/vm``."""
-    return Source(f"{obj.PLURAL}.{obj.API_VERSION.partition('/')[0]}/{obj.namespace}/{obj.name}", 0)
+    return DocumentSource(f"{obj.PLURAL}.{obj.API_VERSION.partition('/')[0]}/{obj.namespace}/{obj.name}", 0)
 
 
-def _refuse(problems: tuple[Problem, ...], output: Format) -> NoReturn:
+def _refuse(problems: tuple[ReadProblem, ...], output: Format) -> NoReturn:
     if output == "sarif":
         print_document(sarif((), problems), "json")
         sys.exit(BAD_INPUT)

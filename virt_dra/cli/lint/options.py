@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from virt_dra.api.reading.documents import Document, Problem, Sourced, read_document
+from virt_dra.api.reading.documents import Document, ReadProblem, Sourced, read_document
 from webhooks.lint import BY_ID
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +34,7 @@ def severity_options(command: F) -> F:
     return command
 
 
-def unreadable(documents: Iterable[Document]) -> tuple[Problem, ...]:
+def unreadable(documents: Iterable[Document]) -> tuple[ReadProblem, ...]:
     """Why objects can't be read, each fault with its place."""
     read = (read_document(document) for document in documents)
     return tuple(problem for each in read if not isinstance(each, Sourced) for problem in each)

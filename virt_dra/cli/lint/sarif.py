@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from urllib.parse import quote
 
-from virt_dra.api.reading.documents import Problem, Source
+from virt_dra.api.reading.documents import DocumentSource, ReadProblem
 from virt_dra.api.wire import Json
 from virt_dra.cluster.duplicates import Replaced
 from webhooks.lint import CHECKS, DENIAL, Finding, Judged, Severity
@@ -18,7 +18,7 @@ STANDARD_INPUT = "stdin"
 _RULE_INDEX = {check.id: index for index, check in enumerate(CHECKS)}
 
 
-def sarif(judged: Iterable[Judged], problems: tuple[Problem, ...] = (), replaced: tuple[Replaced, ...] = ()) -> Json:
+def sarif(judged: Iterable[Judged], problems: tuple[ReadProblem, ...] = (), replaced: tuple[Replaced, ...] = ()) -> Json:
     """One run. ``problems``: why the input could not be read; the run was not successful then."""
     driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules()}
     invocation: Json = {"executionSuccessful": not problems}
@@ -66,7 +66,7 @@ def _level(severity: Severity) -> str:
     return "error" if severity == DENIAL else "warning"
 
 
-def _physical(source: Source) -> Json:
+def _physical(source: DocumentSource) -> Json:
     """A file by its URI, relative as it was given, with the line at which the object begins; line 0 is the file as a whole."""
     uri = STANDARD_INPUT if source.name == "standard input" else ("file://" if source.name.startswith("/") else "") + quote(source.name)
     place: Json = {"artifactLocation": {"uri": uri}}

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration.paths import NATIVE, PART_OF, PART_OF_LABEL, Pair
+from virt_dra.api.integration.paths import NATIVE, PART_OF, PART_OF_LABEL, ClaimRequestPair
 from virt_dra.api.integration.record import Integration
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT_API
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
@@ -169,7 +169,7 @@ def _path(subject: DeviceSubject, pod: Pod | None, record: Integration | None, b
     """The path that was decided when the pod was made; without a pod that of the last one, if there was one."""
     if pod is None:
         return before.integration_path if before is not None else None
-    return record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
+    return record.path_of(ClaimRequestPair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
 
 
 def _device(device: ReportedDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:

@@ -23,8 +23,8 @@ from virt_dra.api.integration.paths import (
     MDEV_PREFIX,
     METADATA_SHIM,
     PCI_PREFIX,
+    ClaimRequestPair,
     Layout,
-    Pair,
     address_annotation,
     metadata_annotation,
     resource_variable,
@@ -197,7 +197,7 @@ def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json
     return json.dumps(told, separators=(",", ":"), sort_keys=True)
 
 
-def _request(pair: Pair, device: Json) -> Json:
+def _request(pair: ClaimRequestPair, device: Json) -> Json:
     """Named as the VMI asks for it, so that an alternative that firstAvailable chose is found too (K-7.12)."""
     return {"name": pair.request, "devices": [device]}
 
@@ -287,7 +287,7 @@ def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tupl
             problems.append(
                 FillInProblem(NOT_THE_VMIS, device.name, f"the VMI has no {device.kind} entry of that name with resource {device.resource}")
             )
-        pair = Pair(device.claim, device.request)
+        pair = ClaimRequestPair(device.claim, device.request)
         if pair not in used or record.path_of(pair) != DEVICE_PLUGIN:
             problems.append(_not_the_pods(pair))
         kinds[_suffix(device.resource)].add(device.kind)

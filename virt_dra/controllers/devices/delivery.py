@@ -23,7 +23,7 @@ from virt_dra.api.integration.paths import (
     NO_METADATA_READ,
     NONE,
     PATH_ANNOTATION,
-    Pair,
+    ClaimRequestPair,
 )
 from virt_dra.api.integration.record import Integration, RecordedPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -85,7 +85,7 @@ def _obstacle(
     outcome: ResolvedDevice, vmi: VirtualMachineInstance, pod: Pod, record: Integration | None, writers: frozenset[str]
 ) -> UnresolvedDevice | None:
     subject = outcome.subject
-    pair = Pair(subject.claim_name, subject.request_name)
+    pair = ClaimRequestPair(subject.claim_name, subject.request_name)
 
     def obstacle(reason: str, message: str) -> UnresolvedDevice:
         return UnresolvedDevice(subject, reason, "error", message, outcome.claim, outcome.result.device)
@@ -121,7 +121,7 @@ def _obstacle(
 
 def _unfilled(outcome: ResolvedDevice, record: Integration | None, unfilled: Mapping[str, str]) -> UnresolvedDevice | None:
     subject = outcome.subject
-    path = record.path_of(Pair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
+    path = record.path_of(ClaimRequestPair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
     for reason, message in unfilled.items():
         if path in NOT_FILLED_IN.get(reason, ()):
             text = f"the device's address is not handed to the pod: {message}. Then restart the VM"
@@ -129,12 +129,12 @@ def _unfilled(outcome: ResolvedDevice, record: Integration | None, unfilled: Map
     return None
 
 
-def _is_left_out(pod: Pod, pair: Pair) -> bool:
+def _is_left_out(pod: Pod, pair: ClaimRequestPair) -> bool:
     """True if the container compute doesn't use the request; False for a pod without that container (a hand-made one)."""
     if all(container.name != COMPUTE for container in pod.spec.containers):
         return False
     used = used_pairs(pod)
-    return pair not in used and Pair(pair.claim, "") not in used
+    return pair not in used and ClaimRequestPair(pair.claim, "") not in used
 
 
 def _served_by_kubevirt(vmi: VirtualMachineInstance, kind: str, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import Need
-from virt_dra.api.integration.paths import Pair
+from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.controllers.devices.resolution import DeviceSubject
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
@@ -22,15 +22,15 @@ def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0
         source, interface = network.resource_claim, interfaces.get(network.name)
         if source is None or interface is None or (interface.sriov is None and interface.binding is None):
             continue
-        pair = Pair(source.claim_name or "", source.request_name or "")
-        if used is None or pair in used or Pair(pair.claim, "") in used:
+        pair = ClaimRequestPair(source.claim_name or "", source.request_name or "")
+        if used is None or pair in used or ClaimRequestPair(pair.claim, "") in used:
             needs: Need = "pci" if interface.sriov is not None else "none"
             found.append(DeviceSubject(first + len(found), "networks", network.name, pair.claim, pair.request, needs))
     return tuple(found)
 
 
-def used_pairs(pod: Pod) -> frozenset[Pair]:
+def used_pairs(pod: Pod) -> frozenset[ClaimRequestPair]:
     """What the container ``compute`` uses of the pod's claims."""
     compute = next((container for container in pod.spec.containers if container.name == COMPUTE), None)
     claims = compute.resources.claims if compute is not None else ()
-    return frozenset(Pair(claim.name, claim.request or "") for claim in claims)
+    return frozenset(ClaimRequestPair(claim.name, claim.request or "") for claim in claims)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration.device_metadata import PCI_BUS_ID, DeviceMetadata
-from virt_dra.api.integration.paths import Pair, metadata_annotation
+from virt_dra.api.integration.paths import ClaimRequestPair, metadata_annotation
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
 from virt_dra.controllers.beside_kubevirt.metadata_shim import metadata_files
@@ -21,11 +21,11 @@ from virt_dra.controllers.devices.report import StatusEntries, one_each
 from virt_dra.controllers.devices.resolution import DeviceSubject
 
 
-def files_of(vmi: VirtualMachineInstance, pod: Pod) -> Mapping[Pair, PodResourceClaim]:
+def files_of(vmi: VirtualMachineInstance, pod: Pod) -> Mapping[ClaimRequestPair, PodResourceClaim]:
     """The pairs that the pod needs a file for, each with the pod's claim entry. Names that Kubernetes refuses have none (K-3.2)."""
     entries = {entry.name: entry for entry in reversed(pod.spec.resource_claims)}
     return {
-        Pair(network.claim_name, network.request_name): entries[network.claim_name]
+        ClaimRequestPair(network.claim_name, network.request_name): entries[network.claim_name]
         for network in network_devices(vmi, pod)
         if network.claim_name in entries and _named(entries[network.claim_name], network.request_name)
     }

@@ -14,7 +14,7 @@ from virt_dra.api.reading.documents import RENDER_FIRST, template_action
 from virt_dra.api.schemas import walk as schema_walk
 from virt_dra.api.schemas.kubevirt_schema import schema_of
 from virt_dra.api.schemas.unknown_fields import FOUND_MAX, SOURCE_ADVICE, unknown_fields
-from virt_dra.api.schemas.walk import Schema, UnknownField
+from virt_dra.api.schemas.walk import Schema, UnknownSchemaField
 from virt_dra.api.validation import validate_create
 from virt_dra.api.validation.metadata import annotation_map, label_map
 from virt_dra.api.wire import field_path
@@ -86,7 +86,7 @@ def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
     return schema_of(manifest.kind, release.version if release is not None else None)
 
 
-def _of_kubevirt(field: UnknownField, release: Gates | None) -> str:
+def _of_kubevirt(field: UnknownSchemaField, release: Gates | None) -> str:
     if field.since is not None:
         return f"unknown field; it exists since KubeVirt {field.since}"
     if field.name == "claim" and field.nearest == "claimName":

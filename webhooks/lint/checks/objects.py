@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.instancetypes import Missing
+from virt_dra.api.instancetypes import MissingReference
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.nearest import listed, nearest, nearest_first
 from webhooks.lint.finding import Found
@@ -140,7 +140,7 @@ def instancetype_not_checked(linted: Linted) -> Iterator[Found]:
             yield Found(missing.field, f"{missing} is not among the files, so {what} not checked. {advice}")
 
 
-def _other_kind(missing: Missing) -> str:
+def _other_kind(missing: MissingReference) -> str:
     """What is most likely meant: without kind KubeVirt looks for one of the cluster's."""
     name = missing.name.rpartition("/")[2]
     return f"There is a {missing.meant} {quoted(name)}: if that is meant, write kind: {missing.meant}" if missing.meant else ""

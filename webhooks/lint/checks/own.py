@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.device_claims import assign, read_device_claims
-from virt_dra.api.integration.paths import BadWish, wished_path
+from virt_dra.api.integration.paths import InvalidPathChoice, chosen_path
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
 from virt_dra.api.nearest import listed, nearest_first
@@ -106,8 +106,8 @@ def integration_annotation(linted: Linted) -> Iterator[Found]:
     """What the pod webhook would refuse the launcher pod for (K-11): better said before there is a VM."""
     annotations, root = linted.reviewed.annotations, f"{linted.reviewed.metadata}.annotations"
     try:
-        wished_path(annotations, root)
-    except BadWish as error:
+        chosen_path(annotations, root)
+    except InvalidPathChoice as error:
         field, _, message = str(error).partition(": ")
         yield Found(field, message)
     try:
