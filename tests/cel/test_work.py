@@ -11,9 +11,9 @@ from devtools.cel.hostile import worst
 from devtools.cel.hostile.bounds import exceeded
 from devtools.cel.hostile.measure import ALLOWED, DEVICE, accepted, forget, kept, measured
 from virt_dra.cel import STORED_EXPRESSIONS, CompileError, EvaluationError, Interrupted, Work, compile_selector
+from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.functions import regex
 from virt_dra.cel.functions.printing import printed
-from virt_dra.cel.limits.compilations import Compilations
 from virt_dra.cel.limits.sized_cache import SizedCache
 from virt_dra.cel.selector import SELECTORS, new_selector
 

@@ -29,7 +29,6 @@ from virt_dra.cel.errors import BudgetExceeded, CompileError, EvaluationError, I
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
 from virt_dra.cel.limits.budget import Budget, InterruptCheck, Work
 from virt_dra.cel.limits.sized_cache import SizedCache
-from virt_dra.cel.limits.weights import COUNTED, WorkEstimate, estimate_work
 from virt_dra.cel.reads import Reads, Wanted, reads, wanted
 from virt_dra.cel.syntax.nodes import (
     Bind,
@@ -48,6 +47,7 @@ from virt_dra.cel.syntax.nodes import (
 from virt_dra.cel.syntax.steps import Step, run
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type, TypeKind, is_dyn
 from virt_dra.cel.values import TypeValue, Value, constant_keys
+from virt_dra.cel.work_estimate import COUNTED, WorkEstimate, estimate_work
 
 MAX_NESTING = 30
 KEPT_NODES: Final = 100

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.api.semver import SemVer
+from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
@@ -18,7 +19,6 @@ from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.functions.regex import Spend
 from virt_dra.cel.limits.budget import InterruptCheck, Work
-from virt_dra.cel.limits.compilations import Compilations
 from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Type, TypeKind
 from virt_dra.cel.values import NamedValues, Optional, TypeValue, UInt, Value, go_type
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from virt_dra.cel.cost.constants import children
-from virt_dra.cel.syntax.nodes import Call, Ident, Literal, Logic, Select, SyntaxNode
+from virt_dra.cel.syntax.nodes import Call, Ident, Literal, Logic, Select, SyntaxNode, children
 
 
 class Reads(NamedTuple):

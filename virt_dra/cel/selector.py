@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
@@ -15,7 +16,6 @@ from virt_dra.cel.examined import Examined
 from virt_dra.cel.expression import compile_expression
 from virt_dra.cel.functions.regex import Spend, free
 from virt_dra.cel.limits.budget import InterruptCheck, Work
-from virt_dra.cel.limits.compilations import Compilations
 from virt_dra.cel.reads import Reads, Wanted
 from virt_dra.cel.types import BOOL, Type
 from virt_dra.cel.values import Optional, Value, type_name

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import COST_LIMIT, CompiledSelector, CompileError, EvaluationError, Work, device_input, new_expressions
+from virt_dra.cel.compilations import kept_size
 from virt_dra.cel.compiler import COUNTED_NODE, KEPT_NODES
 from virt_dra.cel.functions import regex
-from virt_dra.cel.limits.compilations import kept_size
 from virt_dra.cel.selector import new_selector
 
 DEVICE = device_input(

@@ -28,7 +28,7 @@ from virt_dra.api.resource_v1 import (
     ResourcePoolStatusRequest,
     ResourceSlice,
 )
-from virt_dra.api.validation import claim_status, claims, classes, metadata, pods, pool_requests, slices, taint_rules
+from virt_dra.api.validation import claim_status, claims, classes, metadata, pods, pool_requests, slices, taints
 from virt_dra.api.validation.admin_access import admin_access
 from virt_dra.api.validation.field_errors import Errors, ErrorType, FieldError, invalid_message
 from virt_dra.api.validation.rules import DEFAULT_RULES, TOO_COMPLEX, ExpressionCheck, Rules
@@ -96,7 +96,7 @@ def _create(obj: TypedObject, rules: Rules) -> Errors:
         case DeviceClass():
             yield from classes.device_class(obj, None, rules)
         case DeviceTaintRule():
-            yield from taint_rules.taint_rule(obj, None)
+            yield from taints.taint_rule(obj, None)
         case ResourcePoolStatusRequest():
             yield from pool_requests.pool_request(obj, rules)
         case Pod():
@@ -114,7 +114,7 @@ def _update(new: TypedObject, old: TypedObject, rules: Rules) -> Errors:
         case DeviceClass(), DeviceClass():
             yield from classes.device_class(new, old, rules)
         case DeviceTaintRule(), DeviceTaintRule():
-            yield from taint_rules.taint_rule(new, old)
+            yield from taints.taint_rule(new, old)
         case ResourcePoolStatusRequest(), ResourcePoolStatusRequest():
             yield from pool_requests.pool_request_update(new, old)
         case Pod(), Pod():
@@ -126,7 +126,7 @@ def _status_update(new: TypedObject, old: TypedObject) -> Errors:
         case ResourceClaim(), ResourceClaim():
             yield from claim_status.claim_status_update(new, old)
         case DeviceTaintRule(), DeviceTaintRule():
-            yield from taint_rules.taint_rule_status(new)
+            yield from taints.taint_rule_status(new)
         case ResourcePoolStatusRequest(), ResourcePoolStatusRequest():
             yield from pool_requests.pool_request_status(new, old)
         case Pod(), Pod():

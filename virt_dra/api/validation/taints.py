@@ -1,13 +1,15 @@
-"""Device taints and tolerations of them (C-14.1, C-14.4)."""
+"""Validation of device taints, tolerations of them, and DeviceTaintRules (C-14.1, C-14.4, C-14.6)."""
 
 from __future__ import annotations
 
 from virt_dra.api import names
-from virt_dra.api.resource_v1 import DeviceTaint, DeviceToleration
+from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, DeviceToleration
+from virt_dra.api.validation.conditions import conditions
 from virt_dra.api.validation.field_errors import Errors, each_invalid, invalid, not_supported, required
-from virt_dra.api.validation.formats import label_name, time
+from virt_dra.api.validation.formats import driver, label, label_name, pool, time
 
 TAINTS_MAX = 16
+CONDITIONS_MAX = 8
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 OPERATORS = ("Equal", "Exists")
 
@@ -44,3 +46,20 @@ def toleration(value: DeviceToleration, path: str) -> Errors:
         yield invalid(f"{path}.value", value.value, "must be empty for operator `Exists`")
     if value.effect and value.effect not in EFFECTS:
         yield not_supported(f"{path}.effect", value.effect, EFFECTS)
+
+
+def taint_rule(obj: DeviceTaintRule, old: DeviceTaintRule | None) -> Errors:
+    """The faults of a rule; ``old`` is the object that an update replaces. A rule without a selector is legal and selects nothing."""
+    selector, path = obj.spec.device_selector, "spec.deviceSelector"
+    if selector is not None:
+        if selector.driver is not None:
+            yield from driver(selector.driver, f"{path}.driver")
+        if selector.pool is not None:
+            yield from pool(selector.pool, f"{path}.pool")
+        if selector.device is not None:
+            yield from label(selector.device, f"{path}.device")
+    yield from taint(obj.spec.taint, "spec.taint", stored_effect=None if old is None else old.spec.taint.effect)
+
+
+def taint_rule_status(obj: DeviceTaintRule) -> Errors:
+    yield from conditions(obj.status.conditions, "status.conditions", CONDITIONS_MAX)

@@ -1,7 +1,7 @@
-"""A quick ceiling of what an evaluation costs, for expressions whose text alone bounds it: no macros, no texts or lists to go through.
+"""A quick upper bound of Kubernetes' run-time cost, for expressions without macros or functions that traverse texts or lists.
 
-It is coarser than upstream's estimate, which takes several times as long on a long expression; it serves only to see that
-counting is needless.
+It is coarser than the estimate of :mod:`virt_dra.cel.cost.estimate`, which takes several times as long on a long expression. It only
+proves that an evaluation can't exceed the limit, so that counting its cost is unnecessary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _QUALIFIER: Final = 3
 
 
 def ceiling(root: SyntaxNode) -> int | None:
-    """At least what evaluating a checked tree costs; None where the text alone doesn't tell."""
+    """An upper bound of what evaluating a checked tree costs; None where the text alone gives none."""
     total = 0
     waiting = [root]
     while waiting:

@@ -2,77 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from virt_dra.cel.functions.conversions import CONVERSIONS
-from virt_dra.cel.syntax.nodes import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListNode,
-    Literal,
-    Logic,
-    MapNode,
-    OptionalMap,
-    Select,
-    SyntaxNode,
-    Variable,
-)
+from virt_dra.cel.syntax.nodes import Call, Ident, ListNode, Literal, MapNode, Select, SyntaxNode, children, walk
 from virt_dra.cel.types import TypeKind
 
 _FOLDED = CONVERSIONS | {"dyn", "type"}
 _PRIMITIVE = frozenset(("bool", "int", "uint", "double", "string"))
-
-
-def children(node: SyntaxNode) -> Iterator[SyntaxNode]:
-    """What a node directly consists of."""
-    match node:
-        case Select():
-            yield node.operand
-        case Call():
-            if node.target is not None:
-                yield node.target
-            yield from node.args
-        case Logic():
-            yield from node.terms
-        case ListNode():
-            for element, _ in node.elements:
-                yield element
-        case MapNode():
-            for key, value, _ in node.entries:
-                yield key
-                yield value
-        case Comprehension():
-            yield node.range
-            if node.condition is not None:
-                yield node.condition
-            yield node.body
-        case Bind():
-            yield node.value
-            yield node.body
-        case OptionalMap():
-            yield node.target
-            yield node.body
-
-
-def bound(node: SyntaxNode) -> list[Variable]:
-    """The variables that a node binds."""
-    match node:
-        case Comprehension():
-            return [node.variable] if node.second is None else [node.variable, node.second]
-        case Bind() | OptionalMap():
-            return [node.variable]
-        case _:
-            return []
-
-
-def walk(root: SyntaxNode) -> list[SyntaxNode]:
-    """Every node, parents before their children."""
-    found = [root]
-    for node in found:
-        found.extend(children(node))
-    return found
 
 
 _PLAIN_KEYS = _PRIMITIVE | {"bytes"}

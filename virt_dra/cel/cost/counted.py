@@ -12,17 +12,31 @@ from virt_dra.cel.cost import macros
 from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE, CallCost, call_cost
 from virt_dra.cel.cost.actual import walk as walk_cost
 from virt_dra.cel.cost.attributes import Qualifier, Run, chain, local, presence, read, variable
-from virt_dra.cel.cost.constants import bound, constants, is_lookup, walk
+from virt_dra.cel.cost.constants import constants, is_lookup
 from virt_dra.cel.cost.meter import COST_LIMIT, CostExceeded, FailedValue, Meter
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import EvaluationAborted, EvaluationError
 from virt_dra.cel.functions.registry import UNGUARDED, Overload
-from virt_dra.cel.limits.weights import COUNTED, WorkEstimate, estimate_work
 from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, add_element, add_entry, in_constants
-from virt_dra.cel.syntax.nodes import Bind, Call, Comprehension, Ident, ListNode, Literal, Logic, MapNode, OptionalMap, Select, SyntaxNode
+from virt_dra.cel.syntax.nodes import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    Logic,
+    MapNode,
+    OptionalMap,
+    Select,
+    SyntaxNode,
+    bound_variables,
+    walk,
+)
 from virt_dra.cel.syntax.steps import Step, run
 from virt_dra.cel.types import UINT, Type, TypeKind, is_dyn
 from virt_dra.cel.values import TypeValue, UInt, Value, constant_keys
+from virt_dra.cel.work_estimate import COUNTED, WorkEstimate, estimate_work
 
 _UNFIT = FailedValue(EvaluationError(NO_SUCH_OVERLOAD))
 _SINGLETONS = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches"))
@@ -44,7 +58,7 @@ class _Builder:
         self._constants = constants(nodes)
         self._bound: dict[int, Run] = {}
         """How the variables of cel.bind and of optMap come by their value when they are first used, by slot."""
-        self.slots = 1 + max((variable.slot for node in nodes for variable in bound(node)), default=-1)
+        self.slots = 1 + max((variable.slot for node in nodes for variable in bound_variables(node)), default=-1)
 
     def build(self, node: SyntaxNode, observed: bool = True) -> Step[Run]:
         """The function for a node; ``observed``: whether upstream counts the node itself, were it a chain."""

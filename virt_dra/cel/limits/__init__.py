@@ -1,4 +1,4 @@
-"""Limits on what expressions may cost: budgets of time and memory, static weights, caches limited in bytes.
+"""Limits on evaluations: budgets of time and memory, and a cache limited in bytes.
 
-Must not know what an expression is evaluated for.
+Must not know expressions, functions or devices.
 """

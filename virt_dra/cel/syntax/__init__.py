@@ -1,4 +1,4 @@
-"""The syntax of CEL: tokens, the tree, the parser (L-1).
+"""The syntax of CEL: tokens, the tree, the parser (L-1). Nodes have places for what the checker finds out: types and overloads.
 
-Must not know types, functions or devices.
+Must not implement a function, evaluate anything, or know devices.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -135,3 +136,45 @@ class OptionalMap(SyntaxNode):
     target: SyntaxNode
     variable: Variable
     body: SyntaxNode
+
+
+def children(node: SyntaxNode) -> Sequence[SyntaxNode]:
+    """The operands, elements or parts that a node directly consists of."""
+    match node:
+        case Literal() | Ident():
+            return ()
+        case Select():
+            return (node.operand,)
+        case Call():
+            return node.args if node.target is None else (node.target, *node.args)
+        case Logic():
+            return node.terms
+        case ListNode():
+            return [element for element, _ in node.elements]
+        case MapNode():
+            return [part for key, value, _ in node.entries for part in (key, value)]
+        case Comprehension():
+            return (node.range, node.body) if node.condition is None else (node.range, node.condition, node.body)
+        case Bind():
+            return (node.value, node.body)
+        case OptionalMap():
+            return (node.target, node.body)
+    return ()
+
+
+def bound_variables(node: SyntaxNode) -> Sequence[Variable]:
+    """The variables that a node binds."""
+    match node:
+        case Comprehension():
+            return (node.variable,) if node.second is None else (node.variable, node.second)
+        case Bind() | OptionalMap():
+            return (node.variable,)
+    return ()
+
+
+def walk(root: SyntaxNode) -> list[SyntaxNode]:
+    """Every node of a tree, parents before their children."""
+    found = [root]
+    for node in found:
+        found.extend(children(node))
+    return found
