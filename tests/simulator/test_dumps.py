@@ -42,7 +42,7 @@ def _changed(case: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _run(objects: list[dict[str, Any]]) -> Ran:
-    inputs = [Sourced[TypedObject](read_object(obj), Source("dump", line)) for line, obj in enumerate(objects, 1)]
+    inputs = [Sourced[TypedObject](read_object(obj), DocumentSource("dump", line)) for line, obj in enumerate(objects, 1)]
     return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, RunSettings(), lambda: datetime(2026, 1, 3, tzinfo=UTC)))
 
 

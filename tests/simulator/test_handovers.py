@@ -51,7 +51,7 @@ def _vmi(name: str = "vm", **spec: Any) -> dict[str, Any]:
 
 
 def _run(*raw: dict[str, Any], **settings: Any) -> Ran:
-    inputs = [Sourced[TypedObject](read_object(obj), Source("input", line)) for line, obj in enumerate(raw, 1)]
+    inputs = [Sourced[TypedObject](read_object(obj), DocumentSource("input", line)) for line, obj in enumerate(raw, 1)]
     return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, RunSettings(**settings), lambda: datetime(2026, 1, 1, tzinfo=UTC)))
 
 

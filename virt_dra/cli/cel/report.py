@@ -86,7 +86,7 @@ class CelReport:
         yield f"{said}; cost up to {max(costs)} of an estimated {self.cost_estimate}" if costs else said
 
 
-def evaluate(compiled: Selector | DerivedAttribute, slices: Sequence[ResourceSlice]) -> CelReport:
+def evaluate(compiled: CompiledSelector | DerivedAttribute, slices: Sequence[ResourceSlice]) -> CelReport:
     """Evaluate on each device of the newest generation of each pool, in the order of the slices."""
     pools: dict[tuple[str, str], list[ResourceSlice]] = {}
     for piece in slices:
@@ -106,7 +106,7 @@ def _pool(piece: ResourceSlice) -> tuple[str, str]:
     return piece.spec.driver, piece.spec.pool.name
 
 
-def _found(compiled: Selector | DerivedAttribute, piece: ResourceSlice, device: Device) -> DeviceResult:
+def _found(compiled: CompiledSelector | DerivedAttribute, piece: ResourceSlice, device: Device) -> DeviceResult:
     name = "/".join((*_pool(piece), device.name))
     node = device.node_name if piece.spec.per_device_node_selection else piece.spec.node_name
     try:

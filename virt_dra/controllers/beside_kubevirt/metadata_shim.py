@@ -145,7 +145,7 @@ def _located(inputs: DeviceInputs, pod: Pod, subjects: tuple[DeviceSubject, ...]
 def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_only: bool) -> Filled:
     used = used_pairs(pod)
     entries = {entry.name for entry in pod.spec.resource_claims}
-    wanted: dict[Pair, Layout] = {}
+    wanted: dict[ClaimRequestPair, Layout] = {}
     problems: list[FillInProblem] = []
     for recorded in record.pairs:
         if recorded.path != METADATA_SHIM or recorded.layout is None:
@@ -157,7 +157,7 @@ def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_onl
     return replace(metadata_files(inputs, pod, wanted, addresses_only=addresses_only), problems=tuple(problems))
 
 
-def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[Pair, Layout], *, addresses_only: bool) -> Filled:
+def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[ClaimRequestPair, Layout], *, addresses_only: bool) -> Filled:
     """The files of pairs that the pod has, each as an annotation, as far as they are known now."""
     entries = {entry.name: entry for entry in pod.spec.resource_claims}
     subjects = tuple(_subject(inputs.vmi, pod, position, pair) for position, pair in enumerate(wanted))
@@ -176,11 +176,11 @@ def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[Pair, Layout]
     return Filled(annotations, waiting=tuple(o for o in outcomes.values() if isinstance(o, UnresolvedDevice)))
 
 
-def _not_the_pods(pair: Pair) -> FillInProblem:
+def _not_the_pods(pair: ClaimRequestPair) -> FillInProblem:
     return FillInProblem(NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod")
 
 
-def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: Pair) -> DeviceSubject:
+def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: ClaimRequestPair) -> DeviceSubject:
     """The device entry or network that takes the pair, else the pair itself."""
     for subject in (*dra_devices(vmi), *network_devices(vmi, pod)):
         if (subject.claim_name, subject.request_name) == (pair.claim, pair.request):
