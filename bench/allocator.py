@@ -23,7 +23,7 @@ from rich.table import Table
 from bench.explosions import EXPLOSIONS, Explosion
 from bench.reference import NotAvailable, built
 from bench.workloads import WORKLOADS, Json, Workload, full_cluster, unsuitable_cluster
-from virt_dra.allocator import Allocated, AllocationError, Allocator, NodeError, Placed, Unsatisfiable, Walk
+from virt_dra.allocator import Allocated, AllocationError, Allocator, BatchAllocator, NodeError, Placed, Unsatisfiable
 from virt_dra.allocator.explain import histogram
 from virt_dra.cli.allocate.workload import read_workload
 from virt_dra.simulator import collector
@@ -267,7 +267,7 @@ def _full_row(name: str, raw: Json, reference: Path | None) -> Json:
             theirs = _run([str(reference)], path)
     workload = read_workload(raw)
     claims = workload.claims(0)
-    walk = Walk(workload.snapshot, workload.nodes, workload.features)
+    walk = BatchAllocator(workload.snapshot, workload.nodes, workload.features)
     with collector.rare_collections():
         begin = time.perf_counter()
         placed = walk.place(claims)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from virt_dra.allocator import Snapshot, Use
+from virt_dra.allocator import DeviceUse, Snapshot
 from virt_dra.allocator.features.selectors import CompileSelector
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.quantity import Quantity
@@ -157,6 +157,6 @@ def snapshot(given: Mapping[str, Any], compile_selector: CompileSelector | None 
     return built.with_uses(_use(entry) for entries in given.get("state", {}).values() for entry in entries)
 
 
-def _use(entry: Mapping[str, Any]) -> Use:
+def _use(entry: Mapping[str, Any]) -> DeviceUse:
     consumed = {name: Quantity(amount) for name, amount in entry["consumed"].items()} if "consumed" in entry else None
-    return Use(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)
+    return DeviceUse(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Features, Snapshot, Unsatisfiable, allocate
-from virt_dra.allocator.features import counter_supply
+from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.model import PoolId
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
@@ -58,7 +57,7 @@ def _random_pool(random: Random) -> tuple[Json, list[Json]]:
 def test_what_is_left_follows_use_wherever_it_came_from(random: Random) -> None:
     counters, devices = _random_pool(random)
     slices = [build.slice_(each) for each in _slices(counters, devices)]
-    sets = Snapshot.build(slices, ()).inventory.pools(GROUPS).counter_sets(POOL)
+    sets = Snapshot.build(slices, ()).caches.pools(GROUPS).counter_sets(POOL)
     known = [Snapshot.build(slices, ())]
     for _ in range(8):
         snapshot = random.choice(known)
@@ -92,9 +91,9 @@ def _claim(random: Random, number: int) -> ResourceClaim:
     return build.claim({"name": f"claim{number}", "requests": requests})
 
 
-def _outcome(snapshot: Snapshot, claims: list[ResourceClaim]) -> object:
+def _outcome(snapshot: Snapshot, claims: list[ResourceClaim], effort: Effort) -> object:
     try:
-        found = allocate(snapshot, claims, NODE, GROUPS, explain=False, step_limit=20_000)
+        found = allocate(snapshot, claims, NODE, GROUPS, explain=False, step_limit=20_000, effort=effort)
     except AllocationError as error:
         return type(error), str(error)
     return [_without_shares(result) for result in found.results] if isinstance(found, Allocated) else None
@@ -111,10 +110,8 @@ def test_ending_for_want_of_counters_changes_no_answer(random: Random) -> None:
     used = [f"{build.DRIVER}/pool/{device['name']}" for device in devices if random.random() < 0.15]
     problem = {"slices": _slices(counters, devices), "used": used}
     claims = [_claim(random, i) for i in range(random.randint(1, 2))]
-    with patch.object(counter_supply, "_MANY", 0):
-        ended = _outcome(build.snapshot(problem, Toy), claims)
-    with patch("virt_dra.allocator.pruning.pruner.Shortcuts._lacks", return_value=False):
-        assert _outcome(build.snapshot(problem, Toy), claims) == ended
+    bounded = _outcome(build.snapshot(problem, Toy), claims, Effort(counter_bound=0))
+    assert _outcome(build.snapshot(problem, Toy), claims, Effort(counter_bound=10**9)) == bounded
 
 
 def _gpus(number: int, kinds: Json) -> tuple[Json, list[Json]]:

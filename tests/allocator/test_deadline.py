@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from devtools.allocator import build
-from virt_dra.allocator import Allocated, Allocator, DeadlineExceeded, FatalError, Features, Snapshot, Walk, allocate, explain
+from virt_dra.allocator import Allocated, Allocator, BatchAllocator, DeadlineExceeded, FatalError, Features, Snapshot, allocate, explain
 from virt_dra.api.resource_v1 import ResourceClaim
 
 LONG = "lists.range(200).all(x, lists.range(100).all(y, x + y >= 0))"
@@ -75,7 +75,7 @@ def test_an_interrupt_ends_one_evaluation_wherever_it_is_and_the_next_attempt_an
     assert isinstance(expected, Allocated)
     assert whole.times > 190, "each evaluation asks again and again"
     for last in (3, 20, 100, whole.times // 2, whole.times - 1):
-        fresh = Snapshot.build(snapshot.inventory.slices, snapshot.inventory.classes.values())
+        fresh = Snapshot.build(snapshot.slices, snapshot.classes.values())
         interrupt = Asked(last)
         with pytest.raises(DeadlineExceeded) as ended:
             allocate(fresh, [claim], NODE, EVERYTHING, interrupt=interrupt)
@@ -83,7 +83,7 @@ def test_an_interrupt_ends_one_evaluation_wherever_it_is_and_the_next_attempt_an
         if last > 3:
             assert subject.startswith(ended.value.subject.split(", request")[0])
         assert allocate(fresh, [claim], NODE, EVERYTHING) == expected
-    fresh = Snapshot.build(snapshot.inventory.slices, snapshot.inventory.classes.values())
+    fresh = Snapshot.build(snapshot.slices, snapshot.classes.values())
     with pytest.raises(DeadlineExceeded) as ended:
         allocate(fresh, [claim], NODE, EVERYTHING, interrupt=Asked(100))
     assert ended.value.subject == subject
@@ -110,7 +110,7 @@ def test_compiling_many_selectors_is_interrupted_and_tried_again_in_full() -> No
 
 def test_a_walk_over_nodes_ends_and_goes_on_with_the_next_pod() -> None:
     answers = [False] * 100 + [True]
-    walk = Walk(_snapshot(), [NODE], interrupt=lambda: answers.pop(0) if answers else False)
+    walk = BatchAllocator(_snapshot(), [NODE], interrupt=lambda: answers.pop(0) if answers else False)
     with pytest.raises(DeadlineExceeded):
         walk.place([_claim(LONG)])
     assert walk.place([_claim(LONG)]) is not None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from unittest.mock import patch
 
 import pytest
 
 from devtools.allocator import build
 from tests.allocator.explosions import FAMILIES, Json, Problem
 from tests.allocator.toy_selectors import Toy
-from virt_dra.allocator import DEFAULT, Allocated, NodeError, Unsatisfiable, allocate
+from virt_dra.allocator import DEFAULT, Allocated, Effort, NodeError, Unsatisfiable, allocate
 
 NODE = build.node("n1")
 STEPS = 10_000
@@ -53,7 +52,7 @@ def test_a_refusal_to_be_reported_is_met_and_reported_soon() -> None:
 def test_an_alternative_for_all_devices_of_which_one_is_in_use_is_counted() -> None:
     given: Json = {"slices": [{"node": "n1", "devices": ["d0", "d1", "d2"]}], "used": ["gpu.example.com/pool/d1"]}
     first = {"name": "r0", "first": [{"when": ["false"]}, {"all": True}, {"count": 1}]}
-    with patch("virt_dra.allocator.search._PATIENCE", 0), patch("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0):
-        found = allocate(build.snapshot(given, Toy), [build.claim({"requests": [first, {"name": "r1"}]})], NODE)
+    claims = [build.claim({"requests": [first, {"name": "r1"}]})]
+    found = allocate(build.snapshot(given, Toy), claims, NODE, effort=Effort(patience=0, look_ahead=0))
     assert isinstance(found, Allocated)
     assert [result.device for result in found.results[0].devices.results] == ["d0", "d2"]

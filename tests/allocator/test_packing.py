@@ -1,4 +1,4 @@
-"""Weighings against brute force, and shared devices filled by several requests against the plain search."""
+"""Dual prices against brute force, and shared devices filled by several requests against the plain search."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from random import Random
-from unittest.mock import patch
 
 from devtools.allocator import build
-from virt_dra.allocator import Allocated, allocate
-from virt_dra.allocator.pruning.bin_packing import Bin, Demand, refusing
+from virt_dra.allocator import DEFAULT_EFFORT, Allocated, Effort, allocate
+from virt_dra.allocator.pruning.bin_packing import Bin, PackingNeed, refuting_prices
 
 NODE = build.node("n1")
 
 
-def _packs(demands: Sequence[Demand], bins: Sequence[Bin], sizes: dict[int, tuple[int, int]]) -> bool:
+def _packs(demands: Sequence[PackingNeed], bins: Sequence[Bin], sizes: dict[int, tuple[int, int]]) -> bool:
     """By trying: one unit after the other into every bin that has room."""
     if not demands:
         return True
@@ -27,37 +26,37 @@ def _packs(demands: Sequence[Demand], bins: Sequence[Bin], sizes: dict[int, tupl
     for number, each in enumerate(bins):
         left = tuple(have - amount for have, amount in zip(each.left, sizes[kind], strict=True))
         if min(left) >= 0:
-            fuller = [*bins[:number], Bin(left, each.kinds), *bins[number + 1 :]]
+            fuller = [*bins[:number], Bin(left, each.sizes), *bins[number + 1 :]]
             if _packs([((kind, need - 1),), *rest], fuller, sizes):
                 return True
     return False
 
 
-def test_what_a_weighing_refuses_does_not_fit() -> None:
+def test_what_dual_prices_refute_does_not_fit() -> None:
     random = Random(1)
     refused = 0
     for _ in range(400):
         sizes = {kind: (random.randint(1, 5), random.randint(0, 5)) for kind in range(random.randint(1, 3))}
         kinds = tuple(sizes.items())
         bins = [Bin((random.randint(3, 8), random.randint(3, 8)), kinds) for _ in range(random.randint(1, 3))]
-        demands: list[Demand] = []
+        demands: list[PackingNeed] = []
         for _ in range(random.randint(2, 5)):
             options = random.sample(sorted(sizes), random.randint(1, len(sizes)))
             demands.append(tuple((kind, random.choice((1, 1, 2))) for kind in options))
-        if refusing(Counter(demands), Counter(bins), lambda steps: None) is not None:
+        if refuting_prices(Counter(demands), Counter(bins), lambda steps: None, DEFAULT_EFFORT) is not None:
             refused += 1
             assert not _packs(demands, bins, sizes)
     assert refused > 50
 
 
-def test_most_of_what_does_not_fit_is_refused() -> None:
-    """Two kinds of items, ten bins: where the sums say nothing, weighing does."""
+def test_most_of_what_does_not_fit_is_refuted() -> None:
+    """Two kinds of items, ten bins: where sums prove nothing, prices do."""
     missed = 0
     for first, second in product(range(0, 24, 3), repeat=2):
         kinds = ((0, (5, 1)), (1, (6, 2)))
         fits = second + (first + 1) // 2 <= 10
-        demands: Counter[Demand] = Counter({((0, 1),): first, ((1, 1),): second})
-        found = refusing(+demands, Counter([Bin((10, 10), kinds)] * 10), lambda steps: None)
+        demands: Counter[PackingNeed] = Counter({((0, 1),): first, ((1, 1),): second})
+        found = refuting_prices(+demands, Counter([Bin((10, 10), kinds)] * 10), lambda steps: None, DEFAULT_EFFORT)
         assert not (fits and found)
         missed += not fits and found is None
     assert missed <= 3
@@ -86,14 +85,9 @@ def test_shared_devices_are_filled_as_the_plain_search_fills_them() -> None:
         ]
         claims = [build.claim({"name": f"c{i}", "requests": requests[i::2]}) for i in range(2)]
         given = {"slices": [{"node": "n1", "devices": devices}]}
-        with patch("virt_dra.allocator.search._PATIENCE", 10**9):
-            plain = allocate(build.snapshot(given), claims, NODE, explain=False)
-        with (
-            patch("virt_dra.allocator.search._PATIENCE", 0),
-            patch("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0),
-            patch("virt_dra.allocator.pruning.lower_bounds._WEIGHED", 1),
-        ):
-            found = allocate(build.snapshot(given), claims, NODE, explain=False)
+        plain = allocate(build.snapshot(given), claims, NODE, explain=False, effort=Effort(patience=None))
+        eager = Effort(patience=0, look_ahead=0, packing_interval=1)
+        found = allocate(build.snapshot(given), claims, NODE, explain=False, effort=eager)
         assert isinstance(found, Allocated) == isinstance(plain, Allocated)
         if isinstance(found, Allocated) and isinstance(plain, Allocated):
             assert found.results == plain.results

@@ -1,4 +1,4 @@
-"""Random problems of every feature against the plain allocator, with every shortcut and without; and one allocator for many nodes and
+"""Random problems of every feature against the plain allocator, with every saving of work and without; and one allocator for many nodes and
 pods against a fresh one for each. The Go reference stands behind both (devtools/upstream/allocator); here nothing else is needed."""
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from devtools.allocator.plain import TooLong, plain_answer
 from devtools.upstream.allocator.compare import comparable
 from devtools.upstream.allocator.ours import features, ours, snapshot, wire_answer
 from devtools.upstream.allocator.problems import Json, problem
-from virt_dra.allocator import Allocated, Allocator
+from virt_dra.allocator import Allocated, Allocator, Effort
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.model import Choice, Device, Request, Upcoming
 from virt_dra.allocator.pools import Reachable
-from virt_dra.allocator.pruning.lower_bounds import Bounds
-from virt_dra.allocator.pruning.nogoods import Memory
-from virt_dra.allocator.pruning.pruner import Shortcuts
-from virt_dra.allocator.reuse.pod_classes import Demand
+from virt_dra.allocator.pruning.lower_bounds import LowerBounds
+from virt_dra.allocator.pruning.nogoods import Nogoods
+from virt_dra.allocator.pruning.pruner import SearchPruner
+from virt_dra.allocator.reuse.pod_classes import PodClass
 from virt_dra.allocator.search import Search
-from virt_dra.allocator.steps import Enter, Outcome
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
 
@@ -46,64 +45,56 @@ def _no(owner: object, *about: object) -> bool:
     return False
 
 
-def _only_the_outcome(search: Search, at: Enter, outcome: Outcome) -> Outcome:
-    return outcome
-
-
-def _everything(filter_: SelectorFilter, request: Request, reachable: Reachable) -> Sequence[Device]:
+def _all_devices(filter_: SelectorFilter, request: Request, reachable: Reachable) -> Sequence[Device]:
     return reachable.devices
 
 
-def _forgotten(demand: Demand, key: object, solution: object) -> None:
-    """Keeps no outcome."""
+def _keep_nothing(pod_class: PodClass, key: object, solution: object) -> None: ...
 
 
-SHORTCUTS: Mapping[str, tuple[type, str, Callable[..., object]]] = {
-    "states known to fail": (Memory, "known", _nothing),
-    "too little left": (Bounds, "refuse", _no),
-    "all requests want more than there is": (Shortcuts, "_lacks", _no),
-    "failures for which nothing chosen is to blame": (Shortcuts, "hopeless", _no),
-    "devices like those tried in vain": (Shortcuts, "likeness", _nothing),
-    "all that the search looks for": (Search, "_failed", _only_the_outcome),
-    "devices that selectors refuse": (SelectorFilter, "candidates", _everything),
-    "outcomes kept by shape and state": (Demand, "remember", _forgotten),
+SAVINGS: Mapping[str, tuple[type, str, Callable[..., object]]] = {
+    "nogoods": (Nogoods, "known", _nothing),
+    "lower bounds": (LowerBounds, "refutes", _no),
+    "bounds of features": (SearchPruner, "violates_bound", _no),
+    "backjumping": (SearchPruner, "prunes_siblings", _no),
+    "symmetry breaking": (SearchPruner, "symmetry", _nothing),
+    "all pruning": (SearchPruner, "failed", _nothing),
+    "candidates that selectors refuse": (SelectorFilter, "candidates", _all_devices),
+    "outcomes kept by classes of pods and nodes": (PodClass, "remember", _keep_nothing),
 }
-"""What is left out, and how to do it after all."""
+"""Work that is saved, and how to do it after all."""
+EAGER = Effort(patience=0, look_ahead=0)
 
 
 @contextmanager
-def _without(*shortcuts: str) -> Iterator[None]:
+def _without(*savings: str) -> Iterator[None]:
     with ExitStack() as stack:
-        for owner, name, instead in (SHORTCUTS[each] for each in shortcuts):
+        for owner, name, instead in (SAVINGS[each] for each in savings):
             stack.enter_context(patch.object(owner, name, instead))
         yield
 
 
 @pytest.mark.parametrize("patience", [0, 64])
-def test_the_rules_taken_plainly_give_the_same_answers(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", patience)
-    monkeypatch.setattr("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", patience)
+def test_the_rules_taken_plainly_give_the_same_answers(patience: int) -> None:
     compared = 0
     for given in _problems(250, seed=SEED + patience):
         try:
             want = comparable(plain_answer(given, step_limit=20_000))
         except TooLong:
             continue
-        assert comparable(ours(given)) == want, json.dumps(given)
+        assert comparable(ours(given, Effort(patience=patience, look_ahead=patience))) == want, json.dumps(given)
         compared += 1
     assert compared > 230
 
 
-@pytest.mark.parametrize("shortcuts", [(each,) for each in SHORTCUTS] + [tuple(SHORTCUTS)], ids=lambda names: " + ".join(names)[:40])
-def test_no_shortcut_changes_an_answer(shortcuts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", 0)
-    monkeypatch.setattr("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0)
-    for given in _problems(100, seed=hash_of(shortcuts)):
-        with _without(*shortcuts):
-            want = ours(given)
+@pytest.mark.parametrize("savings", [(each,) for each in SAVINGS] + [tuple(SAVINGS)], ids=lambda names: " + ".join(names)[:40])
+def test_no_saving_changes_an_answer(savings: tuple[str, ...]) -> None:
+    for given in _problems(100, seed=hash_of(savings)):
+        with _without(*savings):
+            want = ours(given, EAGER)
         if (want["error"] or "").startswith("filter operation aborted: "):
-            continue  # what the shortcut is for
-        assert ours(given) == want, json.dumps(given)
+            continue  # what the saving is for
+        assert ours(given, EAGER) == want, json.dumps(given)
 
 
 def hash_of(names: tuple[str, ...]) -> int:
@@ -131,21 +122,19 @@ class Traceless(Search):
         return solved
 
     def _states(self) -> list[Hashable]:
-        requests = tuple(slots.request for _, plan, _ in self.entries for slots in plan.alternatives)
+        requests = tuple(slots.request for _, plan, _ in self.problem.entries for slots in plan.alternatives)
         upcoming = Upcoming(requests, _itself)
-        return [check.state(upcoming) for checks in self.checks for check in checks]
+        return [check.state(upcoming) for checks in self.problem.checks for check in checks]
 
 
 def _itself(device: Device) -> Device:
     return device
 
 
-def test_failures_leave_no_trace_and_solutions_can_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virt_dra.allocator.search._PATIENCE", 0)
-    monkeypatch.setattr("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 0)
+def test_failures_leave_no_trace_and_solutions_can_be_taken_back() -> None:
     with patch("virt_dra.allocator.attempt.Search", Traceless):
         for given in _problems(300, seed=SEED + 1):
-            ours(given)
+            ours(given, EAGER)
 
 
 NODES = ("n1", "n2", "n3", "n4")

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import combinations
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -17,15 +16,16 @@ from hypothesis import strategies as st
 from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, NodeError, Snapshot, allocate
+from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.attributes import applies
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.model import AttributeName, Choice, ClaimPlan, Device, DeviceId, PoolId, Slots, Upcoming
-from virt_dra.allocator.observer import Silent
+from virt_dra.allocator.pruning.pruner import SearchPruner
+from virt_dra.allocator.pruning_port import Problem
 from virt_dra.allocator.published import values_of
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.search import Search
-from virt_dra.allocator.steps import Enter, Outcome
 from virt_dra.allocator.usage import NOTHING_USED
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -234,14 +234,15 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(
 ) -> None:
     given, claims = problem(random)
     snapshot = build.snapshot(given, Toy)
-    pools = snapshot.inventory.pools(FEATURES)
+    pools = snapshot.caches.pools(FEATURES)
     reachable = pools.reachable(NODE)
-    table = FeatureTable(snapshot.used, snapshot.inventory, pools, NODE, FEATURES, SelectorFilter(snapshot.inventory.selectors))
-    plans = plan_claims(claims, snapshot.inventory.classes, reachable, FEATURES, table.selectable)
+    table = FeatureTable(snapshot.used, snapshot.caches, pools, NODE, FEATURES, SelectorFilter(snapshot.caches.selectors))
+    plans = plan_claims(claims, snapshot.classes, reachable, FEATURES, table.selectable)
     checks = [table.checks(plan.claim) for plan in plans]
     everything = Upcoming(tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: True)
     before = [[check.state(everything) for check in each] for each in checks]
-    search = Search(plans, lambda request: reachable.devices, table.availability, table.filters, checks, Silent(), bounds=table.bounds)
+    whole = Problem(plans, lambda request: reachable.devices, table.availability, table.filters, checks)
+    search = Search(whole, pruner=SearchPruner(table.bounds))
     want = BruteForce(snapshot, plans, reachable.devices, table).first()
     if search.run():
         assert [f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}" for each in search.chosen for c in each] == want
@@ -252,13 +253,6 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(
         assert search.selected == {}
     assert search.chosen == [[] for _ in claims]
     assert [[check.state(everything) for check in each] for each in checks] == before
-
-
-class Plain(Search):
-    """The search with nothing left out."""
-
-    def _failed(self, at: Enter, outcome: Outcome) -> Outcome:
-        return outcome  # and no shortcut learns of it
 
 
 def _hard_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
@@ -281,15 +275,13 @@ def _hard_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
 def test_what_is_left_out_changes_neither_the_answer_nor_the_error(random: Random) -> None:
     given, claims = _hard_problem(random)
     patience = random.choice((0, 0, 5, 20))
-    with patch("virt_dra.allocator.search._PATIENCE", patience), patch("virt_dra.allocator.pruning.pruner._LOOK_AHEAD", 2 * patience):
-        got = _outcome(given, claims, explain=False)
-    with patch("virt_dra.allocator.attempt.Search", Plain):
-        assert _outcome(given, claims, explain=False) == got
+    got = _outcome(given, claims, explain=False, effort=Effort(patience=patience, look_ahead=2 * patience))
+    assert _outcome(given, claims, explain=False, effort=Effort(patience=None)) == got
 
 
-def _outcome(given: Json, claims: list[ResourceClaim], *, explain: bool = True) -> object:
+def _outcome(given: Json, claims: list[ResourceClaim], *, explain: bool = True, effort: Effort = DEFAULT_EFFORT) -> object:
     try:
-        found = allocate(build.snapshot(given, Toy), claims, NODE, explain=explain)
+        found = allocate(build.snapshot(given, Toy), claims, NODE, explain=explain, effort=effort)
     except AllocationError as error:
         return type(error), str(error)
     return found.results if isinstance(found, Allocated) else found.explanation

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
-from virt_dra.allocator import DEFAULT, Allocated, Snapshot, Unsatisfiable, Use, allocate
+from virt_dra.allocator import DEFAULT, Allocated, DeviceUse, Snapshot, Unsatisfiable, allocate
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.model import Upcoming
-from virt_dra.allocator.observer import SILENT
+from virt_dra.allocator.pruning_port import Problem
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.search import Search
 from virt_dra.api.quantity import Quantity
@@ -145,14 +145,14 @@ def test_the_first_solution_is_that_of_brute_force(random: Random) -> None:
 def test_failure_and_taking_back_leave_no_trace(random: Random) -> None:
     given, requests = _problem(random)
     snapshot = build.snapshot(given, Toy)
-    pools = snapshot.inventory.pools(DEFAULT)
+    pools = snapshot.caches.pools(DEFAULT)
     reachable = pools.reachable(NODE)
-    table = FeatureTable(snapshot.used, snapshot.inventory, pools, NODE, DEFAULT, SelectorFilter(snapshot.inventory.selectors))
+    table = FeatureTable(snapshot.used, snapshot.caches, pools, NODE, DEFAULT, SelectorFilter(snapshot.caches.selectors))
     claims = [build.claim({"name": f"c{i}", "requests": each}) for i, each in enumerate(requests)]
-    plans = plan_claims(claims, snapshot.inventory.classes, reachable, DEFAULT, table.selectable)
+    plans = plan_claims(claims, snapshot.classes, reachable, DEFAULT, table.selectable)
     checks = [table.checks(plan.claim) for plan in plans]
     everything = Upcoming(tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: device)
-    search = Search(plans, lambda request: reachable.devices, table.availability, table.filters, checks, SILENT)
+    search = Search(Problem(plans, lambda request: reachable.devices, table.availability, table.filters, checks))
     if search.run():
         for choice in reversed([choice for each in search.chosen for choice in each]):
             search.unplace(choice.request, choice.device)
@@ -175,7 +175,7 @@ def test_what_was_shared_can_be_shared_again_until_nothing_is_left() -> None:
 
 def test_amounts_in_use_count_without_a_share() -> None:
     snapshot = build.snapshot({"slices": [{"node": "n1", "devices": [card("d0", "10"), card("d1", "10")]}]}, Toy)
-    used = snapshot.with_uses([Use(build.DRIVER, "pool", "d0", consumed={"bw": Quantity("9500m")})])
+    used = snapshot.with_uses([DeviceUse(build.DRIVER, "pool", "d0", consumed={"bw": Quantity("9500m")})])
     results = allocated(used, build.claim({"requests": [asking("1")]}))
     assert results[0].devices.results[0].device == "d1"
 
@@ -199,7 +199,7 @@ TOO_MUCH: dict[str, tuple[int, list[str]]] = {
 
 
 @pytest.mark.parametrize(("devices", "widths"), TOO_MUCH.values(), ids=TOO_MUCH.keys())
-def test_what_can_never_suffice_is_told_at_the_first_failure(devices: int, widths: list[str]) -> None:
+def test_what_can_never_suffice_is_refuted_at_the_first_failure(devices: int, widths: list[str]) -> None:
     given = {"slices": [{"node": "n1", "devices": [card(f"d{i}", "10") for i in range(devices)]}]}
     requests = [{"name": f"r{i}", **asking(width)} for i, width in enumerate(widths)]
     found = allocate(build.snapshot(given, Toy), [build.claim({"requests": requests})], NODE)

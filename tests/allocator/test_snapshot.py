@@ -25,7 +25,7 @@ def test_deriving_leaves_the_original_alone() -> None:
     before = empty()
     after = before.with_allocation(allocation("d0"))
     assert (before.is_allocated(D0), after.is_allocated(D0)) == (False, True)
-    assert after.inventory is before.inventory
+    assert after.caches is before.caches
 
 
 def test_a_device_held_twice_is_free_only_after_both_releases() -> None:
@@ -72,7 +72,7 @@ def rule(name: str, selector: dict[str, str] | None, key: str) -> DeviceTaintRul
 def taints(*rules: DeviceTaintRule) -> list[list[str]]:
     slices = [build.slice_({"name": "s", "node": "n1", "devices": [{"name": "d0", "taints": [{"key": "own", "effect": "None"}]}, "d1"]})]
     snapshot = Snapshot.build(slices, [], taint_rules=rules, compile_selector=Toy)
-    return [[taint.key for taint in device.taints] for device in snapshot.inventory.slices[0].spec.devices]
+    return [[taint.key for taint in device.taints] for device in snapshot.slices[0].spec.devices]
 
 
 def test_taint_rules_are_applied_by_name_and_only_where_they_select() -> None:

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from devtools.allocator import build
-from virt_dra.allocator import DEFAULT, Allocated, Allocator, FatalError, NodeError, Placed, Snapshot, Walk, allocate, wanted_nodes
+from virt_dra.allocator import (
+    DEFAULT,
+    Allocated,
+    Allocator,
+    BatchAllocator,
+    FatalError,
+    NodeError,
+    Placed,
+    Snapshot,
+    allocate,
+    wanted_nodes,
+)
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
@@ -99,7 +110,7 @@ def test_the_walk_chooses_what_asking_every_node_anew_would_choose(seed: int, al
     nodes = [build.node({"name": f"n{i}", "labels": {"zone": f"z{i % 3}"}}) for i in range(5)]
     wanted = 3 if all_nodes else 1
     monkeypatch.setattr("virt_dra.allocator.reuse.batch.wanted_nodes", lambda count: wanted)
-    walk = Walk(build.snapshot(given), nodes, all_nodes=all_nodes)
+    walk = BatchAllocator(build.snapshot(given), nodes, all_nodes=all_nodes)
     plain = _Plain(given, nodes, wanted, all_nodes=all_nodes)
     alive: list[Placed] = []
     for number in range(14):
@@ -115,7 +126,7 @@ def test_the_walk_chooses_what_asking_every_node_anew_would_choose(seed: int, al
 
 
 def test_broken_claims_are_an_error_under_their_own_names_each_time() -> None:
-    walk = Walk(build.snapshot({"slices": [{"node": "n1", "devices": ["d0"]}]}), [build.node("n1")])
+    walk = BatchAllocator(build.snapshot({"slices": [{"node": "n1", "devices": ["d0"]}]}), [build.node("n1")])
     for name in ("one", "two"):
         with pytest.raises(FatalError, match=rf"^claim ns/{name}, request r0: could not retrieve device class none: "):
             walk.place([build.claim({"name": name, "requests": [{"class": "none"}]})])
@@ -130,8 +141,8 @@ def _outcomes(slices: list[Json], claim: Json) -> int:
     allocator = Allocator(snapshot, [build.claim(claim)], DEFAULT)
     for name in ("n1", "n2"):
         allocator.allocate(build.node(name), explain=False)
-    assert allocator.demand is not None
-    return len(allocator.demand.outcomes)
+    assert allocator.pod_class is not None
+    return len(allocator.pod_class.outcomes)
 
 
 def _two(first: list[Json], second: list[Json]) -> list[Json]:

@@ -13,24 +13,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from virt_dra.allocator.attempt import Allocated, Allocator, Unsatisfiable
+from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
 from virt_dra.allocator.errors import AllocationError, DeadlineExceeded, FatalError, Interrupt, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Explanation
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.pod_claims import PodClaims
-from virt_dra.allocator.reuse.batch import Placed, Walk, wanted_nodes
+from virt_dra.allocator.reuse.batch import BatchAllocator, Placed, wanted_nodes
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT
 from virt_dra.allocator.snapshot import Snapshot
-from virt_dra.allocator.usage import Use
+from virt_dra.allocator.usage import DeviceUse
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
 
 __all__ = [
     "DEFAULT",
+    "DEFAULT_EFFORT",
     "DEFAULT_STEP_LIMIT",
     "Allocated",
     "AllocationError",
     "Allocator",
+    "BatchAllocator",
     "DeadlineExceeded",
+    "DeviceUse",
+    "Effort",
     "Explanation",
     "FatalError",
     "Features",
@@ -40,8 +45,6 @@ __all__ = [
     "Snapshot",
     "StepLimitExceeded",
     "Unsatisfiable",
-    "Use",
-    "Walk",
     "allocate",
     "explain",
     "wanted_nodes",
@@ -57,6 +60,7 @@ def allocate(
     step_limit: int = DEFAULT_STEP_LIMIT,
     interrupt: Interrupt | None = None,
     explain: bool = True,
+    effort: Effort = DEFAULT_EFFORT,
 ) -> Allocated | Unsatisfiable:
     """Find devices on ``node`` for all ``claims`` of a pod, the first solution in A-7's order.
 
@@ -76,7 +80,8 @@ def allocate(
         return Unsatisfiable(node.name, Explanation(node.name, (), (), 0, elsewhere) if explain else None, 0)
     if given.kept and not given.pending:
         return Allocated(given.results(()), 0)
-    found = Allocator(given.snapshot, given.pending, features, step_limit=step_limit, interrupt=interrupt).allocate(node, explain=explain)
+    allocator = Allocator(given.snapshot, given.pending, features, step_limit=step_limit, interrupt=interrupt, effort=effort)
+    found = allocator.allocate(node, explain=explain)
     return found if given.as_given or not isinstance(found, Allocated) else Allocated(given.results(found.results), found.steps)
 
 

@@ -1,4 +1,4 @@
-"""One pod's claims tried on a node: from the snapshot through what is known already, or a search, to results or an explanation."""
+"""Tries one pod's claims on a node: takes a known outcome or searches, then writes results or an explanation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
 from virt_dra.allocator.errors import Aborted, AllocationError, DeadlineExceeded, Interrupt, NodeError, StepLimitExceeded
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
@@ -15,10 +16,11 @@ from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import ClaimPlan, Device, Request
 from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pools import INVALID, Reachable
+from virt_dra.allocator.pruning.pruner import SearchPruner
+from virt_dra.allocator.pruning_port import Problem
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import Results
-from virt_dra.allocator.reuse.node_classes import state
-from virt_dra.allocator.reuse.pod_classes import Demand, Solution, solution_of
+from virt_dra.allocator.reuse.pod_classes import PodClass, Solution, solution_of
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Search
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.api.core_v1 import Node
@@ -66,17 +68,22 @@ class Allocator:
         *,
         step_limit: int = DEFAULT_STEP_LIMIT,
         interrupt: Interrupt | None = None,
+        effort: Effort = DEFAULT_EFFORT,
+        table: type[FeatureTable] = FeatureTable,
     ) -> None:
+        """``table``: the features; a subclass may add some."""
         self._snapshot = snapshot
         self._claims = claims
         self._features = features
         self._step_limit = step_limit
-        demands = snapshot.inventory.demands(features)
-        self._pools = demands.pools
+        self._effort = effort
+        self._table_type = table
+        classes = snapshot.caches.pod_classes(features, table)
+        self._pools = classes.pools
         self._interrupt = interrupt
-        self._selectors = SelectorFilter(snapshot.inventory.selectors, interrupt)
-        self.demand = demands.of(claims)
-        """What the claims have in common with those of equal pods; None where they break a rule."""
+        self._selectors = SelectorFilter(snapshot.caches.selectors, interrupt)
+        self.pod_class = classes.of(claims)
+        """None if the claims break a rule."""
 
     def allocate(self, node: Node, *, explain: bool = True) -> Allocated | Unsatisfiable:
         found = self.decide(node)
@@ -85,23 +92,20 @@ class Allocator:
         return Allocated(self.write(found), found.steps)
 
     def decide(self, node: Node) -> Decision:
-        """Whether there is a solution, not yet written down. Raises what `allocate` raises."""
+        """Whether there is a solution, not yet written as results. Raises what `allocate` raises."""
         reachable = self._pools.reachable(node)
-        demand = self.demand
-        if demand is None:
-            found = self._outcome(node, reachable, self._plan(node, reachable))
+        pod_class = self.pod_class
+        if pod_class is None:
+            found = self._solve(node, reachable, self._plan(node, reachable))
         else:
-            key = (
-                demand.shapes.of(reachable, self._selectors, lambda: self._table(node)),
-                state(reachable, self._snapshot.used, self._pools),
-            )
-            if key in demand.outcomes:
-                found = Decision(demand.outcomes[key], demand.results, node, reachable, 0)
+            key = pod_class.key(reachable, self._snapshot.used, self._selectors, lambda: self._table(node))
+            if key is not None and key in pod_class.outcomes:
+                found = Decision(pod_class.outcomes[key], pod_class.results, node, reachable, 0)
             else:
-                found = self._found(demand, node, reachable)
-                demand.remember(key, found.solution)
+                found = self._solve_as_class(pod_class, node, reachable)
+                pod_class.remember(key, found.solution)
         if found.solution is None and any(problem.reason == INVALID for problem in reachable.problems):
-            raise NodeError("invalid resource pools were encountered")  # nothing was found, which says little then (E11)
+            raise NodeError("invalid resource pools were encountered")  # devices of these pools might have fitted (E11)
         return found
 
     def write(self, found: Decision) -> tuple[AllocationResult, ...]:
@@ -113,27 +117,27 @@ class Allocator:
     def explain(self, node: Node) -> Explanation:
         reachable = self._pools.reachable(node)
         collector = Collector()
-        # All devices are looked at, since their refusals are wanted.
+        # All devices are candidates, since their refusals are wanted.
         self._search(node, reachable, self._plan(node, reachable), lambda request: reachable.devices, collector)
         return collector.explanation(node.name, reachable.problems, len(reachable.devices))
 
-    def _found(self, demand: Demand, node: Node, reachable: Reachable) -> Decision:
-        """By searching. Plans under other names will do, except for the words of an error."""
-        if not demand.same_everywhere:
-            return self._outcome(node, reachable, self._plan(node, reachable))
+    def _solve_as_class(self, pod_class: PodClass, node: Node, reachable: Reachable) -> Decision:
+        """By searching. The plans of the class are those of a pod with other names, which only matters to the text of an error."""
+        if not pod_class.same_everywhere:
+            return self._solve(node, reachable, self._plan(node, reachable))
         try:
-            return self._outcome(node, reachable, demand.plans)
+            return self._solve(node, reachable, pod_class.plans)
         except Aborted:
             raise
         except AllocationError:
-            self._outcome(node, reachable, self._plan(node, reachable))
+            self._solve(node, reachable, self._plan(node, reachable))
             raise
 
-    def _outcome(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> Decision:
+    def _solve(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> Decision:
         search = self._search(node, reachable, plans)
         if search.solved:
-            demand = self.demand
-            named, results = (demand.plans, demand.results) if demand is not None else (plans, self._results(plans))
+            known = self.pod_class
+            named, results = (known.plans, known.results) if known is not None else (plans, self._results(plans))
             solution = solution_of(search.chosen, search.selected, plans, named, reachable)
             found = Decision(solution, results, node, reachable, search.steps)
             self.write(found)  # a result that can't be written is an error here, and not kept
@@ -147,15 +151,15 @@ class Allocator:
         return Decision(None, self._results(plans), node, reachable, search.steps)
 
     def _results(self, plans: tuple[ClaimPlan, ...]) -> Results:
-        return Results(plans, self._features, self._snapshot.inventory.capacities)
+        return Results(plans, self._features, self._snapshot.caches.capacities)
 
     def _table(self, node: Node) -> FeatureTable:
-        """Checks remember, so each search gets its own."""
-        return FeatureTable(self._snapshot.used, self._snapshot.inventory, self._pools, node, self._features, self._selectors)
+        """Checks have memory, so each search gets its own."""
+        return self._table_type(self._snapshot.used, self._snapshot.caches, self._pools, node, self._features, self._selectors)
 
     def _plan(self, node: Node, reachable: Reachable) -> tuple[ClaimPlan, ...]:
         """The claims as they are called. Raises what breaks a rule first (A-6)."""
-        return plan_claims(self._claims, self._snapshot.inventory.classes, reachable, self._features, self._table(node).selectable)
+        return plan_claims(self._claims, self._snapshot.classes, reachable, self._features, self._table(node).selectable)
 
     def _search(
         self,
@@ -168,9 +172,9 @@ class Allocator:
         table = self._table(node)
         checks = tuple([table.checks(plan.claim) for plan in plans])
         candidates = candidates or partial(self._selectors.candidates, reachable=reachable)
-        search = Search(
-            plans, candidates, table.availability, table.filters, checks, observer, self._step_limit, table.bounds, self._interrupt
-        )
+        problem = Problem(plans, candidates, table.availability, table.filters, checks)
+        pruner = SearchPruner(table.bounds, self._effort)
+        search = Search(problem, observer, pruner, step_limit=self._step_limit, interrupt=self._interrupt)
         try:
             search.run()
         except (StepLimitExceeded, DeadlineExceeded) as error:
@@ -181,6 +185,7 @@ class Allocator:
         """How far a search came that was cut off."""
         if search.deepest < 0:
             return ""
-        entry = search.entries[search.deepest]
+        entries = search.problem.entries
+        entry = entries[search.deepest]
         where = f"claim {self._claims[entry.claim].key}, request {entry.plan.name}"
-        return f"; it got as far as {where} ({search.deepest + 1} of {len(search.entries)} requests)"
+        return f"; it got as far as {where} ({search.deepest + 1} of {len(entries)} requests)"

@@ -100,7 +100,7 @@ class CounterSets:
         """Whether any device declares compatibility groups."""
         shape = (tuple(self.declared), tuple(self.charges[device.id.device] for device in self.devices))
         structure = structures.setdefault(shape, len(structures))
-        self.facts: Mapping[str, tuple[int, int]] = {device.id.device: (structure, i) for i, device in enumerate(self.devices)}
+        self.structure: Mapping[str, tuple[int, int]] = {device.id.device: (structure, i) for i, device in enumerate(self.devices)}
         """By device name: a number for all that the pool's devices take of what, and the device's place in it. Without any names."""
         self._latest = Account(None, frozenset(), self.declared, frozenset())
 

@@ -1,4 +1,4 @@
-"""The nouns of the search: a device, a request, what was chosen, why something was refused."""
+"""The values that the search works on, and the protocols of the features: filters, checks, bounds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.errors import Interrupt
 from virt_dra.api import resource_v1
 from virt_dra.api.quantity import Quantity
@@ -145,27 +146,32 @@ class Rejection:
 
 
 class Refuses(Protocol):
-    """What observers may ask of a feature that just refused. Called before anything else changes, so the state is as it was."""
+    """A feature that can explain its refusal, as observers see it."""
 
-    def explain(self, request: Request, device: Device) -> Rejection: ...
+    def explain(self, request: Request, device: Device) -> Rejection:
+        """Called right after the refusal, before anything else changes."""
 
 
 class Filter(Refuses, Protocol):
-    """A test of a request and a published device, whatever is in use or chosen. Raises FatalError where it can't answer."""
+    """A constraint on a request and a published device, independent of what is in use or chosen."""
 
-    def admits(self, request: Request, device: Device) -> bool: ...
+    reusable: bool = False
+    """True if `admits` depends only on `Device.alike` and the node's declared features, so that its answer may be reused."""
+
+    def admits(self, request: Request, device: Device) -> bool:
+        """Raises FatalError for broken input."""
 
 
-Kind = Hashable | None
-"""What tells devices apart: devices of equal kind are interchangeable. None: the device can't be had, whatever else is chosen."""
+SymmetryKey = Hashable | None
+"""Equal for interchangeable devices; None for a device that can never be chosen, whatever else is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upcoming:
-    """What the search has still to fill: the requests (every alternative), and the kind of a device to all of them together."""
+    """What the search has still to fill: the requests (every alternative), and the symmetry of devices to all of them together."""
 
     requests: tuple[Request, ...]
-    kind: Callable[[Device], Kind]
+    symmetry: Callable[[Device], SymmetryKey]
 
 
 class Label(NamedTuple):
@@ -176,34 +182,45 @@ class Label(NamedTuple):
     """At least one, in an order that doesn't depend on hashing."""
 
 
-class Check(Refuses, Protocol):
-    """A test that remembers what was added. A refusing ``add`` has changed nothing; ``remove`` undoes the last ``add`` (A-10.5).
+NOT_REUSABLE = object()
+"""The reuse key of a device about which a check promises nothing: no outcome is reused."""
 
-    ``add`` answers bool and not a :class:`Rejection` because nearly all answers are thrown away; ``explain`` has the reason.
+
+class Check(Refuses, Protocol):
+    """A constraint with memory: of one claim, or of all claims of an attempt.
+
+    A feature must supply ``add``, ``remove`` and ``explain``. The other methods let pruning and reuse save work; by default they save
+    nothing. A feature with resources or labels may implement :class:`Consumes` or :class:`Agrees` too.
     """
 
+    def add(self, request: Request, device: Device) -> bool:
+        """False: refused, and nothing has changed (A-10.5). (A bool because nearly all answers are thrown away; `explain` says why.)"""
+
+    def remove(self, request: Request, device: Device) -> None:
+        """Undo the last successful `add`."""
+
     def constrains(self, request: Request) -> bool:
-        """Whether this is one of the claim's constraints, and covers the request: mode All reports its refusals (E18, AC-8)."""
+        """True if this is one of the claim's constraints, and covers the request: mode All reports its refusals (E18, AC-8)."""
+        return False
 
-    def kind(self, request: Request, device: Device) -> Kind:
-        """Whatever of the device `add` looks at; None if it never takes the device for the request. Raises FatalError like `add`."""
-
-    def fact(self, request: Request, device: Device) -> Hashable:
-        """Whatever of the *published* device `add` looks at, apart from what is in use: on nodes whose devices have equal facts and are
-        in equal use the search does the same. Never raises. Values of which only equality among a node's devices matters (attributes
-        under a constraint) are given as :class:`Label`, so that nodes which differ in nothing but such values have equal facts."""
-
-    def facts(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
-        """`fact` of each device. ``interrupt``: of this attempt, for expressions; the check may be another attempt's. It raises to end."""
-        return [self.fact(request, device) for device in devices]
-
-    def add(self, request: Request, device: Device) -> bool: ...
-
-    def remove(self, request: Request, device: Device) -> None: ...
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+        """Everything about the device that `add` depends on. Raises FatalError like `add`."""
+        return device
 
     def state(self, upcoming: Upcoming) -> Hashable:
-        """Whatever of its memory can still influence an answer to the upcoming requests; equal states answer alike. None if nothing
-        of the past matters; a state other than None never makes anything possible that None forbids. Devices count by their kind."""
+        """The part of the memory that can influence an answer to the upcoming requests; equal states answer alike. Devices are named by
+        their symmetry. None if nothing chosen matters: no other state admits more than that."""
+        return object()
+
+    def reuse_key(self, request: Request, device: Device) -> Hashable:
+        """Everything about the *published* device that `add` depends on, apart from what is in use: for nodes with equal keys in equal
+        use the search does the same. Never raises. Values of which only equality among a node's devices matters (attributes under a
+        constraint) are given as :class:`Label`, so that nodes which differ in nothing but such values have equal keys."""
+        return NOT_REUSABLE
+
+    def reuse_keys(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
+        """`reuse_key` of each device. ``interrupt``: of this attempt (the check may be another's), for expressions; raises to end."""
+        return [self.reuse_key(request, device) for device in devices]
 
 
 class Availability(Filter, Check, Protocol):
@@ -211,24 +228,24 @@ class Availability(Filter, Check, Protocol):
 
 
 class Bound(Protocol):
-    """A sum that can't be exceeded, however it is distributed: what tells that a search is in vain where no single request is to blame."""
+    """A relaxation of the whole problem that can refute it where no single request can't be satisfied."""
 
     def concerns(self, device: Device) -> bool:
-        """Whether the device has a part in the sum."""
+        """True if the bound counts the device."""
 
-    def lacks(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]]) -> bool:
-        """Whether all of ``wanted`` together is surely more than there is, with nothing chosen yet.
+    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]], effort: Effort) -> bool:
+        """True if ``wanted`` provably needs more than there is, with nothing chosen yet.
 
         ``wanted``: per entry of a claim its alternatives, each with the devices that it could have alone."""
 
 
 class Take(NamedTuple):
-    """A device's part of something of which there is only so much."""
+    """A device's part of a limited resource."""
 
     of: Hashable
-    """What is taken; amounts of it add up, wherever they are taken from."""
+    """What is taken; amounts of it can be summed over all places."""
     at: Hashable
-    """Which one it is taken from."""
+    """The place it is taken from."""
     amount: int
     """Positive."""
     left: int
@@ -236,14 +253,15 @@ class Take(NamedTuple):
 
 
 class Consumes(Protocol):
-    """A check that refuses where something runs out. What it says lets the search see early that too little is left."""
+    """A check that refuses a device when a resource is used up: pruning can bound it."""
 
     def takes(self, request: Request, device: Device) -> Sequence[Take]:
-        """What an `add` surely uses up, whatever was added before. Asked where `kind` isn't None."""
+        """What an `add` uses up in any case. Called only where `symmetry_key` isn't None."""
 
 
 class Agrees(Protocol):
-    """A check whose devices must have something in common."""
+    """A check whose devices must have something in common: pruning can bound it."""
 
     def labels(self, request: Request, device: Device) -> Collection[Hashable] | None:
-        """Devices go together only if all of them share a label; None: any device goes with these. Asked where `kind` isn't None."""
+        """Devices go together only if all of them share a label; None: the device goes with any. Called only where `symmetry_key` isn't
+        None."""

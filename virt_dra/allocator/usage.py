@@ -1,9 +1,10 @@
-"""What is in use (A-3): of one pool, by one allocation, and how the one changes with the other."""
+"""Devices in use (A-3), per pool, and how allocations change them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from virt_dra.allocator.model import PoolId
@@ -11,9 +12,9 @@ from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import AllocationResult
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class PoolUse:
-    """What is in use of one pool (A-3.1), by device name. Nobody changes it.
+    """The use of one pool (A-3.1), by device name.
 
     ``exclusive`` counts allocations: two claims may hold a device by mistake (C-22.10), and releasing one must not free it. ``shares``
     are (device name, share id). ``consumed`` is the sum over a device's shares, per capacity name.
@@ -22,37 +23,29 @@ class PoolUse:
     exclusive: Mapping[str, int] = field(default_factory=dict)
     shares: frozenset[tuple[str, str]] = frozenset()
     consumed: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
-    remembered: dict[Hashable, Hashable] = field(default_factory=dict, compare=False, repr=False)
-    """What the use means for a version of the pool's slices, kept by those who compute it (shapes.py)."""
-    _shared: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
-    _devices: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def empty(self) -> bool:
         return not self.exclusive and not self.shares and not self.consumed
 
-    @property
+    @cached_property
     def shared(self) -> frozenset[str]:
         """Names of devices of which a share is allocated, or some capacity consumed (A-12.4)."""
-        if self._shared is None:
-            self._shared = frozenset(device for device, _ in self.shares) | self.consumed.keys()
-        return self._shared
+        return frozenset(device for device, _ in self.shares) | self.consumed.keys()
 
-    @property
+    @cached_property
     def devices(self) -> frozenset[str]:
         """Names of devices that are in use in any way (A-3.5)."""
-        if self._devices is None:
-            self._devices = self.shared | self.exclusive.keys()
-        return self._devices
+        return self.shared | self.exclusive.keys()
 
 
 NOTHING_USED = PoolUse()
 
 Used = Mapping[PoolId, PoolUse]
-"""What is in use of a cluster; pools that aren't there are free."""
+"""The use of all pools of a cluster; pools that aren't there are free."""
 
 
-class Use(NamedTuple):
+class DeviceUse(NamedTuple):
     """One device in use: a result of an allocation, or a line of a state that no claims produce (A-3.1).
 
     Without ``share_id`` and ``consumed`` it is exclusive. ``consumed`` without a share counts as capacity only.
@@ -65,20 +58,22 @@ class Use(NamedTuple):
     consumed: Mapping[str, Quantity] | None = None
 
 
-def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[Use]:
-    """Admin access leaves no mark (A-3.3)."""
+def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[DeviceUse]:
+    """One per result, except with admin access, which uses nothing up (A-3.3)."""
     for allocation in allocations:
         for result in allocation.devices.results:
             if not result.admin_access:
                 share = result.share_id
-                yield Use(result.driver, result.pool, result.device, share, None if share is None else result.consumed_capacity or None)
+                yield DeviceUse(
+                    result.driver, result.pool, result.device, share, None if share is None else result.consumed_capacity or None
+                )
 
 
-def by_pool(uses: Iterable[Use]) -> dict[PoolId, list[Use]]:
+def by_pool(uses: Iterable[DeviceUse]) -> dict[PoolId, list[DeviceUse]]:
     """The uses of each pool, in their order."""
-    found: dict[PoolId, list[Use]] = {}
+    found: dict[PoolId, list[DeviceUse]] = {}
     driver = pool = None
-    of_pool: list[Use] = []
+    of_pool: list[DeviceUse] = []
     for use in uses:
         if use.pool != pool or use.driver != driver:  # most often the next use is of the same pool
             driver, pool = use.driver, use.pool
@@ -87,7 +82,7 @@ def by_pool(uses: Iterable[Use]) -> dict[PoolId, list[Use]]:
     return found
 
 
-def changed(before: PoolUse, changes: Iterable[Use], by: int) -> PoolUse:
+def changed(before: PoolUse, changes: Iterable[DeviceUse], by: int) -> PoolUse:
     """The use of a pool after ``changes`` of its devices, added (``by`` 1) or taken back (-1)."""
     exclusive = dict(before.exclusive)
     shares: set[tuple[str, str]] | None = None

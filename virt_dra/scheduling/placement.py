@@ -132,7 +132,7 @@ def place(
     claims = pod_claims(pod, view.claims)
     if isinstance(claims, Blocked):
         return Unplaced(claims.reason, claims.message, claims.subject)
-    blocked = check_claims(pod, claims, view.snapshot.inventory.classes, view.in_flight, features)
+    blocked = check_claims(pod, claims, view.snapshot.classes, view.in_flight, features)
     if blocked is not None:
         return Unplaced(blocked.reason, blocked.message, blocked.subject)
     nodes = view.nodes if only_node is None else tuple(node for node in view.nodes if node.name == only_node)

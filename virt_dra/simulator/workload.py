@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.allocator import AllocationError, Features, Placed, Snapshot, Walk
+from virt_dra.allocator import AllocationError, BatchAllocator, Features, Placed, Snapshot
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.api.wire import Json
@@ -81,7 +81,7 @@ def _percentile(ordered: Sequence[float], percent: int) -> float:
 
 def place_workload(workload: Workload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
     """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of each pod."""
-    walk = Walk(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
+    walk = BatchAllocator(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
     for pod in range(workload.init_pods):
         deadline.start()
         try:
@@ -96,7 +96,7 @@ def place_workload(workload: Workload, *, auto: bool, progress: Progress, deadli
 
 
 def _measured(
-    workload: Workload, walk: Walk, waiting: Sequence[tuple[ResourceClaim, ...]], progress: Progress, deadline: AllocationDeadline
+    workload: Workload, walk: BatchAllocator, waiting: Sequence[tuple[ResourceClaim, ...]], progress: Progress, deadline: AllocationDeadline
 ) -> WorkloadFigures:
     """``waiting``: the claims of each pod, made beforehand, as they exist before a scheduler sees the pod."""
     placed: list[Placed | None] = []

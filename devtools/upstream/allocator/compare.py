@@ -11,13 +11,11 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from unittest.mock import patch
 
 from devtools.allocator.plain import TooLong
 from devtools.upstream.allocator.case import as_case
@@ -26,6 +24,7 @@ from devtools.upstream.allocator.ours import ours
 from devtools.upstream.allocator.problems import Json, problem
 from devtools.upstream.allocator.reference import Reference, built
 from devtools.upstream.allocator.shrink import kind, shrink
+from virt_dra.allocator import DEFAULT_EFFORT, Effort
 from virt_dra.api.quantity import Quantity
 
 BATCH = 500
@@ -75,10 +74,9 @@ def verdict(answer: Json) -> str:
 
 
 def answer(given: Json, *, eager: bool = False) -> Json:
-    """Ours; a crash is an answer too, and a difference. ``eager``: shortcuts are looked for at once, not only in a long search."""
+    """Ours; a crash is an answer too, and a difference. ``eager``: pruning begins at once, not only in a long search."""
     try:
-        with patch("virt_dra.allocator.search._PATIENCE", 0) if eager else nullcontext():
-            return ours(given)
+        return ours(given, Effort(patience=0) if eager else DEFAULT_EFFORT)
     except Exception as error:  # noqa: BLE001 - whatever it is, it must be shown with the problem that causes it
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"crash: {type(error).__name__} in {Path(where.filename).name}, {where.name}: {error}"
@@ -191,7 +189,7 @@ def shrunk(asked: Reference, difference: Json) -> Json:
 
 def described(difference: Json) -> str:
     """For people: a case in the reference's favour, and what we answer."""
-    mine = f"# ours{' with all shortcuts at once' if difference['eager'] else ''}: {json.dumps(difference['ours'])}"
+    mine = f"# ours{' with all pruning at once' if difference['eager'] else ''}: {json.dumps(difference['ours'])}"
     return f"{as_case(difference['given'], difference['theirs'])}{mine}\n"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from devtools.upstream.allocator.problems import FEATURES, Json
-from virt_dra.allocator import Allocated, AllocationError, Allocator, Features, NodeError, Snapshot, Unsatisfiable
-from virt_dra.allocator.usage import Use
+from virt_dra.allocator import DEFAULT_EFFORT, Allocated, AllocationError, Allocator, Effort, Features, NodeError, Snapshot, Unsatisfiable
+from virt_dra.allocator.usage import DeviceUse
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
@@ -38,16 +38,16 @@ def snapshot(problem: Json) -> Snapshot:
     return built if state is None else built.with_uses(_use(entry) for entries in state.values() for entry in entries)
 
 
-def _use(entry: Json) -> Use:
+def _use(entry: Json) -> DeviceUse:
     consumed = {name: Quantity(amount) for name, amount in entry["consumed"].items()} if "consumed" in entry else None
-    return Use(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)
+    return DeviceUse(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)
 
 
-def ours(problem: Json) -> Json:
+def ours(problem: Json, effort: Effort = DEFAULT_EFFORT) -> Json:
     """``{"results", "error", "node_error"}``."""
     claims = [ResourceClaim.from_wire(each) for each in problem["claims"]]
     node, on = Node.from_wire(problem["node"]), features(problem)
-    return wire_answer(lambda: Allocator(snapshot(problem), claims, on, step_limit=STEPS).allocate(node, explain=False))
+    return wire_answer(lambda: Allocator(snapshot(problem), claims, on, step_limit=STEPS, effort=effort).allocate(node, explain=False))
 
 
 def wire_answer(decide: Callable[[], Allocated | Unsatisfiable]) -> Json:

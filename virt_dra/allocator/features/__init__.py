@@ -29,8 +29,8 @@ from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import ResourceClaim
 
 
-class Known(Protocol):
-    """What is remembered of published devices, whoever asks (snapshot.Inventory)."""
+class DeviceCaches(Protocol):
+    """The cached facts of published devices (reuse/caches.py)."""
 
     attributes: Attributes
     capacities: Capacities
@@ -39,14 +39,14 @@ class Known(Protocol):
 class FeatureTable:
     """The features of one attempt on one node, in the order in which they are asked."""
 
-    def __init__(self, used: Used, known: Known, pools: Pools, node: Node, features: Features, selectors: SelectorFilter) -> None:
+    def __init__(self, used: Used, caches: DeviceCaches, pools: Pools, node: Node, features: Features, selectors: SelectorFilter) -> None:
         self._features = features
-        self._attributes = known.attributes
+        self._attributes = caches.attributes
         self._node_operations = node_operations.checks(features, node)
         self._counters, counted = _counters(used, pools, node, features)
         self.availability = InUse(used, features, selectors.matches)
         """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
-        resolver = Resolver(known.capacities, features)
+        resolver = Resolver(caches.capacities, features)
         self._capacity = SharedCapacity(used, resolver) if features.consumable_capacity else None
         self.bounds: tuple[Bound, ...] = counted if self._capacity is None else (*counted, self._capacity)
         self.selectors = selectors

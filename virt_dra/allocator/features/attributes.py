@@ -9,7 +9,7 @@ from typing import Final
 from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.features import derived_attributes
 from virt_dra.allocator.features.derived_attributes import CompileDerived
-from virt_dra.allocator.model import AttributeName, Check, Device, Kind, Label, Rejection, Request, Upcoming
+from virt_dra.allocator.model import AttributeName, Check, Device, Label, Rejection, Request, SymmetryKey, Upcoming
 from virt_dra.allocator.published import Elements, PublishedValues, Values, values_of
 
 
@@ -64,7 +64,7 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
                 return error
         return None if attribute is None else values_of(attribute, lists=self._lists)
 
-    def facts(self, devices: Sequence[Device], interrupt: Interrupt | None = None) -> list[Hashable]:
+    def reuse_keys(self, devices: Sequence[Device], interrupt: Interrupt | None = None) -> list[Hashable]:
         """What a constraint's answers depend on (model.Check): labels, None for a device without a value, an error's text."""
         if self._expression is not None:
             return [self._fact(device, interrupt) for device in devices]
@@ -161,16 +161,16 @@ class Constrained:
         except DeadlineExceeded as error:
             raise _of_request(request, error) from None
 
-    def kind(self, request: Request, device: Device) -> Kind:
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
         """Devices with equal values are alike to the constraint, and all devices of a request that it doesn't cover."""
         return self.values(request, device) if self.covers(request) else NOT_CONSTRAINED
 
-    def facts(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None) -> Sequence[Hashable]:
+    def reuse_keys(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None) -> Sequence[Hashable]:
         of = self.of(request)
         if of is None:
             return [NOT_CONSTRAINED] * len(devices)
         try:
-            return of.facts(devices, interrupt)
+            return of.reuse_keys(devices, interrupt)
         except DeadlineExceeded as error:
             raise _of_request(request, error) from None
 
@@ -194,18 +194,18 @@ class AttributeConstraint(Check):
     def constrains(self, request: Request) -> bool:
         return self._attribute.covers(request)
 
-    def kind(self, request: Request, device: Device) -> Kind:
-        return self._attribute.kind(request, device)
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+        return self._attribute.symmetry_key(request, device)
 
-    def fact(self, request: Request, device: Device) -> Hashable:
-        return self.facts(request, (device,), self._attribute.interrupt)[0]
+    def reuse_key(self, request: Request, device: Device) -> Hashable:
+        return self.reuse_keys(request, (device,), self._attribute.interrupt)[0]
 
-    def facts(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
-        return self._attribute.facts(request, devices, interrupt)
+    def reuse_keys(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
+        return self._attribute.reuse_keys(request, devices, interrupt)
 
 
 NOT_CONSTRAINED = True
-"""The kind (model.Kind) of any device to a constraint that doesn't cover the request."""
+"""The kind (model.SymmetryKey) of any device to a constraint that doesn't cover the request."""
 
 MISSING = "AttributeMissing"
 """A constraint needs an attribute that the device doesn't publish, or not with a type that can be compared."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from virt_dra.allocator.features.static import feature_off
-from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.model import Device, Filter, Rejection, Request
 
 
-class NoBindingConditions:
+class NoBindingConditions(Filter):
     """The filter where the feature is off."""
+
+    reusable = True
 
     def admits(self, request: Request, device: Device) -> bool:
         return not device.published.binding_conditions

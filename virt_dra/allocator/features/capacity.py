@@ -17,10 +17,11 @@ from operator import le, sub
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
+from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, qualified, resolve
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Slots, Take, Upcoming
+from virt_dra.allocator.model import Check, Device, Filter, Rejection, Request, Slots, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.usage import Used
 from virt_dra.api.quantity import Quantity, QuantityFormat
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
@@ -123,8 +124,10 @@ class Resolver:
         return found
 
 
-class CapacityFilter:
+class CapacityFilter(Filter):
     """Asked after the selectors, also for requests that want no capacity: then a device's default or whole capacity counts (A-17.2)."""
+
+    reusable = True
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
@@ -158,10 +161,7 @@ class SharedCapacity(Check):
         self._left: dict[Device, list[tuple[int, ...]]] = {}
         """What is left after each share of this attempt; devices without one don't occur."""
 
-    def constrains(self, request: Request) -> bool:
-        return False
-
-    def kind(self, request: Request, device: Device) -> Kind:
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
         if not is_shared(device):
             return _EXCLUSIVE
         if request.admin_access:
@@ -170,7 +170,7 @@ class SharedCapacity(Check):
         unused = self._unused_of(device, consumption)
         return (unused, consumption.amounts) if _fits(consumption.amounts, unused) else None
 
-    def fact(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: Device) -> Hashable:
         """Devices have equal facts if they publish the same and are shared: then what one more share takes is the same too."""
         if not is_shared(device):
             return _EXCLUSIVE
@@ -213,8 +213,8 @@ class SharedCapacity(Check):
         held: dict[Hashable, int] = {}
         for device, shares in self._left.items():
             left = shares[-1]
-            if left != self._unused[device] and (kind := upcoming.kind(device)) is not None:
-                held[kind, left] = held.get((kind, left), 0) + 1
+            if left != self._unused[device] and (key := upcoming.symmetry(device)) is not None:
+                held[key, left] = held.get((key, left), 0) + 1
         return frozenset(held.items()) or None
 
     def takes(self, request: Request, device: Device) -> Sequence[Take]:
@@ -241,7 +241,7 @@ class SharedCapacity(Check):
     def concerns(self, device: Device) -> bool:
         return is_shared(device)
 
-    def lacks(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]]) -> bool:
+    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]], effort: Effort) -> bool:
         """Of some capacity the requests take more than all shared devices have left, or in parts of which too few fit."""
         left: dict[Device, dict[str, int]] = {}
         parts: dict[str, list[int]] = {}
@@ -292,19 +292,16 @@ class RoomFirst(Check):
     def __init__(self, shared: SharedCapacity) -> None:
         self._shared = shared
 
-    def constrains(self, request: Request) -> bool:
-        return False
-
     def add(self, request: Request, device: Device) -> bool:
         return request.mode == ALL or self._shared.has_room(request, device)
 
     def remove(self, request: Request, device: Device) -> None:
         """Holds nothing."""
 
-    def kind(self, request: Request, device: Device) -> Kind:
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
         return True
 
-    def fact(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: Device) -> Hashable:
         return True
 
     def state(self, upcoming: Upcoming) -> Hashable:

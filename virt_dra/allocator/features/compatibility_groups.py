@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features.charged_once import ChargedOnce
-from virt_dra.allocator.model import Check, Device, Kind, PoolId, Rejection, Request, Take, Upcoming
+from virt_dra.allocator.model import Check, Device, PoolId, Rejection, Request, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.pools import Pools
 from virt_dra.allocator.usage import Used
 from virt_dra.api.core_v1 import Node
@@ -103,10 +103,7 @@ class CompatibilityGroups(Check):
     def _targeting(self) -> Set[Device]:
         return frozenset(self._pools.reachable(self._node).devices)
 
-    def constrains(self, request: Request) -> bool:
-        return False
-
-    def kind(self, request: Request, device: Device) -> Kind:
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
         if request.admin_access or not device.published.consumes_counters:
             return _NO_MEMBER
         pool = self._pool(device.pool)
@@ -115,10 +112,10 @@ class CompatibilityGroups(Check):
             return _NO_MEMBER
         return (device.pool, charge.groups, charge.sharable) if all(_admits(pool.start, *each) for each in charge.groups) else None
 
-    def fact(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: Device) -> Hashable:
         if request.admin_access or not device.published.consumes_counters:
             return _NO_MEMBER
-        return self._pools.counter_sets(device.pool).facts[device.id.device]
+        return self._pools.counter_sets(device.pool).structure[device.id.device]
 
     def add(self, request: Request, device: Device) -> bool:
         if not device.published.consumes_counters or request.admin_access:  # AC-6, AC-7
@@ -158,9 +155,9 @@ class CompatibilityGroups(Check):
             if pool.before
             for number, common in pool.now.items()
             if (number not in pool.start or pool.start[number] != common)
-            and any(device not in self._once and upcoming.kind(device) is not None for device in pool.sets.members[number])
+            and any(device not in self._once and upcoming.symmetry(device) is not None for device in pool.sets.members[number])
         )
-        kinds = Counter(kind for device in self._once.devices if (kind := upcoming.kind(device)) is not None)
+        kinds = Counter(key for device in self._once.devices if (key := upcoming.symmetry(device)) is not None)
         return (joined, frozenset(kinds.items())) if joined or kinds else None
 
     def takes(self, request: Request, device: Device) -> Sequence[Take]:

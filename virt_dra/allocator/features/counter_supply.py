@@ -1,8 +1,8 @@
-"""Whether counters can suffice for all claims together: a bound that ends searches which would try every combination in vain.
+"""A lower bound on what all claims together take of counters: refutes problems of which a search would try every combination.
 
-For any weights, the devices chosen together weigh no more than what is left. So if even the lightest devices that could serve each
-request weigh more, there is no solution. The weights tried: one counter alone, and all counters of a name (e.g. the memory of all
-GPUs), once by amount and once by share of what is left of each.
+For any non-negative weights of the counters (a surrogate constraint, Glover 1968) the chosen devices can't weigh more than what is left.
+So if even the lightest devices that could serve each request weigh more, there is no solution. The weights tried: one counter alone, and
+all counters of one name (e.g. the memory of all GPUs), by amount and by share of what is left of each.
 """
 
 from __future__ import annotations
@@ -13,45 +13,43 @@ from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.model import Device, PoolId, Slots
 
 _WHOLE = 10**12
-"""What is left of a counter, in shares of it. Rounding only makes the bound weaker."""
+"""The weight of all that is left of a counter. Rounding only makes the bound weaker."""
 _FEW = 8
-"""Up to so many counters are weighed one by one too."""
+"""Up to so many counters are also weighted one by one."""
 
-_MANY = 6
-"""Fewer devices are tried sooner than weighed."""
+SlotCandidates = tuple[Slots, Sequence[Device]]
+"""An alternative, and the devices that could serve it if nothing else were chosen."""
 
-Alternative = tuple[Slots, Sequence[Device]]
-"""With the devices that could serve it if nothing else were chosen."""
-
-Weights = Mapping[tuple[PoolId, int], int]
+CounterWeights = Mapping[tuple[PoolId, int], int]
 """Pool and number of the counter -> weight of one unit. Counters not listed weigh nothing."""
 
-PoolOf = Callable[[PoolId], tuple[CounterSets, Account]]
+PoolCounters = Callable[[PoolId], tuple[CounterSets, Account]]
 
 
-def lacks(entries: Sequence[Sequence[Alternative]], pool_of: PoolOf) -> bool:
-    """Whether the entries, each by one of its alternatives, surely can't be had together. False proves nothing."""
-    if sum(min(slots.count for slots, _ in alternatives) for alternatives in entries) < _MANY:
+def exceeded(entries: Sequence[Sequence[SlotCandidates]], pool_of: PoolCounters, least_devices: int) -> bool:
+    """True if the entries, each by one of its alternatives, provably can't be served together. Not computed for fewer devices than
+    ``least_devices``."""
+    if sum(min(slots.count for slots, _ in alternatives) for alternatives in entries) < least_devices:
         return False
-    devices = {device for alternatives in entries for _, suiting in alternatives for device in suiting}
+    devices = {device for alternatives in entries for _, candidates in alternatives for device in candidates}
     pools = {device.pool: pool_of(device.pool) for device in devices if device.published.consumes_counters}
     for weights in _weightings(pools):
         supply = sum(weight * pools[pool][1].left[number] for (pool, number), weight in weights.items())
         cost = {device: _weight(device, weights, pools) for device in devices}
-        demand = 0
+        needed = 0
         for alternatives in entries:
-            least = [weight for slots, suiting in alternatives if (weight := _least(slots, suiting, cost)) is not None]
+            least = [weight for slots, candidates in alternatives if (weight := _least(slots, candidates, cost)) is not None]
             if not least:
                 return True
-            demand += min(least)
-        if demand > supply:
+            needed += min(least)
+        if needed > supply:
             return True
     return False
 
 
-def _weightings(pools: Mapping[PoolId, tuple[CounterSets, Account]]) -> list[Weights]:
+def _weightings(pools: Mapping[PoolId, tuple[CounterSets, Account]]) -> list[CounterWeights]:
     by_name: dict[tuple[str, bool], dict[tuple[PoolId, int], int]] = {}
-    alone: list[Weights] = []
+    alone: list[CounterWeights] = []
     for pool, (sets, account) in pools.items():
         for number, counter in enumerate(sets.counters):
             left = account.left[number]
@@ -62,7 +60,7 @@ def _weightings(pools: Mapping[PoolId, tuple[CounterSets, Account]]) -> list[Wei
     return [*by_name.values(), *(alone if len(alone) <= _FEW else ())]
 
 
-def _weight(device: Device, weights: Weights, pools: Mapping[PoolId, tuple[CounterSets, Account]]) -> int:
+def _weight(device: Device, weights: CounterWeights, pools: Mapping[PoolId, tuple[CounterSets, Account]]) -> int:
     if not device.published.consumes_counters:
         return 0
     charge = pools[device.pool][0].charges[device.id.device]
@@ -71,10 +69,10 @@ def _weight(device: Device, weights: Weights, pools: Mapping[PoolId, tuple[Count
     return sum(weights.get((device.pool, number), 0) * amount for number, amount in charge.amounts)
 
 
-def _least(slots: Slots, suiting: Sequence[Device], cost: Mapping[Device, int]) -> int | None:
-    """None if there are too few devices at all."""
-    if len(suiting) < slots.count:
+def _least(slots: Slots, candidates: Sequence[Device], cost: Mapping[Device, int]) -> int | None:
+    """The weight of the lightest devices that fill the slots; None if there are too few devices."""
+    if len(candidates) < slots.count:
         return None
     if slots.request.admin_access:
         return 0
-    return sum(sorted(cost[device] for device in suiting)[: slots.count])
+    return sum(sorted(cost[device] for device in candidates)[: slots.count])

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
+from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.features import counter_supply
 from virt_dra.allocator.features.charged_once import ChargedOnce
 from virt_dra.allocator.features.static import StaticCheck, feature_off
-from virt_dra.allocator.model import Check, Device, Kind, PoolId, Rejection, Request, Slots, Take, Upcoming
+from virt_dra.allocator.model import Check, Device, PoolId, Rejection, Request, Slots, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.pools import Pools
 from virt_dra.allocator.usage import Used
 
@@ -54,10 +55,7 @@ class Counters(Check):
             found = self._of[pool] = _Taken(sets, sets.account(self._used.get(pool)))
         return found
 
-    def constrains(self, request: Request) -> bool:
-        return False
-
-    def kind(self, request: Request, device: Device) -> Kind:
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
         if request.admin_access or not device.published.consumes_counters:
             return _NOT_CHARGED
         pool = self._pool(device.pool)
@@ -69,10 +67,10 @@ class Counters(Check):
             return None
         return (device.pool, charge.amounts, charge.sharable) if charge.amounts else _NOT_CHARGED
 
-    def fact(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: Device) -> Hashable:
         if request.admin_access or not device.published.consumes_counters:
             return _NOT_CHARGED
-        return self._pools.counter_sets(device.pool).facts[device.id.device]
+        return self._pools.counter_sets(device.pool).structure[device.id.device]
 
     def add(self, request: Request, device: Device) -> bool:
         if not device.published.consumes_counters or request.admin_access:  # AC-6
@@ -111,26 +109,26 @@ class Counters(Check):
             (name, number, amount)
             for name, pool in self._of.items()
             for number, amount in pool.taken.items()
-            if amount and any(device not in self._once and upcoming.kind(device) is not None for device in pool.sets.takers[number])
+            if amount and any(device not in self._once and upcoming.symmetry(device) is not None for device in pool.sets.takers[number])
         )
         charged = self._charged(upcoming)
         return (taken, charged) if taken or charged else None
 
-    def _charged(self, upcoming: Upcoming) -> frozenset[tuple[Kind, int]]:
-        kinds = Counter(kind for device in self._once.devices if (kind := upcoming.kind(device)) is not None)
+    def _charged(self, upcoming: Upcoming) -> frozenset[tuple[SymmetryKey, int]]:
+        kinds = Counter(key for device in self._once.devices if (key := upcoming.symmetry(device)) is not None)
         return frozenset(kinds.items())
 
     def concerns(self, device: Device) -> bool:
         return bool(device.published.consumes_counters)
 
-    def lacks(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]]) -> bool:
-        """By any weighing of the counters (counter_supply.py)."""
+    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]], effort: Effort) -> bool:
+        """By some weights of the counters (counter_supply.py)."""
 
         def pool_of(pool: PoolId) -> tuple[CounterSets, Account]:
             found = self._pool(pool)
             return found.sets, found.account
 
-        return counter_supply.lacks(wanted, pool_of)
+        return counter_supply.exceeded(wanted, pool_of, effort.counter_bound)
 
     def takes(self, request: Request, device: Device) -> Sequence[Take]:
         """Nothing for a device that can be shared: its first share may have been taken already."""

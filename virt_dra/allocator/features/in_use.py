@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Take, Upcoming
+from virt_dra.allocator.model import Availability, Device, Rejection, Request, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.usage import Used
 
 IN_USE = "DeviceInUse"
@@ -20,7 +20,7 @@ TAKEN = "DeviceTaken"
 """Chosen in this attempt for another request."""
 
 
-class InUse(Check):
+class InUse(Availability):
     """Filter and check in one: the filter is the cheap first question of the search, the check keeps the marks."""
 
     def __init__(self, used: Used, features: Features, matches: Callable[[Request, Device], bool | None]) -> None:
@@ -47,13 +47,10 @@ class InUse(Check):
     def _sharable(self, device: Device) -> bool:
         return self._sharing and bool(device.published.allow_multiple_allocations)
 
-    def constrains(self, request: Request) -> bool:
-        return False
-
-    def kind(self, request: Request, device: Device) -> Kind:
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
         return None if not request.admin_access and self._allocated(device) else True
 
-    def fact(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: Device) -> Hashable:
         return bool(device.published.allow_multiple_allocations)
 
     def add(self, request: Request, device: Device) -> bool:
@@ -84,7 +81,7 @@ class InUse(Check):
             if claim in claims:
                 marks.setdefault(device, set()).add(claim)
         held = Counter(
-            (kind, device in self._taken, frozenset(of)) for device, of in marks.items() if (kind := upcoming.kind(device)) is not None
+            (key, device in self._taken, frozenset(of)) for device, of in marks.items() if (key := upcoming.symmetry(device)) is not None
         )
         return frozenset(held.items()) or None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.model import Device, Filter, Rejection, Request
 from virt_dra.allocator.pools import Pools
 from virt_dra.api.core_v1 import Node
 
@@ -10,8 +10,10 @@ NOT_ON_NODE = "DeviceNotOnNode"
 """The device's own node selection excludes the node."""
 
 
-class PerDeviceNodes:
+class PerDeviceNodes(Filter):
     """Runs after the selectors: a selector error on a device of another node is an error too (A-8.3)."""
+
+    reusable = True
 
     def __init__(self, pools: Pools, node: Node) -> None:
         self._pools = pools

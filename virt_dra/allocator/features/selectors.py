@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Final, Protocol
 
 from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt, ending
-from virt_dra.allocator.model import AttributeName, Device, Rejection, Request
+from virt_dra.allocator.model import AttributeName, Device, Filter, Rejection, Request
 from virt_dra.allocator.pools import Reachable
 from virt_dra.cel.reads import Reads, together
 
@@ -215,7 +215,7 @@ class SelectorOutcomes:
         return known
 
 
-class SelectorFilter:
+class SelectorFilter(Filter):
     """The selectors of the requests of one pod."""
 
     def __init__(self, outcomes: SelectorOutcomes, interrupt: Interrupt | None = None) -> None:

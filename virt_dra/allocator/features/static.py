@@ -1,25 +1,22 @@
-"""Checks without memory, and the words for a device that needs a feature which is switched off."""
+"""Checks without memory, and the rejection of a device that needs a feature which is switched off."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-from virt_dra.allocator.model import Check, Device, Kind, Rejection, Request, Upcoming
+from virt_dra.allocator.model import Check, Device, Rejection, Request, SymmetryKey, Upcoming
 
 FEATURE_OFF = "FeatureDisabled"
 """The device needs a feature that is switched off."""
 
 
 class StaticCheck(Check):
-    """Its ``add`` looks at the request and the published device only, changes nothing, and is no constraint of a claim."""
+    """A check whose ``add`` depends on the request and the published device only, and changes nothing."""
 
-    def constrains(self, request: Request) -> bool:
-        return False
-
-    def kind(self, request: Request, device: Device) -> Kind:
+    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
         return self.add(request, device) or None
 
-    def fact(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: Device) -> Hashable:
         return self.add(request, device)
 
     def remove(self, request: Request, device: Device) -> None:

@@ -1,66 +1,53 @@
-"""Which devices are alike to which requests: what every shortcut of the search rests on.
+"""Symmetry breaking by interchangeable values (Freuder, "Eliminating interchangeable values in constraint satisfaction problems", 1991).
 
-Requests that look at devices with the same eyes share a *look*; everything about a device is asked once per look.
+Two devices are interchangeable for a request if every filter and check has the same symmetry key (model.Check) for both. Requests with
+the same class, selectors, constraints and so on form one *request group*; a device is tested once per group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from virt_dra.allocator.errors import Aborted, FatalError
-from virt_dra.allocator.model import Availability, Check, Device, Filter, Kind, Request, RequestPlan, Slots, Upcoming
+from virt_dra.allocator.model import Device, Request, Slots, SymmetryKey, Upcoming
+from virt_dra.allocator.pruning.reportable import Reportable
+from virt_dra.allocator.pruning_port import Problem
 
 
-class Entry(NamedTuple):
-    """One entry of a claim's requests, in the order of the search."""
+class Broken(NamedTuple):
+    """The key of a device that is an error to a request (a failing selector)."""
 
-    claim: int
-    plan: RequestPlan
-    number: int
-    """Among the requests of its claim."""
+    device: Device
 
 
-class Kinds:
-    """Lives as long as one attempt. Nothing here depends on what is chosen."""
+class Interchangeability:
+    """Symmetry keys of all devices, computed when first asked for. They don't depend on what is chosen."""
 
-    def __init__(
-        self,
-        entries: Sequence[Entry],
-        candidates: Callable[[Request], Sequence[Device]],
-        availability: Availability,
-        filters: Sequence[Filter],
-        checks: Sequence[Sequence[Check]],
-        reports: dict[Request, frozenset[Device] | None],
-        spend: Callable[[int], None],
-    ) -> None:
-        self._entries = entries
-        self._candidates = candidates
-        self._availability = availability
-        self._filters = filters
-        self._checks = checks
-        self._reports = reports
+    def __init__(self, problem: Problem, reportable: Reportable, spend: Callable[[int], None]) -> None:
+        self._problem = problem
+        self._reportable = reportable
         self._spend = spend
-        self._looks: dict[Request, int] = {}
-        self._numbers: dict[Hashable, int] = {}
-        self._kinds: list[dict[Device, Kind]] = []
-        self._kinds_of: dict[Request, dict[Device, Kind]] = {}
+        self._groups: dict[Request, int] = {}
+        self._group_numbers: dict[Hashable, int] = {}
+        self._keys_by_group: list[dict[Device, SymmetryKey]] = []
+        self._keys: dict[Request, dict[Device, SymmetryKey]] = {}
         self._upcoming: dict[int, Upcoming] = {}
         self._positions: dict[Request, dict[Device, int]] = {}
         self._broken: dict[int, bool] = {}
 
-    def look(self, request: Request) -> int:
-        """The number of the request's look."""
-        known = self._looks.get(request)
+    def group(self, request: Request) -> int:
+        """The number of the request's group."""
+        known = self._groups.get(request)
         if known is None:
-            key = self._key(request)
-            known = self._looks[request] = self._numbers.setdefault(key, len(self._numbers))
-            if known == len(self._kinds):
-                self._kinds.append({})
+            known = self._groups[request] = self._group_numbers.setdefault(self._identity(request), len(self._group_numbers))
+            if known == len(self._keys_by_group):
+                self._keys_by_group.append({})
         return known
 
-    def _key(self, request: Request) -> Hashable:
-        constraints = tuple(number for number, check in enumerate(self._checks[request.claim_index]) if check.constrains(request))
+    def _identity(self, request: Request) -> Hashable:
+        checks = self._problem.checks[request.claim_index]
+        constraints = tuple(number for number, check in enumerate(checks) if check.constrains(request))
         return (
             id(request.device_class),
             request.selectors,
@@ -70,97 +57,86 @@ class Kinds:
             tuple(request.derived.items()),
             tuple((name, quantity.spelling) for name, quantity in request.capacity.items()),
             (request.claim_index, constraints) if constraints or request.admin_access else None,
-            request if request in self._reports else None,
+            request if request in self._reportable else None,
         )
 
-    def of(self, request: Request, device: Device) -> Kind:
-        """What tells devices apart for a request, whatever else is chosen; None if it can never have the device."""
-        kinds = self._kinds_of.get(request)
-        if kinds is None:
-            kinds = self._kinds_of[request] = self._kinds[self.look(request)]
+    def key(self, request: Request, device: Device) -> SymmetryKey:
+        """Equal for devices that are interchangeable for the request; None for a device that it can never have."""
+        keys = self._keys.get(request)
+        if keys is None:
+            keys = self._keys[request] = self._keys_by_group[self.group(request)]
         try:
-            return kinds[device]
+            return keys[device]
         except KeyError:
-            kind = kinds[device] = self._of(request, device)
-            return kind
+            key = keys[device] = self._compute(request, device)
+            return key
 
-    def _of(self, request: Request, device: Device) -> Kind:
+    def _compute(self, request: Request, device: Device) -> SymmetryKey:
         self._spend(1)
-        reported = request in self._reports
-        kinds: list[Kind] = []
+        problem, reportable = self._problem, request in self._reportable
+        keys: list[SymmetryKey] = []
         try:
-            if self._availability.kind(request, device) is None or not all(each.admits(request, device) for each in self._filters):
+            if problem.availability.symmetry_key(request, device) is None:
                 return None
-            for check in self._checks[request.claim_index]:
-                kind = check.kind(request, device)
-                if kind is None and not reported:
+            if not all(each.admits(request, device) for each in problem.filters):
+                return None
+            for check in problem.checks[request.claim_index]:
+                key = check.symmetry_key(request, device)
+                if key is None and not reportable:
                     return None
-                kinds.append(kind)
+                keys.append(key)
         except Aborted:
             raise
         except FatalError:
             return Broken(device)
-        if reported:  # while one of these is taken, the constraint isn't asked: that is another outcome
-            before = self._reports[request]
-            return device if before is None else (device in before, *kinds)
-        return tuple(kinds)
+        if reportable:  # a device that is taken already is refused before the constraint is asked, which is another outcome
+            before = self._reportable[request]
+            return device if before is None else (device in before, *keys)
+        return tuple(keys)
 
-    def devices(self, slots: Slots) -> Sequence[Device]:
-        """All that the request can get."""
-        return self._candidates(slots.request) if slots.fixed is None else slots.fixed
-
-    def reported(self, request: Request) -> bool:
-        """Whether a refusal of the request may have to be reported (reports.py)."""
-        return request in self._reports
+    def reportable(self, request: Request) -> bool:
+        """True if a refusal of the request may have to be reported."""
+        return request in self._reportable
 
     def broken(self, entry: int) -> bool:
-        """Whether some device is an error to some alternative."""
-        return any(self._some_broken(slots) for slots in self._entries[entry].plan.alternatives)
+        """True if some device is an error to some alternative of the entry."""
+        return any(self._any_broken(slots) for slots in self._problem.entries[entry].plan.alternatives)
 
-    def _some_broken(self, slots: Slots) -> bool:
-        look = self.look(slots.request)
-        known = self._broken.get(look)
+    def _any_broken(self, slots: Slots) -> bool:
+        group = self.group(slots.request)
+        known = self._broken.get(group)
         if known is None:
-            known = self._broken[look] = any(isinstance(self.of(slots.request, device), Broken) for device in self.devices(slots))
+            devices = self._problem.devices(slots)
+            known = self._broken[group] = any(isinstance(self.key(slots.request, device), Broken) for device in devices)
         return known
 
     def upcoming(self, entry: int) -> Upcoming:
-        """Everything from the beginning of an entry on."""
+        """All requests from an entry on, and the symmetry of devices to all of them together."""
         known = self._upcoming.get(entry)
         if known is None:
-            requests = tuple(slots.request for each in self._entries[entry:] for slots in each.plan.alternatives)
-            different = {self.look(request): request for request in requests}
-            kinds: dict[Device, Kind] = {}
+            requests = tuple(slots.request for each in self._problem.entries[entry:] for slots in each.plan.alternatives)
+            one_of_each_group = {self.group(request): request for request in requests}
+            keys: dict[Device, SymmetryKey] = {}
 
-            def kind(device: Device) -> Kind:
-                if device not in kinds:
-                    each = tuple([self.of(request, device) for request in different.values()])
-                    kinds[device] = None if all(one is None for one in each) else each
-                return kinds[device]
+            def symmetry(device: Device) -> SymmetryKey:
+                if device not in keys:
+                    each = tuple([self.key(request, device) for request in one_of_each_group.values()])
+                    keys[device] = None if all(one is None for one in each) else each
+                return keys[device]
 
-            known = self._upcoming[entry] = Upcoming(requests, kind)
+            known = self._upcoming[entry] = Upcoming(requests, symmetry)
         return known
 
     def upcoming_within(self, entry: int, request: Request, start: int) -> Upcoming:
-        """The open slots of a request, for which only devices from ``start`` on count, and everything behind it."""
+        """The open slots of a request of the entry, whose candidates before index ``start`` are used up, and all entries after it."""
         rest = self.upcoming(entry + 1)
-        positions = self._positions_of(request)
+        positions = self._positions.get(request)
+        if positions is None:
+            positions = self._positions[request] = {device: i for i, device in enumerate(self._problem.candidates(request))}
 
-        def kind(device: Device) -> Kind:
-            now = self.of(request, device) if positions.get(device, -1) >= start else None
-            later = rest.kind(device)
+        def symmetry(device: Device) -> SymmetryKey:
+            now = self.key(request, device) if positions.get(device, -1) >= start else None
+            later = rest.symmetry(device)
             return None if now is None and later is None else (now, later)
 
-        return Upcoming((request, *rest.requests), kind)
-
-    def _positions_of(self, request: Request) -> dict[Device, int]:
-        known = self._positions.get(request)
-        if known is None:
-            known = self._positions[request] = {device: i for i, device in enumerate(self._candidates(request))}
-        return known
-
-
-class Broken(NamedTuple):
-    """The kind of a device that is an error to a request (a failing selector)."""
-
-    device: Device
+        return Upcoming((request, *rest.requests), symmetry)

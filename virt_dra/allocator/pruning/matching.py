@@ -1,32 +1,32 @@
-"""Whether demands can be met from units that each serve one demand: bipartite matching over sets of units given as bits."""
+"""Bipartite matching of needs to units: Kuhn's augmenting paths (1955), over sets of units given as integers (bit i: unit i)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 
-def satisfiable(demands: Iterable[tuple[int, int]]) -> bool:
-    """``demands``: how many units each needs, and which serve it (bit i: unit i). Each unit serves one demand.
+def satisfiable(needs: Iterable[tuple[int, int]]) -> bool:
+    """True if all needs can be satisfied at once. Each is a number of units and the set of units that serve it; a unit serves one need.
 
-    Takes what is free, then moves units between demands along augmenting paths until all are met or one can't be.
+    Assigns free units greedily, then moves units between needs along augmenting paths until all are satisfied or one can't be.
     """
-    wanted = sorted(demands, key=lambda demand: demand[1].bit_count() - demand[0])
+    wanted = sorted(needs, key=lambda need: need[1].bit_count() - need[0])
     free = 0
-    for need, units in wanted:
-        if units.bit_count() < need:
+    for count, units in wanted:
+        if units.bit_count() < count:
             return False
         free |= units
-    if sum(need for need, _ in wanted) > free.bit_count():
+    if sum(count for count, _ in wanted) > free.bit_count():
         return False
     if len(wanted) < 2:
         return True
     held = [0] * len(wanted)
-    for number, (need, units) in enumerate(wanted):
-        taken = _lowest(units & free, need)
+    for number, (count, units) in enumerate(wanted):
+        taken = _lowest(units & free, count)
         held[number] = taken
         free &= ~taken
-    for number, (need, _) in enumerate(wanted):
-        for _ in range(need - held[number].bit_count()):
+    for number, (count, _) in enumerate(wanted):
+        for _ in range(count - held[number].bit_count()):
             unit = _augment(number, wanted, held, free)
             if not unit:
                 return False
@@ -35,7 +35,7 @@ def satisfiable(demands: Iterable[tuple[int, int]]) -> bool:
 
 
 def _lowest(bits: int, count: int) -> int:
-    """At most ``count`` of the bits."""
+    """The ``count`` lowest bits, or all if there are fewer."""
     if bits.bit_count() <= count:
         return bits
     found = 0
@@ -47,30 +47,30 @@ def _lowest(bits: int, count: int) -> int:
 
 
 def _augment(start: int, wanted: list[tuple[int, int]], held: list[int], free: int) -> int:
-    """Give demand ``start`` one more unit, others changing theirs where they must. Returns the unit that was free before; 0 if none."""
-    gives: dict[int, tuple[int, int]] = {}
-    """Demand -> who gets which of its units, once it has another."""
+    """Give need ``start`` one more unit along the shortest augmenting path. Returns the unit that was free before; 0 if there is none."""
+    parent: dict[int, tuple[int, int]] = {}
+    """Need -> the need that takes one of its units, and the unit."""
     seen = {start}
     queue = [start]
     reached = 0
-    for demand in queue:
-        new = wanted[demand][1] & ~reached
+    for need in queue:
+        new = wanted[need][1] & ~reached
         found = new & free
         if found:
             unit = found & -found
             got = unit
             while True:
-                held[demand] |= got
-                if demand == start:
+                held[need] |= got
+                if need == start:
                     return unit
-                receiver, got = gives[demand]
-                held[demand] ^= got
-                demand = receiver
+                receiver, got = parent[need]
+                held[need] ^= got
+                need = receiver
         reached |= new
         for other, units in enumerate(held):
             if units & new and other not in seen:
                 common = units & new
-                gives[other] = (demand, common & -common)
+                parent[other] = (need, common & -common)
                 seen.add(other)
                 queue.append(other)
     return 0

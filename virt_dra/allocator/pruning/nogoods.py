@@ -1,7 +1,7 @@
-"""States in which the search failed: nothing is entered again in one of them.
+"""Nogood recording: states in which the search failed, so that an equal state isn't searched again (Schiex and Verfaillie 1994).
 
-A state is all that decides whether the search can succeed from some place on: `Check.state` says what still matters of the past, and
-devices that are alike to everything upcoming are interchangeable in it, so which of them is taken doesn't matter, only how many.
+A state is a relaxation of the partial assignment: only what can still influence the rest of the search. Each check reduces its memory
+to that (`Check.state`), and counts interchangeable devices instead of naming them.
 """
 
 from __future__ import annotations
@@ -9,55 +9,54 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from virt_dra.allocator.model import RESULT_LIMIT, Check, Choice
-from virt_dra.allocator.pruning.interchangeability import Entry, Kinds
-from virt_dra.allocator.steps import Enter, Outcome
-
-_REMEMBERED_FAILURES = 100_000
-"""Bounds the memory of one attempt; beyond it failures are found again."""
+from virt_dra.allocator.model import RESULT_LIMIT, Choice
+from virt_dra.allocator.pruning.interchangeability import Interchangeability
+from virt_dra.allocator.pruning_port import Position, Problem, RequestEntry, SearchOutcome
 
 
-class State(NamedTuple):
-    at: Enter
+class ReducedState(NamedTuple):
+    at: Position
     held: int
-    """Devices that the claim holds; 0 where its limit is too far away to matter."""
+    """Devices that the claim holds; 0 where its limit of 32 can't be reached any more."""
     checks: tuple[Hashable, ...]
 
 
-class Memory:
-    def __init__(
-        self, entries: Sequence[Entry], kinds: Kinds, checks: Sequence[Sequence[Check]], chosen: Sequence[Sequence[Choice]]
-    ) -> None:
-        self._entries = entries
-        self._kinds = kinds
-        self._checks = checks
-        self._chosen = chosen
-        self._failures: dict[Enter, dict[State, Outcome]] = {}
-        self._remembered = 0
-        self._most = _most_from(entries)
+class Nogoods:
+    """The failed states of one search, with the outcome of each."""
 
-    def state(self, at: Enter) -> State:
-        """The state now, seen from ``at``."""
+    def __init__(self, problem: Problem, symmetry: Interchangeability, chosen: Sequence[Sequence[Choice]], limit: int) -> None:
+        """``chosen``: the search's own list. ``limit``: states that are kept at most."""
+        self._entries = problem.entries
+        self._checks = problem.checks
+        self._symmetry = symmetry
+        self._chosen = chosen
+        self._limit = limit
+        self._failures: dict[Position, dict[ReducedState, SearchOutcome]] = {}
+        self._count = 0
+        self._most = _most_from(problem.entries)
+
+    def state(self, at: Position) -> ReducedState:
+        """The present state, for the search below ``at``."""
         claim, plan, _ = self._entries[at.entry]
         if at.alternative < 0:
-            upcoming = self._kinds.upcoming(at.entry)
+            upcoming = self._symmetry.upcoming(at.entry)
         else:
-            upcoming = self._kinds.upcoming_within(at.entry, plan.alternatives[at.alternative].request, at.start)
+            upcoming = self._symmetry.upcoming_within(at.entry, plan.alternatives[at.alternative].request, at.start)
         held = 0 if self.has_room(at) else len(self._chosen[claim])
-        return State(at, held, tuple([check.state(upcoming) for check in self._checks[claim]]))
+        return ReducedState(at, held, tuple([check.state(upcoming) for check in self._checks[claim]]))
 
-    def known(self, at: Enter) -> Outcome | None:
-        """The outcome from here on, if an equal state is known to fail."""
+    def known(self, at: Position) -> SearchOutcome | None:
+        """The outcome below ``at``, if the present state is recorded."""
         failures = self._failures.get(at)
         return None if failures is None else failures.get(self.state(at))
 
-    def remember(self, state: State, outcome: Outcome) -> None:
-        if self._remembered < _REMEMBERED_FAILURES:
-            self._remembered += 1
+    def record(self, state: ReducedState, outcome: SearchOutcome) -> None:
+        if self._count < self._limit:
+            self._count += 1
             self._failures.setdefault(state.at, {})[state] = outcome
 
-    def has_room(self, at: Enter) -> bool:
-        """Whether the limit of the claim can play no part from here on that depends on what the claim holds already."""
+    def has_room(self, at: Position) -> bool:
+        """True if the claim can't reach its limit from ``at`` on, or holds nothing yet: then the number it holds doesn't matter."""
         claim, plan, _ = self._entries[at.entry]
         held = len(self._chosen[claim])
         if held == 0:
@@ -70,7 +69,7 @@ class Memory:
         return held + most <= RESULT_LIMIT
 
 
-def _most_from(entries: Sequence[Entry]) -> list[int]:
+def _most_from(entries: Sequence[RequestEntry]) -> list[int]:
     """Per entry, the most devices that its claim's entries from there on can ask for."""
     most: list[int] = []
     for number in reversed(range(len(entries))):

@@ -1,171 +1,190 @@
-"""What the search leaves out once it has worked in vain for a while. None of it changes the answer, nor which error is met.
+"""The pruner: combines the techniques of this package once a search has taken long.
 
-* *Memory* (memory.py): nothing is entered again in a state in which it failed before.
-* *Counting* (bounds.py): what can't be completed because too little is left is not tried.
-* *Likeness* (kinds.py): if one device didn't lead anywhere in a place, one that is alike to everything upcoming won't either.
-* *Blame*: a failure for which the choice just undone is not to blame (the state it failed in is still the state without the choice)
-  is there whatever is chosen instead. If nothing chosen is to blame, or the counting refuses even the empty choice, the search is over.
+* *Nogood recording* (nogoods.py): a state that failed isn't searched again.
+* *Lower bounds* (lower_bounds.py): a partial assignment that provably can't be completed is refuted without search.
+* *Symmetry breaking* (interchangeability.py): after a device failed in a slot, devices interchangeable with it are skipped there.
+* *Conflict-directed backjumping* (Prosser 1993, with the reduced state in place of a conflict set): if an entry fails in a state that is
+  the same without the last choice, that choice isn't part of the conflict, and its alternatives fail too. If no choice is part of it,
+  or the lower bound refutes even the empty assignment, the search ends.
 
-All but the memory pass over places where the plain search would look. They may, as long as nothing there has to be met: a device that
-is an error (a failing selector), or a refusal that is reported (reports.py). Choosing more never makes anything possible, so what fails
-for good reasons fails with more chosen, too, and requests behind the deepest one reached would not be reached there either.
+All but nogood recording skip places that the plain search would visit. That is sound because constraints are monotone: choosing more
+never makes anything possible. It must not hide what the plain search would *report*: a device that is an error (failing selector), or a
+refusal that becomes the error (reportable.py). Entries where that can happen are never skipped (`_may_skip`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Sequence
 
-from virt_dra.allocator.model import Device
-from virt_dra.allocator.pruning.interchangeability import Kinds
-from virt_dra.allocator.pruning.lower_bounds import Bounds
-from virt_dra.allocator.pruning.nogoods import Memory, State
-from virt_dra.allocator.steps import Enter, Outcome
-
-if TYPE_CHECKING:
-    from virt_dra.allocator.search import Search
+from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
+from virt_dra.allocator.model import Bound, Device
+from virt_dra.allocator.pruning.interchangeability import Interchangeability
+from virt_dra.allocator.pruning.lower_bounds import LowerBounds
+from virt_dra.allocator.pruning.nogoods import Nogoods, ReducedState
+from virt_dra.allocator.pruning.reportable import reportable
+from virt_dra.allocator.pruning_port import Position, SearchOutcome, SearchState
 
 
-_LOOK_AHEAD = 300
-"""Steps before requests that weren't reached yet are counted too."""
+class SearchPruner:
+    """Implements pruning_port.Pruner for one search. Active after ``effort.patience`` steps and a failure."""
 
+    _search: SearchState
+    _symmetry: Interchangeability
+    _nogoods: Nogoods
+    _lower_bounds: LowerBounds
 
-class Shortcuts:
-    def __init__(self, search: Search) -> None:
-        self._search = search
-        self._entries = search.entries
-        self._kinds = Kinds(
-            search.entries, search.candidates, search.availability, search.filters, search.checks, search.reports, search.spend
-        )
-        self._memory = Memory(search.entries, self._kinds, search.checks, search.chosen)
-        self._bounds = Bounds(search.entries, self._kinds, search.checks, search.spend)
-        self._blamed: State | None = None
-        """The state in which the entry failed that everything fails with."""
+    def __init__(self, bounds: Sequence[Bound] = (), effort: Effort = DEFAULT_EFFORT) -> None:
+        """``bounds``: relaxations of the whole problem that the features know."""
+        self.active = False
+        self._bounds = bounds
+        self._effort = effort
+        self._conflict: ReducedState | None = None
+        """The state in which an entry failed; while it stays the same, choices before it aren't part of the conflict."""
         self._over = False
-        self._counted_from_the_start = -1
-        self._looked_through = (0, False)
-        self._last_blemished = -1
+        """The whole search is known to fail."""
+        self._refuted_up_to = -1
+        """The entry up to which the empty assignment was last tried to be refuted."""
+        self._last_unskippable = (0, False, -1)
+        """(end, reported) -> the last entry before ``end`` that may not be skipped, for the latest arguments."""
         self._horizon = -1
 
-    def known(self, at: Enter) -> Outcome | None:
-        """The outcome from here on, if it is known."""
-        return self._memory.known(at)
+    def start(self, search: SearchState) -> None:
+        self._search = search
+        self._problem = search.problem
+        self._entries = search.problem.entries
+        self._reportable = reportable(search.problem)
 
-    def failed(self, at: Enter, outcome: Outcome) -> None:
-        """From here on the search failed. Everything after it is undone, so the state is the one it was entered with."""
+    def _activate(self) -> None:
+        self.active = True
+        search, problem = self._search, self._problem
+        self._symmetry = Interchangeability(problem, self._reportable, search.spend)
+        self._nogoods = Nogoods(problem, self._symmetry, search.chosen, self._effort.nogoods)
+        self._lower_bounds = LowerBounds(problem, self._symmetry, search.spend, self._effort)
+
+    def failed(self, at: Position, outcome: SearchOutcome) -> None:
+        if not self.active:
+            if self._effort.patience is None or self._search.steps < self._effort.patience:
+                return
+            self._activate()
         if self._over:
             return
-        state = self._memory.state(at)
-        self._memory.remember(state, outcome)
-        if outcome is not Outcome.NO or not self._begins_entry(at) or self._blamed is not None or not self._memory.has_room(at):
+        state = self._nogoods.state(at)  # everything below is undone, so it is the state in which ``at`` was entered
+        self._nogoods.record(state, outcome)
+        begins_entry = at.slot == 0 and (at.alternative < 0 or not self._entries[at.entry].plan.prioritized)
+        if outcome is not SearchOutcome.FAILED or not begins_entry or self._conflict is not None or not self._nogoods.has_room(at):
             return
-        self._blamed = state
-        if not self._clean(0):
+        self._conflict = state
+        if not self._skippable(0):
             return
+        deepest = self._search.deepest
         if all(each is None for each in state.checks):
             self._over = True
-        elif self._counted_from_the_start < self._search.deepest:
-            self._counted_from_the_start = self._search.deepest
-            self._over = self._bounds.refuse(Enter(0), (), self._search.deepest) or self._lacks()
+        elif self._refuted_up_to < deepest:
+            self._refuted_up_to = deepest
+            self._over = self._lower_bounds.refutes(Position(0), (), deepest) or self.violates_bound()
 
-    def hopeless(self, at: Enter) -> bool:
-        """After a choice at ``at`` was undone, or before the next alternative: whether all that could be chosen instead fails too."""
+    def known_failure(self, at: Position) -> SearchOutcome | None:
+        return self._nogoods.known(at)
+
+    def prunes_alternative(self, at: Position) -> bool:
+        return self._looks_ahead() and at.entry < self._last() and self._refuted(at)
+
+    def prunes_choice(self, after: Position, *, retry: bool) -> bool:
+        return (retry or self._looks_ahead()) and self._refuted(after)
+
+    def prunes_siblings(self, at: Position) -> bool:
+        # All alternatives of the deepest entry are tried: the explanation is to name them.
+        if at.alternative < 0 and at.entry >= self._search.deepest:
+            return False
         if self._over:
             return True
-        if self._blamed is not None:
-            if self._may_skip(at) and self._memory.state(self._blamed.at) == self._blamed:
+        if self._conflict is not None:
+            if self._may_skip(at) and self._nogoods.state(self._conflict.at) == self._conflict:
                 return True
-            self._blamed = None
-        return self.refused(at)
+            self._conflict = None
+        return self._refuted(at)
 
-    def refused(self, at: Enter) -> bool:
-        """Whether counting proves that what is chosen can't be completed from here on."""
-        last = self.last
-        return at.entry <= last and self._may_skip(at) and self._bounds.refuse(at, self._search.chosen, last)
+    def symmetry(self, at: Position, device: Device) -> Hashable | None:
+        """Devices that hold something already are interchangeable if they are so for the requests that chose them, too."""
+        if not self._may_skip(at):
+            return None
+        request = self._entries[at.entry].plan.alternatives[at.alternative].request
+        key = self._symmetry.upcoming_within(at.entry, request, 0).symmetry(device)
+        before = [
+            (claim, self._symmetry.group(choice.request), self._symmetry.key(choice.request, device))
+            for claim, choices in enumerate(self._search.chosen)
+            for choice in choices
+            if choice.device is device
+        ]
+        return (key, frozenset(Counter(before).items())) if before else key
 
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether the search took so long that every choice is worth counting."""
-        if self._horizon < 0 and self._search.steps >= _LOOK_AHEAD:
+    def _refuted(self, at: Position) -> bool:
+        """True if a lower bound proves that what is chosen can't be completed from ``at`` on."""
+        last = self._last()
+        return at.entry <= last and self._may_skip(at) and self._lower_bounds.refutes(at, self._search.chosen, last)
+
+    def _looks_ahead(self) -> bool:
+        """True once the search has taken so long that a bound for every choice pays."""
+        if self._horizon < 0 and self._search.steps >= self._effort.look_ahead:
             self._horizon = self._furthest()
         return self._horizon >= 0
 
-    @property
-    def last(self) -> int:
-        """The last entry that is counted: the deepest one reached, or further ahead, where nothing on the way has to be met."""
-        return max(self._search.deepest, self._horizon) if self.looks_ahead else self._search.deepest
+    def _last(self) -> int:
+        """The last entry that bounds count: the deepest one reached, or the horizon."""
+        return max(self._search.deepest, self._horizon) if self._looks_ahead() else self._search.deepest
 
     def _furthest(self) -> int:
-        """The last entry up to which all may be looked at, and which counting doesn't refuse: what is refused is to be reached, so
-        that the explanation names it."""
+        """The last entry up to which entries may be skipped and the bound doesn't refute the empty assignment: an entry that makes the
+        problem infeasible has to be reached, for the explanation to name it."""
         low, high = self._search.deepest, self._search.deepest
-        while high + 1 < len(self._entries) and not self._blemished(high + 1, reported=False):
+        while high + 1 < len(self._entries) and not self._unskippable(high + 1, reported=False):
             high += 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self._bounds.refuse(Enter(0), (), middle):
+            if self._lower_bounds.refutes(Position(0), (), middle):
                 high = middle - 1
             else:
                 low = middle
         return low
 
-    def likeness(self, at: Enter, device: Device) -> Hashable:
-        """Equal for devices that are interchangeable in this place; None if this may not be used.
-
-        Devices that were chosen already are alike if they were, and still are, alike to the same requests."""
-        if not self._may_skip(at):
-            return None
-        request = self._entries[at.entry].plan.alternatives[at.alternative].request
-        kind = self._kinds.upcoming_within(at.entry, request, 0).kind(device)
-        before = [
-            (claim, self._kinds.look(choice.request), self._kinds.of(choice.request, device))
-            for claim, choices in enumerate(self._search.chosen)
-            for choice in choices
-            if choice.device is device
-        ]
-        return (kind, frozenset(Counter(before).items())) if before else kind
-
-    def _lacks(self) -> bool:
-        """Whether all requests together want more than there is, also those not reached yet."""
-        if not self._search.bounds or not self._clean(0, len(self._entries)):
+    def violates_bound(self) -> bool:
+        """True if all requests together, also those not reached yet, exceed a bound of some feature."""
+        if not self._bounds or not self._skippable(0, len(self._entries)):
             return False
         wanted = [
             [
-                (slots, [each for each in self._kinds.devices(slots) if self._kinds.of(slots.request, each) is not None])
+                (slots, [each for each in self._problem.devices(slots) if self._symmetry.key(slots.request, each) is not None])
                 for slots in plan.alternatives
             ]
             for _, plan, _ in self._entries
         ]
-        devices = {device for alternatives in wanted for _, suiting in alternatives for device in suiting}
-        return any(bound.lacks(wanted) for bound in self._search.bounds if any(map(bound.concerns, devices)))
+        devices = {device for alternatives in wanted for _, candidates in alternatives for device in candidates}
+        return any(bound.exceeded(wanted, self._effort) for bound in self._bounds if any(map(bound.concerns, devices)))
 
-    def _begins_entry(self, at: Enter) -> bool:
-        return at.slot == 0 and (at.alternative < 0 or not self._entries[at.entry].plan.prioritized)
+    def _may_skip(self, at: Position) -> bool:
+        """True if skipping everything below ``at`` hides nothing that is reported.
 
-    def _may_skip(self, at: Enter) -> bool:
-        """Whether passing over what comes from here on hides nothing.
-
-        Where the limit of the claim matters, its earlier requests count too: it decides how much of them is tried again."""
-        if self._memory.has_room(at):
-            return self._clean(at.entry)
+        Where the claim's limit can be reached, its earlier entries count too: the limit decides which of them are tried again."""
+        if self._nogoods.has_room(at):
+            return self._skippable(at.entry)
         first = at.entry
         while first > 0 and self._entries[first - 1].claim == self._entries[at.entry].claim:
             first -= 1
-        return self._clean(first)
+        return self._skippable(first)
 
-    def _clean(self, first: int, end: int | None = None) -> bool:
-        """Whether nothing has to be met from entry ``first`` to the deepest one reached, or before entry ``end``."""
+    def _skippable(self, first: int, end: int | None = None) -> bool:
+        """True if all entries from ``first`` up to ``end`` (default: the last one counted) may be skipped."""
         if end is None:
-            end = self.last + 1
+            end = self._last() + 1
         reported = self._search.refused_constraint is not None
-        if self._looked_through != (end, reported):
-            self._looked_through = (end, reported)
-            self._last_blemished = max((entry for entry in range(end) if self._blemished(entry, reported)), default=-1)
-        return first > self._last_blemished
+        if self._last_unskippable[:2] != (end, reported):
+            last = max((entry for entry in range(end) if self._unskippable(entry, reported)), default=-1)
+            self._last_unskippable = (end, reported, last)
+        return first > self._last_unskippable[2]
 
-    def _blemished(self, entry: int, reported: bool) -> bool:
-        """Whether some device is an error to the entry, or a refusal of it would have to be reported."""
-        if self._kinds.broken(entry):
+    def _unskippable(self, entry: int, reported: bool) -> bool:
+        """True if some device is an error to the entry, or a refusal of it would be reported (only the first one is)."""
+        if self._symmetry.broken(entry):
             return True
-        return not reported and any(self._kinds.reported(slots.request) for slots in self._entries[entry].plan.alternatives)
+        return not reported and any(self._symmetry.reportable(slots.request) for slots in self._entries[entry].plan.alternatives)

@@ -16,7 +16,7 @@ from virt_dra.allocator.attempt import Allocator, Decision
 from virt_dra.allocator.errors import Interrupt, NodeError
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import PoolId
-from virt_dra.allocator.reuse.pod_classes import Demand
+from virt_dra.allocator.reuse.pod_classes import PodClass
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.allocator.usage import by_pool, uses_of
@@ -39,7 +39,7 @@ def wanted_nodes(nodes: int) -> int:
     return max(100, nodes * max(5, 50 - nodes // 125) // 100)
 
 
-class Walk:
+class BatchAllocator:
     """A scheduler's memory. ``snapshot`` changes with every pod that is placed and every allocation that is released."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Walk:
         self._first_only = not all_nodes
         self._step_limit = step_limit
         self._interrupt = interrupt
-        self._pools = snapshot.inventory.pools(features)
+        self._pools = snapshot.caches.pools(features)
         self._start = 0
         self._everything = (1 << len(nodes)) - 1
         self._seen_by: dict[PoolId, int] = {}
@@ -68,14 +68,14 @@ class Walk:
         self._looked_at = 0
         self._changes: list[PoolId] = []
         """Pools whose use changed, in order; each demand knows up to where it followed."""
-        self._verdicts: dict[Demand, _Verdicts] = {}
+        self._verdicts: dict[PodClass, _Verdicts] = {}
         self._found: dict[int, Decision] = {}
         """The first solution that the walk for the present pod came upon; most often it is the one that is taken."""
 
     def place(self, claims: Sequence[ResourceClaim]) -> Placed | None:
         """Decide for one pod's claims; None: they fit on no node. Raises FatalError as `allocate` does."""
         allocator = Allocator(self.snapshot, claims, self._features, step_limit=self._step_limit, interrupt=self._interrupt)
-        verdicts = self._up_to_date(allocator.demand)
+        verdicts = self._up_to_date(allocator.pod_class)
         self._found.clear()
         index = self._first(allocator, verdicts) if self._first_only else self._among_many(allocator, verdicts)
         if index is None:
@@ -94,13 +94,13 @@ class Walk:
         self.snapshot = self.snapshot.changed(uses, by)
         self._changes.extend(uses)
 
-    def _up_to_date(self, demand: Demand | None) -> _Verdicts:
+    def _up_to_date(self, pod_class: PodClass | None) -> _Verdicts:
         """What is known of the demand's nodes. Claims that break a rule have no demand, and are not remembered."""
-        if demand is None:
+        if pod_class is None:
             return _Verdicts(len(self._changes))
-        verdicts = self._verdicts.get(demand)
+        verdicts = self._verdicts.get(pod_class)
         if verdicts is None:
-            verdicts = self._verdicts[demand] = _Verdicts(len(self._changes))
+            verdicts = self._verdicts[pod_class] = _Verdicts(len(self._changes))
         changed = 0
         for pool in self._changes[verdicts.followed :]:
             changed |= self._seen_by.get(pool, 0)

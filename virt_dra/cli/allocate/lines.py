@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Final, TypeVar
 
-from virt_dra.allocator import Allocated, AllocationError, Allocator, Features, NodeError, Snapshot, Use
+from virt_dra.allocator import Allocated, AllocationError, Allocator, DeviceUse, Features, NodeError, Snapshot
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.defaults import apply_defaults
@@ -149,7 +149,7 @@ def _object(raw: object, place: str, kind: type[T]) -> T:
         raise under(place, error) from None
 
 
-def _uses_of(request: Json) -> Iterator[Use]:
+def _uses_of(request: Json) -> Iterator[DeviceUse]:
     """The member ``allocated_state``: what is in use besides the allocated claims."""
     state: Json = member(request, "allocated_state", dict, {})
     for name in state:
@@ -163,7 +163,7 @@ def _uses_of(request: Json) -> Iterator[Use]:
             driver, pool, device = (_text(entry, key, place) for key in ("driver", "pool", "device"))
             share = _text(entry, "shareID", place) if name == "shared" else None
             consumed = _amounts(entry, place) if name == "capacity" else None
-            yield Use(driver, pool, device, share, consumed)
+            yield DeviceUse(driver, pool, device, share, consumed)
 
 
 def _list(state: Json, name: str) -> list[object]:

@@ -173,7 +173,7 @@ def view_of(sample: Sample, features: Features = DEFAULT) -> View:
     """Takes a second for as many devices as there may be: not on an event loop; and share it between VMIs."""
     snapshot = Snapshot.build(sample.slices, sample.classes, (), sample.rules if features.device_taints else ())
     snapshot = snapshot.with_allocation(*sample.allocations)
-    snapshot.inventory.demands(features)  # pools are put together here, not on the first pod's time
+    snapshot.caches.pools(features)  # pools are put together here, not on the first pod's time
     return View(ClusterView(sample.nodes, {}, snapshot), sample.total, sample.at, sample.left_out)
 
 

@@ -1,0 +1,162 @@
+"""The port through which pruning leaves work out of the search, and :class:`NoPruning`, which leaves out nothing.
+
+search.py knows only this port; pruning/ implements it. A pruner may skip only what can't change the first solution or the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from virt_dra.allocator.model import Availability, Check, Choice, ClaimPlan, Device, Filter, Request, RequestPlan, Slots
+
+
+class SearchOutcome(Enum):
+    FOUND = "found"
+    FAILED = "failed"
+    TOO_MANY = "too many devices"
+    """The claim would exceed its 32 devices: other devices of the same request can't help, only a smaller alternative can."""
+
+
+class Position(NamedTuple):
+    """A node of the search tree: the slot to fill next, with devices from index ``start`` of the request's candidates on."""
+
+    entry: int
+    """Index in `Problem.entries`."""
+    alternative: int = -1
+    """-1: none is chosen yet."""
+    slot: int = 0
+    start: int = 0
+
+
+Move = Position | SearchOutcome
+"""Descend to a position, or report to the frame below how it went."""
+
+
+class RequestEntry(NamedTuple):
+    """One entry of a claim's ``spec.devices.requests``."""
+
+    claim: int
+    plan: RequestPlan
+    number: int
+    """Index among the requests of its claim."""
+
+
+class Problem:
+    """What a search has to solve: the requests of all claims in order, their candidates, and the constraints on them."""
+
+    def __init__(
+        self,
+        claims: Sequence[ClaimPlan],
+        candidates: Callable[[Request], Sequence[Device]],
+        availability: Availability,
+        filters: Sequence[Filter],
+        checks: Sequence[Sequence[Check]],
+    ) -> None:
+        """``candidates``: devices for a request in the order of A-5.6, at least all that pass the filters or are an error to them.
+
+        ``filters`` don't depend on what is chosen, and don't apply to fixed devices (mode All). ``checks``: per claim, each sequence
+        includes ``availability``."""
+        self.claims = claims
+        self.entries = [RequestEntry(number, plan, i) for number, claim in enumerate(claims) for i, plan in enumerate(claim.requests)]
+        self.candidates = candidates
+        self.availability = availability
+        self.filters = filters
+        self.checks = checks
+
+    def devices(self, slots: Slots) -> Sequence[Device]:
+        """The domain of the slots: fixed devices, or candidates."""
+        return self.candidates(slots.request) if slots.fixed is None else slots.fixed
+
+    def add(self, request: Request, device: Device) -> Check | None:
+        """Add the device to every check of its claim. A refusal undoes what was added and returns the refusing check (A-10.5)."""
+        checks = self.checks[request.claim_index]
+        added = 0
+        refused: Check | None = None
+        try:
+            for check in checks:
+                if not check.add(request, device):
+                    refused = check
+                    break
+                added += 1
+        finally:
+            if added < len(checks):  # one refused, or raised
+                for check in reversed(checks[:added]):
+                    check.remove(request, device)
+        return refused
+
+    def remove(self, request: Request, device: Device) -> None:
+        """The exact reverse of a successful `add`."""
+        for check in reversed(self.checks[request.claim_index]):
+            check.remove(request, device)
+
+
+class SearchState(Protocol):
+    """A running search, as its pruner sees it."""
+
+    problem: Problem
+    chosen: list[list[Choice]]
+    """Per claim, in the order of choice."""
+    steps: int
+    deepest: int
+    """Index of the last entry that was reached."""
+    refused_constraint: tuple[Request, Device] | None
+    """The first device of an All request that a constraint refused, which will be reported if there is no solution (AC-8)."""
+
+    def spend(self, steps: int) -> None:
+        """Charge the pruner's own work to the search's budget. Raises Aborted."""
+
+
+class Pruner(Protocol):
+    active: bool
+    """While False the search calls only `failed`."""
+
+    def start(self, search: SearchState) -> None:
+        """Called once, before anything is chosen."""
+
+    def failed(self, at: Position, outcome: SearchOutcome) -> None:
+        """There is no solution below ``at``; everything chosen below it is undone. May set ``active``."""
+
+    def known_failure(self, at: Position) -> SearchOutcome | None:
+        """How the search below ``at`` ends, if an equal state is known to fail."""
+
+    def prunes_alternative(self, at: Position) -> bool:
+        """True if the alternative, not entered yet, can't lead to a solution."""
+
+    def prunes_choice(self, after: Position, *, retry: bool) -> bool:
+        """True if the device just placed leaves no solution from ``after`` on. ``retry``: another device failed in its place."""
+
+    def prunes_siblings(self, at: Position) -> bool:
+        """True if, after a choice at ``at`` failed, every other choice there fails too: the search backjumps."""
+
+    def symmetry(self, at: Position, device: Device) -> Hashable | None:
+        """Equal for devices that are interchangeable at ``at``; None: unknown."""
+
+
+class NoPruning:
+    """Never active: the search is plain backtracking."""
+
+    active = False
+
+    def start(self, search: SearchState) -> None: ...
+
+    def failed(self, at: Position, outcome: SearchOutcome) -> None: ...
+
+    def known_failure(self, at: Position) -> SearchOutcome | None:
+        return None
+
+    def prunes_alternative(self, at: Position) -> bool:
+        return False
+
+    def prunes_choice(self, after: Position, *, retry: bool) -> bool:
+        return False
+
+    def prunes_siblings(self, at: Position) -> bool:
+        return False
+
+    def symmetry(self, at: Position, device: Device) -> Hashable | None:
+        return None
+
+
+NO_PRUNING = NoPruning()
