@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from launcher import xml as _xml
+from launcher.conversion import NO_VARIABLES, ConversionInputs, ConvertedDevice
 from launcher.devices import host_devices, warnings
 from launcher.domain import Domain, domain
 from launcher.errors import LauncherError
 from launcher.hostdev import KUBEVIRT, LIBVIRT, Dialect
-from launcher.request import NO_VARIABLES, HostDevice, Request
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
@@ -34,8 +34,8 @@ __all__ = [
     "KUBEVIRT",
     "LIBVIRT",
     "Conversion",
+    "ConvertedDevice",
     "Dialect",
-    "HostDevice",
     "LauncherError",
     "convert",
     "domain_xml",
@@ -50,7 +50,7 @@ AnyVmi = VirtualMachineInstance | VirtualMachine | Mapping[str, object]
 class Conversion:
     """All that a VMI becomes. ``warnings`` are whole sentences about what did not fail but should be known."""
 
-    hostdevs: tuple[HostDevice, ...]
+    hostdevs: tuple[ConvertedDevice, ...]
     domain: Domain
     warnings: tuple[str, ...]
 
@@ -67,7 +67,7 @@ def hostdevs(
     pod: Pod | Mapping[str, object] | None = None,
     kubevirt: KubeVirtVersion | str = NEWEST,
     files: Mapping[str, str] | None = None,
-) -> tuple[HostDevice, ...]:
+) -> tuple[ConvertedDevice, ...]:
     """The host devices of a VMI in the order of ``<devices>`` (K-7.22), each with ``.device``, ``.source``, ``.address`` and ``.xml``.
 
     ``env`` are the compute container's variables (never the caller's own); ``pod`` names the claims generated for it (K-7.5); ``files``
@@ -114,8 +114,8 @@ def _request(
     pod: Pod | Mapping[str, object] | None,
     kubevirt: KubeVirtVersion | str,
     files: Mapping[str, str] | None,
-) -> Request:
-    return Request(
+) -> ConversionInputs:
+    return ConversionInputs(
         vmi=_as_vmi(vmi),
         env=env,
         pod=Pod.from_wire(dict(pod)) if isinstance(pod, Mapping) else pod,

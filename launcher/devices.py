@@ -5,15 +5,15 @@ from __future__ import annotations
 from launcher.addresses.dra_devices import dra_devices
 from launcher.addresses.dra_devices_before_1_8 import dra_devices_before_1_8
 from launcher.addresses.plugin_devices import plugin_devices
+from launcher.conversion import ConversionInputs, ConvertedDevice
+from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import DUPLICATE_ADDRESS, DUPLICATE_ALIAS, UNWRITABLE_TEXT, LauncherError
-from launcher.kinds import GPUS, HOST_DEVICES, DeviceKind
-from launcher.request import HostDevice, Request
 from launcher.sriov import left_out, sriov_devices
 from launcher.xml import XmlTextError, carried
 from virt_dra.api.kubevirt_versions import V1_8_0
 
 
-def host_devices(request: Request) -> tuple[HostDevice, ...]:
+def host_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
     """Host devices before GPUs, plugin before claim in each, SR-IOV last (K-7.22).
 
     Raises :class:`LauncherError` for the first fault, in KubeVirt's order of resolution, in which SR-IOV comes first (K-7.22a).
@@ -26,12 +26,12 @@ def host_devices(request: Request) -> tuple[HostDevice, ...]:
     return devices
 
 
-def _of_kind(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+def _of_kind(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
     claimed = dra_devices if request.version >= V1_8_0 else dra_devices_before_1_8
     return plugin_devices(request, kind) + claimed(request, kind)
 
 
-def warnings(request: Request, devices: tuple[HostDevice, ...]) -> tuple[str, ...]:
+def warnings(request: ConversionInputs, devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:
     """What did not fail but should be known: sources that disagree, addresses that libvirt will refuse, interfaces left out."""
     found = [note for device in devices for note in device.notes]
     found += [f"{d.device}: libvirt will refuse {d.address}: {d.address.libvirt_refuses}" for d in devices if d.address.libvirt_refuses]
@@ -39,7 +39,7 @@ def warnings(request: Request, devices: tuple[HostDevice, ...]) -> tuple[str, ..
     return (*found, *_second_framebuffer(devices), *left_out(request))
 
 
-def _second_framebuffer(devices: tuple[HostDevice, ...]) -> tuple[str, ...]:
+def _second_framebuffer(devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:
     """KubeVirt refuses two at admission when they are asked for (K-2.23), but gives one by default to plugin and claimed GPUs each."""
     first, *others = [device.device for device in devices if device.element.is_mdev and device.element.ramfb == "on"] or [""]
     if not others:
@@ -48,7 +48,7 @@ def _second_framebuffer(devices: tuple[HostDevice, ...]) -> tuple[str, ...]:
     return (f"{first} and {', '.join(others)} both have ramfb; libvirt accepts one device with it: {advice}",)
 
 
-def _names_can_be_written(request: Request) -> None:
+def _names_can_be_written(request: ConversionInputs) -> None:
     """Names go into aliases (K-7.17). Said before anything else, for a name that can't be printed explains no other error."""
     devices = request.vmi.spec.domain.devices
     named = [(f"gpus[{index}]", gpu.name) for index, gpu in enumerate(devices.gpus)]
@@ -62,33 +62,33 @@ def _names_can_be_written(request: Request) -> None:
             raise LauncherError(UNWRITABLE_TEXT, field, f"{field}: {error}") from None
 
 
-def _aliases_differ(devices: tuple[HostDevice, ...]) -> None:
-    seen: dict[str | None, HostDevice] = {}
+def _aliases_differ(devices: tuple[ConvertedDevice, ...]) -> None:
+    seen: dict[str | None, ConvertedDevice] = {}
     for device in devices:
         first = seen.setdefault(device.element.alias, device)
         if first is not device:
             raise LauncherError(DUPLICATE_ALIAS, device.device, _same_alias(first, device))
 
 
-def _same_alias(first: HostDevice, second: HostDevice) -> str:
+def _same_alias(first: ConvertedDevice, second: ConvertedDevice) -> str:
     if first.field == second.field:
         return f"{first.field} ({first.device}) gets two devices, {first.address} and {second.address}: two variables serve its resource"
     alias = f"both would get alias {second.element.alias!r}, which libvirt refuses; rename one of them"
     return f"{first.field} and {second.field} have the same name {second.device.partition('/')[2]!r}: {alias}"
 
 
-def _claimed_devices_differ(devices: tuple[HostDevice, ...]) -> None:
+def _claimed_devices_differ(devices: tuple[ConvertedDevice, ...]) -> None:
     """An address twice is an error where a claim is involved (K-5.13). Two plugin pools do give it out twice in KubeVirt (K-7.3)."""
     for first, second in _pairs_with_one_address(devices):
         if first.is_dra or second.is_dra:
             raise LauncherError(DUPLICATE_ADDRESS, second.device, _both(first, second))
 
 
-def _pairs_with_one_address(devices: tuple[HostDevice, ...]) -> list[tuple[HostDevice, HostDevice]]:
-    seen: dict[tuple[str, str], HostDevice] = {}
+def _pairs_with_one_address(devices: tuple[ConvertedDevice, ...]) -> list[tuple[ConvertedDevice, ConvertedDevice]]:
+    seen: dict[tuple[str, str], ConvertedDevice] = {}
     pairs = ((seen.setdefault((device.element.type, device.address.identity), device), device) for device in devices)
     return [(first, second) for first, second in pairs if first is not second]
 
 
-def _both(first: HostDevice, second: HostDevice) -> str:
+def _both(first: ConvertedDevice, second: ConvertedDevice) -> str:
     return f"{first.device} and {second.device} are both device {second.address}; libvirt accepts a host device only once"

@@ -19,7 +19,7 @@ _BUSES: Mapping[str, tuple[str, ...]] = {"disk": tuple(_TARGETS), "cdrom": ("sat
 
 
 @dataclass(frozen=True)
-class Disk(Page):
+class DiskElement(Page):
     """A ``<disk>`` backed by the image (or, for a LUN, the block device) of a volume."""
 
     TAG: ClassVar[str] = "disk"
@@ -61,7 +61,7 @@ class Disk(Page):
         return self.device == "cdrom"
 
 
-def disks(vmi: VirtualMachineInstance) -> tuple[Disk, ...]:
+def disks(vmi: VirtualMachineInstance) -> tuple[DiskElement, ...]:
     """In spec order, with guest names counted per prefix (``vda``, ``vdb``, ``sda``). Raises :class:`LauncherError` naming the field."""
     counters: dict[str, Iterator[str]] = {prefix: _letters() for prefix in _TARGETS.values()}
     built = []
@@ -72,7 +72,7 @@ def disks(vmi: VirtualMachineInstance) -> tuple[Disk, ...]:
         order = (entry.model_extra or {}).get("bootOrder")
         if order is not None and (not isinstance(order, int) or isinstance(order, bool)):
             raise LauncherError(INVALID_DOMAIN, f"{field}.bootOrder", f"{field}.bootOrder: must be an integer")
-        built.append(Disk(_volume(entry.name, field), device, prefix + next(counters[prefix]), bus, order))
+        built.append(DiskElement(_volume(entry.name, field), device, prefix + next(counters[prefix]), bus, order))
     return tuple(built)
 
 

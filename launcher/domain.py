@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from launcher.disks import Disk, disks
+from launcher.conversion import ConvertedDevice
+from launcher.disks import DiskElement, disks
 from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, AddressSyntaxError, LauncherError
 from launcher.hostdev import LIBVIRT, Dialect, Hostdev
 from launcher.mdev import MdevUuid
-from launcher.request import HostDevice
 from launcher.xml import Page, Property, XmlTextError, carried
 from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
 from virt_dra.api.quantity import Quantity
@@ -29,7 +29,7 @@ _MACHINE_TYPE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class Machine:
+class Architecture:
     """How an architecture looks to libvirt."""
 
     arch: str
@@ -39,11 +39,11 @@ class Machine:
     video: str
 
 
-MACHINES: Mapping[str, Machine] = {
-    "amd64": Machine("x86_64", "q35", is_pcie=True, acpi=True, video="vga"),
+MACHINES: Mapping[str, Architecture] = {
+    "amd64": Architecture("x86_64", "q35", is_pcie=True, acpi=True, video="vga"),
     # ACPI needs UEFI there, which is the launcher's to bring.
-    "arm64": Machine("aarch64", "virt", is_pcie=True, acpi=False, video="virtio"),
-    "s390x": Machine("s390x", "s390-ccw-virtio", is_pcie=False, acpi=False, video="virtio"),
+    "arm64": Architecture("aarch64", "virt", is_pcie=True, acpi=False, video="virtio"),
+    "s390x": Architecture("s390x", "s390-ccw-virtio", is_pcie=False, acpi=False, video="virtio"),
 }
 
 
@@ -131,7 +131,7 @@ class Domain(Page):
     machine: str
     boot_device: str | None
     acpi: bool
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[DiskElement, ...] = ()
     controllers: tuple[Controller, ...] = ()
     graphics: tuple[Graphics, ...] = ()
     video: tuple[Video, ...] = ()
@@ -146,7 +146,7 @@ class Domain(Page):
         return self.sockets * self.cores * self.threads
 
 
-def domain(vmi: VirtualMachineInstance, devices: tuple[HostDevice, ...], dialect: Dialect = LIBVIRT) -> tuple[Domain, tuple[str, ...]]:
+def domain(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...], dialect: Dialect = LIBVIRT) -> tuple[Domain, tuple[str, ...]]:
     """The domain, and a sentence for everything that the dialect can't express. Raises :class:`LauncherError` naming the field."""
     machine = _machine(vmi)
     converted = [(device, *dialect.converted(device.element)) for device in devices]
@@ -182,7 +182,7 @@ def domain(vmi: VirtualMachineInstance, devices: tuple[HostDevice, ...], dialect
     return page, tuple(f"{device.device}: {sentence}" for device, _, lost in converted for sentence in lost)
 
 
-def _machine(vmi: VirtualMachineInstance) -> Machine:
+def _machine(vmi: VirtualMachineInstance) -> Architecture:
     architecture = vmi.spec.architecture or "amd64"
     machine = MACHINES.get(architecture)
     if machine is None:
@@ -264,13 +264,13 @@ def _cpu_model(cpu: CPU | None) -> tuple[str | None, str | None, str | None]:
     return "custom", "exact", _text(cpu.model, "spec.domain.cpu.model")
 
 
-def _boot_device(drives: tuple[Disk, ...], hostdevs: tuple[Hostdev, ...]) -> str | None:
+def _boot_device(drives: tuple[DiskElement, ...], hostdevs: tuple[Hostdev, ...]) -> str | None:
     """The first disk, unless devices carry an order of their own: libvirt takes only one of the two (K-14.1)."""
     orders = [drive.boot_order for drive in drives] + [device.boot_order for device in hostdevs]
     return "hd" if all(order is None for order in orders) else None
 
 
-def _boot_orders_differ(drives: tuple[Disk, ...], devices: tuple[HostDevice, ...]) -> None:
+def _boot_orders_differ(drives: tuple[DiskElement, ...], devices: tuple[ConvertedDevice, ...]) -> None:
     seen: dict[int, str] = {}
     ordered = [(f"disks/{drive.volume}", drive.boot_order) for drive in drives]
     ordered += [(device.device, device.element.boot_order) for device in devices]
@@ -284,7 +284,7 @@ def _boot_orders_differ(drives: tuple[Disk, ...], devices: tuple[HostDevice, ...
         seen[order] = name
 
 
-def _pcie_ports(machine: Machine, type_: str, hostdevs: tuple[Hostdev, ...]) -> tuple[Controller, ...]:
+def _pcie_ports(machine: Architecture, type_: str, hostdevs: tuple[Hostdev, ...]) -> tuple[Controller, ...]:
     """The root and a root port for each device that libvirt is to place. libvirt adds ports for its own devices."""
     if not machine.is_pcie or re.fullmatch(r"pc|pc-i440fx.*", type_):
         return ()

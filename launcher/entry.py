@@ -31,7 +31,7 @@ _DAEMON_SECONDS = 30.0
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
-class Failed(Exception):
+class LaunchFailed(Exception):
     """The VM can't run, or did not end well; the text is for the VMI's condition."""
 
 
@@ -95,7 +95,7 @@ def main(
             _say(f"warning: {warning}")
         with _daemon(daemon, uri):
             _run(folders, conversion, uri, stop, poll, _grace(vmi) if grace is None else grace)
-    except (Failed, LauncherError, BadFile) as error:
+    except (LaunchFailed, LauncherError, BadFile) as error:
         _fail(termination_message, str(error))
     except OSError as error:
         advice = "; make room on the node" if error.errno in _NO_ROOM else ""
@@ -113,7 +113,7 @@ def _wait(folders: Folders, stop: threading.Event, poll: float, timeout: float) 
             told = found.message
             _say(f"waiting: {told}")
         if timeout and monotonic() - began > timeout:
-            raise Failed(f"gave up after {timeout:g} s: {told}")
+            raise LaunchFailed(f"gave up after {timeout:g} s: {told}")
         if stop.wait(poll):
             return None
 
@@ -155,7 +155,7 @@ def _run(folders: Folders, conversion: Conversion, uri: str, stop: threading.Eve
             ready.unlink(missing_ok=True)
     _say(f"domain {conversion.domain.name}: {end}")
     if end in ("crashed", "failed"):
-        raise Failed(f"the domain {end}")
+        raise LaunchFailed(f"the domain {end}")
 
 
 def _write(path: Path, text: str) -> None:

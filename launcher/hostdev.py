@@ -15,7 +15,7 @@ from launcher.pci import PciAddress
 from launcher.usb import UsbAddress
 from launcher.xml import Page, Property
 
-Address = PciAddress | MdevUuid | UsbAddress
+HostAddress = PciAddress | MdevUuid | UsbAddress
 
 ALIAS_PREFIX = "ua-"
 """libvirt keeps only aliases of users that start like this (K-14.2)."""

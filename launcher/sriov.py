@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from launcher.addresses.pools import PCI_PREFIX
 from launcher.addresses.sources import ClaimObjects, from_environment, from_files, nothing_found, recognised_claim_object
+from launcher.conversion import ConversionInputs, ConvertedDevice
+from launcher.entry_kinds import SRIOV_ALIAS
 from launcher.errors import MALFORMED_ADDRESS, NO_ADDRESS, AddressSyntaxError, LauncherError
 from launcher.hostdev import Hostdev, at_guest_address, pci
-from launcher.kinds import SRIOV_ALIAS
 from launcher.pci import PciAddress
-from launcher.request import HostDevice, Request
 from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
 from virt_dra.api.kubevirt_versions import V1_9_0
 
 
-def sriov_devices(request: Request) -> tuple[HostDevice, ...]:
+def sriov_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
     """In interface order. No status holds their address, so it comes from a metadata file or a variable. Raises :class:`LauncherError`."""
     sources = {network.name: network.resource_claim for network in request.vmi.spec.networks if network.resource_claim is not None}
     claims = ClaimObjects.of(request.vmi, request.pod)
@@ -26,7 +26,7 @@ def sriov_devices(request: Request) -> tuple[HostDevice, ...]:
     )
 
 
-def left_out(request: Request) -> tuple[str, ...]:
+def left_out(request: ConversionInputs) -> tuple[str, ...]:
     """A sentence for each SR-IOV interface that gets no element: its address stands in the pod's network status, which we don't get."""
     served = {network.name for network in request.vmi.spec.networks if network.resource_claim is not None and request.version >= V1_9_0}
     return tuple(
@@ -36,7 +36,9 @@ def left_out(request: Request) -> tuple[str, ...]:
     )
 
 
-def _device(request: Request, claims: ClaimObjects, index: int, interface: Interface, claim_request: ClaimRequest) -> HostDevice:
+def _device(
+    request: ConversionInputs, claims: ClaimObjects, index: int, interface: Interface, claim_request: ClaimRequest
+) -> ConvertedDevice:
     device = f"interfaces/{interface.name}"
     text, source = _resolve(request, claims, interface.name, claim_request)
     try:
@@ -47,10 +49,10 @@ def _device(request: Request, claims: ClaimObjects, index: int, interface: Inter
     element = _placed(interface, pci(address, SRIOV_ALIAS + interface.name))
     if interface.boot_order is not None:
         element = replace(element, boot_order=interface.boot_order)
-    return HostDevice(device, source, address, element, f"spec.domain.devices.interfaces[{index}]", is_dra=True)
+    return ConvertedDevice(device, source, address, element, f"spec.domain.devices.interfaces[{index}]", is_dra=True)
 
 
-def _resolve(request: Request, claims: ClaimObjects, name: str, wanted: ClaimRequest) -> tuple[str, str]:
+def _resolve(request: ConversionInputs, claims: ClaimObjects, name: str, wanted: ClaimRequest) -> tuple[str, str]:
     device, claim, of_claim = f"interfaces/{name}", wanted.claim_name or "", wanted.request_name or ""
     where = f"failed to resolve PCI address for SR-IOV DRA interface {name} (claim {claim} request {of_claim})"
     if not claim or not of_claim:

@@ -21,8 +21,8 @@ from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.simulator.embedded import Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings
-from webhooks.lint import Settings as LintSettings
-from webhooks.lint import judge
+from webhooks.lint import LintSettings as LintSettings
+from webhooks.lint import lint_documents
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -37,7 +37,7 @@ WAITING = {"contention": ["third"]}
 def _run(example: str) -> Ran:
     written = read_written((str(EXAMPLES / example),))
     assert written.problems == ()
-    judgement = judge(written.documents, LintSettings(), trial=Fitting)
+    judgement = lint_documents(written.documents, LintSettings(), trial=Fitting)
     inputs, refused = inputs_of(judgement)
     cluster, now = MemoryCluster.deterministic(), datetime(2026, 1, 1, tzinfo=UTC)
     return with_findings(asyncio.run(run_on(cluster, inputs, RunSettings(), lambda: now, refused)), judgement)

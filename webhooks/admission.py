@@ -4,7 +4,8 @@
     api_server.refused_names    names, labels, annotations
     vmi.review                  KubeVirt's mutating webhook, then its validating webhooks (K-2.3 to K-2.43)
 
-Each stage gets the object as the one before left it. The first that refuses is the last, as on a cluster; ``Cause.by`` says who refuses.
+Each stage gets the object as the previous one left it; the first refusal ends the admission, as on a cluster. ``AdmissionCause.by`` says
+which component refuses.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.wire import Json, WireError
 from webhooks.api_server import UNKNOWN_FIELD, FieldValidation, received, refused_names
 from webhooks.rules.silence import silenced
-from webhooks.verdict import INVALID, Cause, Verdict
+from webhooks.verdict import INVALID, AdmissionCause, Verdict
 from webhooks.vmi import review
 
-Subject = VirtualMachine | VirtualMachineInstance
 _KINDS: dict[str, type[VirtualMachine] | type[VirtualMachineInstance]] = {
     VirtualMachine.KIND: VirtualMachine,
     VirtualMachineInstance.KIND: VirtualMachineInstance,
@@ -45,7 +45,7 @@ def admit(
     kind = next((each for name, each in _KINDS.items() if name == told_kind(raw)), None)
     if kind is None:
         text = f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"
-        return _refused((Cause(INVALID, text, "kind", "api-server"),))
+        return _refused((AdmissionCause(INVALID, text, "kind", "api-server"),))
     version = gates.version if kubevirt else None
     got = received(raw, kind.KIND, version, field_validation, old)
     causes = got.causes if old is not None or got.undecoded else (*refused_names(got.object), *got.causes)
@@ -54,7 +54,7 @@ def admit(
     try:
         subject = kind.from_wire(got.object)
     except WireError as error:
-        return _refused(tuple(Cause(INVALID, message, path, "api-server") for path, message in error.problems), got.warnings)
+        return _refused(tuple(AdmissionCause(INVALID, message, path, "api-server") for path, message in error.problems), got.warnings)
     before = None if old is None else kind.from_wire(received(old, kind.KIND, version, "Ignore").object)
     verdict = review(subject, gates, before, outsider=outsider)
     if not got.warnings or UNKNOWN_FIELD in silenced(subject):
@@ -62,5 +62,5 @@ def admit(
     return Verdict(verdict.allowed, verdict.causes, (*got.warnings, *verdict.warnings))
 
 
-def _refused(causes: tuple[Cause, ...], warnings: tuple[str, ...] = ()) -> Verdict:
+def _refused(causes: tuple[AdmissionCause, ...], warnings: tuple[str, ...] = ()) -> Verdict:
     return Verdict(allowed=False, causes=causes, warnings=warnings)

@@ -18,7 +18,7 @@ from virt_dra.api.schemas.walk import Schema, SchemaFault, UnknownSchemaField, c
 from virt_dra.api.validation import metadata
 from virt_dra.api.validation.field_errors import invalid
 from virt_dra.api.wire import Json, WireError
-from webhooks.verdict import INVALID, Cause
+from webhooks.verdict import INVALID, AdmissionCause
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 """How unknown fields are treated: ``Strict`` refuses them (kubectl's default), ``Warn`` drops them with a warning (the default of all other
@@ -37,7 +37,7 @@ class Received:
     """An object after decoding: what is left of it, the causes to refuse it (if any), and warnings about dropped fields."""
 
     object: Json
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[AdmissionCause, ...] = ()
     warnings: tuple[str, ...] = ()
     undecoded: bool = False
     """True if strict decoding refused it, so that nothing else was checked."""
@@ -62,11 +62,11 @@ def received(
     if found and old is not None:
         before = set(faults(pruned(old, schema), schema))
         found = [fault for fault in found if fault not in before]
-    causes = tuple(Cause(fault.type, fault.message, fault.path, "api-server") for fault in found)
+    causes = tuple(AdmissionCause(fault.type, fault.message, fault.path, "api-server") for fault in found)
     return Received(left, causes, warnings)
 
 
-def refused_names(raw: Json) -> Iterator[Cause]:
+def refused_names(raw: Json) -> Iterator[AdmissionCause]:
     """What is wrong with an object's names, labels and annotations. A missing name is accepted: it may be assigned later."""
     try:
         meta = ObjectMeta.from_wire(raw.get("metadata") or {})
@@ -80,21 +80,21 @@ def refused_names(raw: Json) -> Iterator[Cause]:
             yield _invalid("metadata.name", meta.name, detail)
     if meta.labels:
         for error in metadata.label_map(meta.labels, "metadata.labels"):
-            yield Cause(error.type.value, error.message, error.field, "api-server")
+            yield AdmissionCause(error.type.value, error.message, error.field, "api-server")
     if meta.annotations:
         for error in metadata.annotation_map(meta.annotations, "metadata.annotations"):
-            yield Cause(error.type.value, error.message, error.field, "api-server")
+            yield AdmissionCause(error.type.value, error.message, error.field, "api-server")
 
 
-def _invalid(field: str, value: str, detail: str) -> Cause:
-    return Cause(INVALID, invalid(field, value, detail).message, field, "api-server")
+def _invalid(field: str, value: str, detail: str) -> AdmissionCause:
+    return AdmissionCause(INVALID, invalid(field, value, detail).message, field, "api-server")
 
 
-def _strict(unknown: tuple[UnknownSchemaField, ...], raw: Json, schema: Schema) -> Iterator[Cause]:
+def _strict(unknown: tuple[UnknownSchemaField, ...], raw: Json, schema: Schema) -> Iterator[AdmissionCause]:
     for field in unknown[:MAX_UNKNOWN]:
-        yield Cause(INVALID, f"strict decoding error: {field}", field.path, "api-server")
+        yield AdmissionCause(INVALID, f"strict decoding error: {field}", field.path, "api-server")
     if len(unknown) > MAX_UNKNOWN:
-        yield Cause(INVALID, f"strict decoding error: {_more(raw, schema)}", "", "api-server")
+        yield AdmissionCause(INVALID, f"strict decoding error: {_more(raw, schema)}", "", "api-server")
 
 
 def _dropped(unknown: tuple[UnknownSchemaField, ...], raw: Json, schema: Schema, version: KubeVirtVersion | None) -> Iterator[str]:

@@ -15,13 +15,12 @@ from typing import Final, Protocol
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.integration.paths import ClaimRequestPair
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
-from webhooks.selectors.answers import Evaluator
-from webhooks.selectors.parts import Part
+from webhooks.rules.reviewed_spec import VmObject
+from webhooks.selectors.answers import SelectorEvaluator
+from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.verdict import Verdict
-
-Subject = VirtualMachineInstance | VirtualMachine
 
 DRIVER_WAIT: Final = timedelta(minutes=2)
 """How long a launcher pod is refused at most while the driver of one of its requests is unknown (decision 0012)."""
@@ -41,7 +40,7 @@ class LauncherSettings:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingObject:
     """An object that a request needs and that doesn't exist. ``namespace``: "" for a cluster-scoped kind. ``named_by``: what names it."""
 
     kind: str
@@ -55,7 +54,7 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Serving:
+class RequestDrivers:
     """The drivers whose devices may serve a request, sorted. ``complete``: there are no others, as far as is published.
 
     ``missing``: the objects that have to exist before the drivers can be known. ``undecided``: set if all of them exist, but neither a
@@ -64,18 +63,18 @@ class Serving:
 
     drivers: tuple[str, ...] = ()
     complete: bool = True
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingObject, ...] = ()
     undecided: datetime | None = None
 
 
 class Knowledge(Protocol):
     """One state of a cluster, as reviews see it. Answers come at once."""
 
-    def asking(self, evaluator: Evaluator) -> Knowledge:
+    def with_evaluator(self, evaluator: SelectorEvaluator) -> Knowledge:
         """The same for one review, whose selectors that evaluator evaluates."""
 
     @property
-    def slices(self) -> Iterable[Part] | None:
+    def slices(self) -> Iterable[PublishedSlice] | None:
         """The published devices, by slice, that selectors may be evaluated on; None where no selector ever is."""
 
     @property
@@ -87,7 +86,7 @@ class Knowledge(Protocol):
         """
 
     @property
-    def for_anybody(self) -> Knowledge:
+    def for_unverified(self) -> Knowledge:
         """The same for a review of a caller who isn't verified."""
 
     @property
@@ -95,10 +94,10 @@ class Knowledge(Protocol):
         """The KubeVirt version at hand with its feature gates."""
 
     @property
-    def unwarned(self) -> Collection[str]:
+    def unwanted_warnings(self) -> Collection[str]:
         """Ids of warnings of :func:`webhooks.vmi.review` that nobody wants to see, or that :meth:`preflight` denies for."""
 
-    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
+    def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         """What is found in the objects that a VM or VMI names, in its namespace only: causes deny, warnings are shown.
 
         Asked for objects that the rules admit. ``old`` makes it an update. :class:`webhooks.lint.Preflight` is such knowledge.
@@ -121,7 +120,7 @@ class Knowledge(Protocol):
 
     def drivers(
         self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
-    ) -> Mapping[ClaimRequestPair, Serving]:
+    ) -> Mapping[ClaimRequestPair, RequestDrivers]:
         """Which drivers may serve each request of a pod's claims. A pair of which nothing is known may be missing.
 
         ``pairs`` are of ``claims``, and name a request.
@@ -134,20 +133,20 @@ class KubeVirtOnly:
 
     gates: Gates
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
-    unwarned: Collection[str] = frozenset()
+    unwanted_warnings: Collection[str] = frozenset()
     now: datetime | None = None
     verified: bool = True
 
     @property
-    def for_anybody(self) -> Knowledge:
+    def for_unverified(self) -> Knowledge:
         return replace(self, verified=False)
 
-    slices: Iterable[Part] | None = None
+    slices: Iterable[PublishedSlice] | None = None
 
-    def asking(self, evaluator: Evaluator) -> Knowledge:
+    def with_evaluator(self, evaluator: SelectorEvaluator) -> Knowledge:
         return self
 
-    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
+    def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         return Verdict(allowed=True)
 
     def began(self, moment: datetime) -> datetime:
@@ -158,5 +157,5 @@ class KubeVirtOnly:
 
     def drivers(
         self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
-    ) -> Mapping[ClaimRequestPair, Serving]:
+    ) -> Mapping[ClaimRequestPair, RequestDrivers]:
         return {}

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from virt_dra.api.reading import json_text
 from virt_dra.api.reading.document_error import DocumentError
 from virt_dra.api.wire import Json
-from webhooks.verdict import Cause, Verdict
+from webhooks.verdict import AdmissionCause, Verdict
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -219,7 +219,7 @@ def _denial(verdict: Verdict) -> Json:
     }
 
 
-def _cause(cause: Cause) -> Json:
+def _cause(cause: AdmissionCause) -> Json:
     return {"reason": cause.type, "message": _cut(cause.message, MAX_TEXT), "field": _cut(cause.field, MAX_TEXT)}
 
 

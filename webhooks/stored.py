@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, Network, RamFB, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, Network, RamFB, VirtualMachine, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_9_0, KubeVirtVersion
+from webhooks.rules.reviewed_spec import VmObject
 
-Subject = VirtualMachine | VirtualMachineInstance
 D = TypeVar("D", bound=DeviceEntry)
 T = TypeVar("T")
 
 
-def as_validated(subject: Subject, version: KubeVirtVersion) -> Subject:
+def as_validated(subject: VmObject, version: KubeVirtVersion) -> VmObject:
     """The object that this release's validating webhooks get; the same one where nothing changes."""
     if isinstance(subject, VirtualMachine):
         template = subject.spec.template

@@ -12,10 +12,11 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
 from webhooks import vmi
-from webhooks.knowledge import Knowledge, Subject
-from webhooks.launcher_pod import webhook as launcher_pod
+from webhooks.knowledge import Knowledge
+from webhooks.launcher_pod import mutation as launcher_pod
 from webhooks.review import BadReview, Review
-from webhooks.verdict import INVALID, Cause, Verdict
+from webhooks.rules.reviewed_spec import VmObject
+from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ Reading and checking so many takes 50 ms, half of it in one piece, for which the
 _PASSES = Verdict(allowed=True)
 
 
-def judge(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
+def verdict_on(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
     """What a webhook answers to a review. Raises :class:`BadReview` where the review isn't one that this webhook can be asked."""
     if (review.group, review.kind) != (webhook.group, webhook.kind.KIND):
         expected = f'"{webhook.kind.KIND}" of "{webhook.group}"'
@@ -65,7 +66,7 @@ def _changed(review: Review, knowledge: Knowledge) -> Verdict:
         _check_size(raw, Pod.KIND)
         return launcher_pod.mutate(raw, review.namespace, knowledge)
     except WireError as error:
-        return Verdict(allowed=False, causes=tuple(Cause(INVALID, message, path) for path, message in error.problems))
+        return Verdict(allowed=False, causes=tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems))
 
 
 def _required(review: Review) -> Json:
@@ -93,17 +94,17 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
     except WireError as error:
         if _same_spec(review):
             return _PASSES
-        return Verdict(allowed=False, causes=tuple(Cause(INVALID, message, path) for path, message in error.problems))
+        return Verdict(allowed=False, causes=tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems))
     if review.operation == "UPDATE" and isinstance(subject, VirtualMachine) and subject.metadata.deletion_timestamp is not None:
         return _PASSES
-    verdict = vmi.review(subject, knowledge.gates, old, knowledge.unwarned)
+    verdict = vmi.review(subject, knowledge.gates, old, knowledge.unwanted_warnings)
     if not verdict.allowed or isinstance(old, VirtualMachineInstance):
         return verdict
     more = knowledge.preflight(subject, old)
     return Verdict(more.allowed, more.causes, (*verdict.warnings, *more.warnings))
 
 
-def _old(webhook: Webhook, review: Review) -> Subject | None:
+def _old(webhook: Webhook, review: Review) -> VmObject | None:
     """What the object was, for an update. A VM that can't be read any more may be replaced by another, which is checked as a new one."""
     if review.operation == "CREATE" or review.old is None:
         return None
@@ -116,11 +117,11 @@ def _old(webhook: Webhook, review: Review) -> Subject | None:
         raise WireError(error.kind, stored) from None
 
 
-def _read(webhook: Webhook, raw: Json, namespace: str) -> Subject:
+def _read(webhook: Webhook, raw: Json, namespace: str) -> VmObject:
     """The object in the namespace of the request: that is the one in which its user was authorised. Raises WireError."""
     _check_size(raw, webhook.kind.KIND)
     kind = VirtualMachine if webhook.kind is VirtualMachine else VirtualMachineInstance
-    subject: Subject = kind.from_wire(raw)
+    subject: VmObject = kind.from_wire(raw)
     return subject if subject.namespace == namespace else subject.with_(metadata=subject.metadata.with_(namespace=namespace))
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from virt_dra.api.wire import Json
 
-CauseType = Literal[
+AdmissionCauseType = Literal[
     "FieldValueInvalid",
     "FieldValueRequired",
     "FieldValueDuplicate",
@@ -19,21 +19,29 @@ CauseType = Literal[
 ]
 Refuser = Literal["api-server", "kubevirt"]
 
-INVALID: CauseType = "FieldValueInvalid"
-REQUIRED: CauseType = "FieldValueRequired"
-DUPLICATE: CauseType = "FieldValueDuplicate"
-NOT_FOUND: CauseType = "FieldValueNotFound"
-NOT_SUPPORTED: CauseType = "FieldValueNotSupported"
+INVALID: AdmissionCauseType = "FieldValueInvalid"
+REQUIRED: AdmissionCauseType = "FieldValueRequired"
+DUPLICATE: AdmissionCauseType = "FieldValueDuplicate"
+NOT_FOUND: AdmissionCauseType = "FieldValueNotFound"
+NOT_SUPPORTED: AdmissionCauseType = "FieldValueNotSupported"
 
 
 @dataclass(frozen=True)
-class Cause:
+class AdmissionCause:
     """One reason to refuse an object: which kind of fault, the text shown to the user, the path of the field, and who refuses."""
 
-    type: CauseType
+    type: AdmissionCauseType
     message: str
     field: str
     by: Refuser = "kubevirt"
+
+
+@dataclass(frozen=True)
+class FieldIssue:
+    """A fault of one field: its path, and one sentence or two that say what is wrong, where, and what to do."""
+
+    field: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Verdict:
     """
 
     allowed: bool
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[AdmissionCause, ...] = ()
     warnings: tuple[str, ...] = ()
     patch: tuple[Json, ...] = ()
 

@@ -18,14 +18,14 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import BEFORE_DRA, MAIN, V1_6_0, V1_8_0, V1_8_3, V1_9_0, Gates, KubeVirtVersion
 from webhooks.rules import features, interfaces, network_sources, networks, resource_claims
 from webhooks.rules.devices import DeviceRules, device_name_required, gpus_of_1_6
+from webhooks.rules.reviewed_spec import ReviewedSpec, Rule, VmObject
 from webhooks.rules.silence import silenced
-from webhooks.rules.subject import Rule, Subject
 from webhooks.rules.updates import changed_devices
 from webhooks.rules.warnings import WARNERS
 from webhooks.stored import as_validated
-from webhooks.verdict import REQUIRED, Cause, CauseType, Verdict
+from webhooks.verdict import REQUIRED, AdmissionCause, AdmissionCauseType, Verdict
 
-__all__ = ["Cause", "CauseType", "Verdict", "review"]
+__all__ = ["AdmissionCause", "AdmissionCauseType", "Verdict", "review"]
 
 _NETWORKS: tuple[Rule, ...] = (
     network_sources.one_default,
@@ -77,10 +77,10 @@ def rules_for(version: KubeVirtVersion) -> tuple[Rule, ...]:
 
 
 def review(
-    subject: VirtualMachineInstance | VirtualMachine,
+    subject: VmObject,
     gates: Gates,
-    old: VirtualMachineInstance | VirtualMachine | None = None,
-    unwarned: Collection[str] = (),
+    old: VmObject | None = None,
+    unwanted_warnings: Collection[str] = (),
     *,
     outsider: bool = False,
 ) -> Verdict:
@@ -89,8 +89,8 @@ def review(
     The object is judged as KubeVirt's validators see it (:mod:`webhooks.stored`), whether or not its mutator has changed it already. What
     an API server refuses before that is left to :mod:`webhooks.admission`.
 
-    Warnings carry their id, by which the object's annotation silences them (:mod:`webhooks.rules.silence`); those of ``unwarned`` are
-    left out.
+    Warnings carry their id, by which the object's annotation silences them (:mod:`webhooks.rules.silence`); those of
+    ``unwanted_warnings`` are left out.
 
     ``old`` makes it an update. Of a VMI the claims and devices must then be as they were (K-9.3), and nothing else is
     checked: gates switched off meanwhile must not block changes of a running VMI's metadata. A VM's template may change
@@ -107,21 +107,21 @@ def review(
     if old is not None and subject.metadata.deletion_timestamp is not None:
         return Verdict(allowed=True)
     if isinstance(subject, VirtualMachine) and not subject.spec.given("template"):
-        return _verdict(iter((Cause(REQUIRED, "missing virtual machine template.", "spec.template"),)))
+        return _verdict(iter((AdmissionCause(REQUIRED, "missing virtual machine template.", "spec.template"),)))
     validated = as_validated(subject, gates.version)
-    reviewed = Subject.of(validated, gates, outsider)
+    reviewed = ReviewedSpec.of(validated, gates, outsider)
     causes = (cause for rule in rules_for(gates.version) for cause in rule(reviewed))
-    given = reviewed if validated is subject else Subject.of(subject, gates)
-    return _verdict(causes, tuple(_warnings(given, silenced(subject).union(unwarned))))
+    given = reviewed if validated is subject else ReviewedSpec.of(subject, gates)
+    return _verdict(causes, tuple(_warnings(given, silenced(subject).union(unwanted_warnings))))
 
 
-def _warnings(given: Subject, unwanted: Collection[str]) -> Iterator[str]:
+def _warnings(given: ReviewedSpec, unwanted: Collection[str]) -> Iterator[str]:
     for id, warn in WARNERS.items():
         if id not in unwanted:
             for warned in warn(given):
                 yield f"{warned.field}: [{id}] {warned.message}"
 
 
-def _verdict(causes: Iterator[Cause], warnings: tuple[str, ...] = ()) -> Verdict:
+def _verdict(causes: Iterator[AdmissionCause], warnings: tuple[str, ...] = ()) -> Verdict:
     found = tuple(causes)
     return Verdict(allowed=not found, causes=found, warnings=warnings)

@@ -12,7 +12,7 @@ from virt_dra.api.kubevirt_versions import V1_9_0, Gates
 from virt_dra.api.wire import Json, WireError
 from webhooks.rules.features import RESERVED_LABELS
 from webhooks.stored import as_validated
-from webhooks.verdict import NOT_SUPPORTED, Cause, Verdict
+from webhooks.verdict import NOT_SUPPORTED, AdmissionCause, Verdict
 from webhooks.vmi import review
 
 FINALIZER: Final = "kubevirt.io/foregroundDeleteVirtualMachine"
@@ -102,7 +102,7 @@ def _labels(obj: Json) -> Mapping[str, str]:
 
 
 def _refused(message: str, field: str = "") -> Verdict:
-    return Verdict(allowed=False, causes=(Cause(NOT_SUPPORTED, message, field),))
+    return Verdict(allowed=False, causes=(AdmissionCause(NOT_SUPPORTED, message, field),))
 
 
 def patch_between(before: Json, after: Json) -> tuple[Json, ...]:

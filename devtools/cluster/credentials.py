@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from webhooks.tls.authority import BACKDATED, SERVING_LIFETIME, Bundle, Pair, SystemKeys, bootstrap
+from webhooks.tls.authority import BACKDATED, SERVING_LIFETIME, Bundle, KeyPair, SystemKeys, bootstrap
 
 ADMINS = "system:masters"
 API_SERVER_NAME = "kube-apiserver"
@@ -98,17 +98,17 @@ class Credentials:
         }, indent=1)  # fmt: skip
 
 
-def client_authority(keys: SystemKeys, name: str = "clients") -> Pair:
+def client_authority(keys: SystemKeys, name: str = "clients") -> KeyPair:
     """What signs for clients."""
     key = keys.private_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = _builder(subject, subject, key, keys).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    return Pair(builder.sign(key, hashes.SHA256()), key)
+    return KeyPair(builder.sign(key, hashes.SHA256()), key)
 
 
 def client_certificate(
-    signer: Pair,
+    signer: KeyPair,
     name: str,
     groups: Sequence[str] = (),
     keys: SystemKeys | None = None,
@@ -116,7 +116,7 @@ def client_certificate(
     dns_names: Sequence[str] = (),
     usage: ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH,
     until: datetime | None = None,
-) -> Pair:
+) -> KeyPair:
     """A certificate with CN, O and perhaps DNS names."""
     keys = keys or SystemKeys()
     key = keys.private_key()
@@ -127,7 +127,7 @@ def client_certificate(
     builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     if dns_names:
         builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in dns_names]), critical=False)
-    return Pair(builder.sign(signer.key, hashes.SHA256()), key)
+    return KeyPair(builder.sign(signer.key, hashes.SHA256()), key)
 
 
 def _builder(
@@ -138,7 +138,7 @@ def _builder(
     return builder.serial_number(keys.serial_number()).not_valid_before(now - BACKDATED).not_valid_after(until or now + SERVING_LIFETIME)
 
 
-def _certificate_pem(pair: Pair) -> bytes:
+def _certificate_pem(pair: KeyPair) -> bytes:
     return pair.certificate.public_bytes(serialization.Encoding.PEM)
 
 

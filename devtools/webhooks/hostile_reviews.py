@@ -20,7 +20,7 @@ from virt_dra.cli.jsonl.members import read_vmi
 from virt_dra.cluster.memory.patches import patched
 from webhooks import vmi as vmi_rules
 from webhooks.review import read_review
-from webhooks.validation import WEBHOOKS, judge
+from webhooks.validation import WEBHOOKS, verdict_on
 
 TEXTS = (
     "",
@@ -221,5 +221,5 @@ def is_settled(pod: dict[str, Any], response: dict[str, Any]) -> bool:
     operations = json.loads(base64.b64decode(response.get("patch", "W10=")))
     changed = patched(pod, operations)
     assert isinstance(changed, dict)
-    again = judge(WEBHOOKS["/mutate-launcher-pod"], read_review(json.dumps(review(changed)).encode()), KNOWLEDGE)
+    again = verdict_on(WEBHOOKS["/mutate-launcher-pod"], read_review(json.dumps(review(changed)).encode()), KNOWLEDGE)
     return again.allowed and not again.patch and all("virt-dra" in json.dumps(operation) for operation in operations)

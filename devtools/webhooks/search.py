@@ -99,10 +99,10 @@ def generations(rng: random.Random, best: list[Tried]) -> Iterator[str]:
 
 async def tried(served: Served, known: Preflight, texts: list[str], number: int) -> list[Tried]:
     """Ask about several at once, with probes and another tenant's reviews meanwhile."""
-    templates = cast("MutableMapping[Any, Any]", known.world.templates)
+    templates = cast("MutableMapping[Any, Any]", known.inputs.templates)
     more = [(f"a{number}-{n}", f"h{number}-{n}", text) for n, text in enumerate(texts)]
     more += [(f"b{number}-{n}", f"o{number}-{n}", unseen(number * 100 + n)) for n in range(3)]
-    templates.update(with_templates(cluster({}), more).world.templates)
+    templates.update(with_templates(cluster({}), more).inputs.templates)
     probes: list[float] = []
     others: list[float] = []
 

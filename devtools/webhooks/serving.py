@@ -18,12 +18,12 @@ import aiohttp
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from webhooks.knowledge import Knowledge, KubeVirtOnly
 from webhooks.review import Review, answer, read_review
-from webhooks.server.app import Limits, WebhookServer
+from webhooks.server.app import ServerLimits, WebhookServer
 from webhooks.server.callers import Callers
 from webhooks.server.metrics import Metrics
-from webhooks.tls.exchange import CertificateSource, ReloadingTls
 from webhooks.tls.folder import AuthorityFolder
-from webhooks.validation import Webhook, judge
+from webhooks.tls.reloading import CertificateSource, ReloadingTls
+from webhooks.validation import Webhook, verdict_on
 from webhooks.verdict import Verdict
 from webhooks.worker.parent import WorkerLimits
 
@@ -107,10 +107,10 @@ def body(obj: object = None, old: object = None, **members: object) -> bytes:
     return json.dumps(review(vmi() if obj is None else obj, old, **members)).encode()
 
 
-def decide(webhook: Webhook, data: bytes, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:
+def decide_body(webhook: Webhook, data: bytes, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:
     """As a server does that knows all answers about selectors: the review in a body, the JSON of the answer, and the verdict."""
     reviewed = read_review(data)
-    verdict = judge(webhook, reviewed, knowledge)
+    verdict = verdict_on(webhook, reviewed, knowledge)
     return reviewed, json.dumps(answer(reviewed.uid, verdict)).encode(), verdict
 
 
@@ -158,7 +158,7 @@ def trusting(folder: Path) -> ssl.SSLContext:
 async def serving(
     folder: Path,
     knowledge: Knowledge | None = KNOWLEDGE,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     source: CertificateSource | None = None,
     callers: Callers | None = None,
     client_ca: Path | None = None,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from virt_dra.api.reading.scheme import read_object
-from webhooks.lint import Preflight, Settings, World
+from webhooks.lint import LintInputs, LintSettings, Preflight
 
 DRIVER = "gpu.example.com"
 TENS = "[" + ",".join(str(n) for n in range(10, 100)) + "]"
@@ -36,13 +36,13 @@ HOSTILE = {
 def cluster(templates: dict[str, str], *, namespace: str = "attacker", devices: int = 8, slices: int = 4) -> Preflight:
     """As the webhook knows it: templates with a selector each, by name, in one namespace."""
     objects = [*_published(devices, slices), *(_template(name, text, namespace) for name, text in templates.items())]
-    return Preflight(World.of([read_object(each) for each in objects]), Settings.for_admission())
+    return Preflight(LintInputs.of([read_object(each) for each in objects]), LintSettings.for_admission())
 
 
 def with_templates(known: Preflight, templates: Iterable[tuple[str, str, str]]) -> Preflight:
     """The same cluster with more templates: namespace, name, selector."""
     more: Any = {(namespace, name): read_object(_template(name, text, namespace)) for namespace, name, text in templates}
-    return replace(known, world=replace(known.world, templates={**known.world.templates, **more}))
+    return replace(known, inputs=replace(known.inputs, templates={**known.inputs.templates, **more}))
 
 
 def _published(devices: int, slices: int) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from launcher.addresses.sources import (
     ENVIRONMENT,
     METADATA,
-    Answer,
     ClaimObjects,
+    SourcedAddress,
     claim_object_in_status,
     from_environment,
     from_files,
@@ -14,7 +14,9 @@ from launcher.addresses.sources import (
     nothing_found,
     recognised_claim_object,
 )
+from launcher.conversion import ConversionInputs, ConvertedDevice
 from launcher.display import mdev_with_display, with_default_display
+from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import (
     INCOMPLETE_CLAIM_REQUEST,
     MALFORMED_ADDRESS,
@@ -22,16 +24,14 @@ from launcher.errors import (
     AddressSyntaxError,
     LauncherError,
 )
-from launcher.hostdev import Address, Hostdev, mdev, pci
-from launcher.kinds import GPUS, HOST_DEVICES, DeviceKind
+from launcher.hostdev import HostAddress, Hostdev, mdev, pci
 from launcher.mdev import MdevUuid
 from launcher.pci import PciAddress
-from launcher.request import HostDevice, Request
 from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, DeviceStatusInfo
 from virt_dra.api.kubevirt_versions import V1_8_3
 
 
-def dra_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+def dra_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
     """The elements of all entries with a claim. Raises :class:`LauncherError` for the first that has no usable address."""
     claims = ClaimObjects.of(request.vmi, request.pod)
     statuses = kind.statuses(request.vmi.status.device_status)
@@ -44,8 +44,8 @@ def dra_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
 
 
 def _resolve(
-    request: Request, kind: DeviceKind, entry: DeviceEntry, statuses: tuple[DeviceStatusInfo, ...], claims: ClaimObjects
-) -> tuple[Answer, tuple[str, ...]]:
+    request: ConversionInputs, kind: EntryKind, entry: DeviceEntry, statuses: tuple[DeviceStatusInfo, ...], claims: ClaimObjects
+) -> tuple[SourcedAddress, tuple[str, ...]]:
     """The first answer, and a sentence for each later one that disagrees (K-7.6)."""
     device = f"{kind.path}/{entry.name}"
     claim, wanted = entry.claim_name or "", entry.request_name or ""
@@ -71,25 +71,27 @@ def _resolve(
     return first, tuple(_disagreement(device, first, other) for other in later if first.disagrees_with(other))
 
 
-def _disagreement(device: str, first: Answer, other: Answer) -> str:
+def _disagreement(device: str, first: SourcedAddress, other: SourcedAddress) -> str:
     what = {METADATA: "file", ENVIRONMENT: "variable"}
     told = " ".join(filter(None, (what.get(first.source), first.place)))
     return f"{device}: {told} says {first}, {what[other.source]} {other.place} says {other}; the first is used"
 
 
-def _device(request: Request, kind: DeviceKind, index: int, entry: DeviceEntry, found: tuple[Answer, tuple[str, ...]]) -> HostDevice:
+def _device(
+    request: ConversionInputs, kind: EntryKind, index: int, entry: DeviceEntry, found: tuple[SourcedAddress, tuple[str, ...]]
+) -> ConvertedDevice:
     answer, notes = found
     device = f"{kind.path}/{entry.name}"
     address, element = dra_element(kind, entry.name, answer, mdev_model(request, kind), entry if isinstance(entry, GPU) else None)
-    return HostDevice(device, answer.source, address, element, kind.field(index), is_dra=True, notes=notes)
+    return ConvertedDevice(device, answer.source, address, element, kind.field(index), is_dra=True, notes=notes)
 
 
-def mdev_model(request: Request, kind: DeviceKind) -> str:
+def mdev_model(request: ConversionInputs, kind: EntryKind) -> str:
     """Crypto adapters are the mdevs of s390x (K-7.15)."""
     return "vfio-ap" if kind is HOST_DEVICES and request.vmi.spec.architecture == "s390x" else "vfio-pci"
 
 
-def dra_element(kind: DeviceKind, name: str, answer: Answer, model: str, gpu: GPU | None) -> tuple[Address, Hostdev]:
+def dra_element(kind: EntryKind, name: str, answer: SourcedAddress, model: str, gpu: GPU | None) -> tuple[HostAddress, Hostdev]:
     """An mdev if there is one, else the PCI function (K-6.5). Whole PCI GPUs of claims never get a display (K-7.19)."""
     try:
         if answer.mdev:

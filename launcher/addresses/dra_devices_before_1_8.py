@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from launcher.addresses.dra_devices import dra_element
-from launcher.addresses.sources import STATUS, Answer
+from launcher.addresses.sources import STATUS, SourcedAddress
+from launcher.conversion import ConversionInputs, ConvertedDevice
 from launcher.display import with_default_display
+from launcher.entry_kinds import GPUS, EntryKind
 from launcher.errors import COUNT_MISMATCH, NO_ADDRESS, LauncherError
-from launcher.kinds import GPUS, DeviceKind
-from launcher.request import HostDevice, Request
 from virt_dra.api.kubevirt_v1 import GPU, DeviceAttributes, DeviceEntry, DeviceStatusInfo
 
 
-def dra_devices_before_1_8(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+def dra_devices_before_1_8(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
     """PCI entries of the status in its order, then mdev ones; a PCI address that is present wins over an mdev, even if empty.
 
     Entries of names the spec does not know are converted too; in the end the numbers must agree. Raises :class:`LauncherError`.
@@ -38,20 +38,20 @@ def _attributes(status: DeviceStatusInfo) -> DeviceAttributes | None:
     return status.device_resource_claim_status.attributes if status.device_resource_claim_status else None
 
 
-def _device(request: Request, kind: DeviceKind, status: DeviceStatusInfo) -> HostDevice:
+def _device(request: ConversionInputs, kind: EntryKind, status: DeviceStatusInfo) -> ConvertedDevice:
     attributes = _attributes(status)
     assert attributes is not None
-    answer = Answer(STATUS, "status.deviceStatus", pci=attributes.pci_address or "")
+    answer = SourcedAddress(STATUS, "status.deviceStatus", pci=attributes.pci_address or "")
     if attributes.pci_address is None:
-        answer = Answer(STATUS, "status.deviceStatus", mdev=attributes.mdev_uuid or "")
+        answer = SourcedAddress(STATUS, "status.deviceStatus", mdev=attributes.mdev_uuid or "")
     entries = enumerate(kind.entries(request.vmi))
     index, entry = next(((index, entry) for index, entry in entries if entry.name == status.name), (None, None))
     address, element = dra_element(kind, status.name, answer, "vfio-pci", entry if isinstance(entry, GPU) else None)
     field = kind.field(index) if index is not None else f"status.deviceStatus entry {status.name}"
-    return HostDevice(f"{kind.path}/{status.name}", STATUS, address, element, field, is_dra=True)
+    return ConvertedDevice(f"{kind.path}/{status.name}", STATUS, address, element, field, is_dra=True)
 
 
-def _count_mismatch(kind: DeviceKind, wanted: list[DeviceEntry], built: tuple[HostDevice, ...]) -> LauncherError:
+def _count_mismatch(kind: EntryKind, wanted: list[DeviceEntry], built: tuple[ConvertedDevice, ...]) -> LauncherError:
     names = [device.device.partition("/")[2] for device in built]
     subject = next((entry.name for entry in wanted if entry.name not in names), wanted[0].name)
     spec = ", ".join(entry.name for entry in wanted)

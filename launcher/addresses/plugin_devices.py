@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from launcher.addresses.pools import MDEV_PREFIX, PCI_PREFIX, AddressPool, variable_name
 from launcher.addresses.sources import ENVIRONMENT
+from launcher.conversion import ConversionInputs, ConvertedDevice
 from launcher.display import mdev_with_display, plugin_pci_with_display, with_default_display
+from launcher.entry_kinds import GPUS, USB_ALIAS, EntryKind
 from launcher.errors import COUNT_MISMATCH, MALFORMED_ADDRESS, AddressSyntaxError, LauncherError
-from launcher.hostdev import Address, Hostdev, mdev, pci, usb
-from launcher.kinds import GPUS, USB_ALIAS, DeviceKind
+from launcher.hostdev import HostAddress, Hostdev, mdev, pci, usb
 from launcher.mdev import MdevUuid
 from launcher.pci import PciAddress
-from launcher.request import HostDevice, Request
 from launcher.usb import UsbAddress
 from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
@@ -20,11 +20,11 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 IndexedEntries = Sequence[tuple[int, DeviceEntry]]
 
 
-def plugin_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]:
+def plugin_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
     """The elements of all entries without a claim. Raises :class:`LauncherError`: malformed address, or the numbers differ (K-7.3)."""
     entries = [(index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if not entry.is_dra]
     resources = tuple(dict.fromkeys(entry.device_name for _, entry in entries if entry.device_name))
-    built: list[HostDevice] = []
+    built: list[ConvertedDevice] = []
     for prefix in kind.prefixes:
         pool = AddressPool(prefix, resources, request.env)
         for index, entry in entries:
@@ -39,16 +39,16 @@ def plugin_devices(request: Request, kind: DeviceKind) -> tuple[HostDevice, ...]
     return tuple(built)
 
 
-def _device(kind: DeviceKind, prefix: str, index: int, entry: DeviceEntry, text: str, version: KubeVirtVersion) -> HostDevice:
+def _device(kind: EntryKind, prefix: str, index: int, entry: DeviceEntry, text: str, version: KubeVirtVersion) -> ConvertedDevice:
     device = f"{kind.path}/{entry.name}"
     try:
         address, element = _element(kind, prefix, entry, text, version)
     except AddressSyntaxError as error:
         raise LauncherError(MALFORMED_ADDRESS, device, _failure(kind, prefix, entry.name, str(error))) from None
-    return HostDevice(device, ENVIRONMENT, address, element, kind.field(index), is_dra=False)
+    return ConvertedDevice(device, ENVIRONMENT, address, element, kind.field(index), is_dra=False)
 
 
-def _element(kind: DeviceKind, prefix: str, entry: DeviceEntry, text: str, version: KubeVirtVersion) -> tuple[Address, Hostdev]:
+def _element(kind: EntryKind, prefix: str, entry: DeviceEntry, text: str, version: KubeVirtVersion) -> tuple[HostAddress, Hostdev]:
     alias, gpu = kind.plugin_alias + entry.name, entry if isinstance(entry, GPU) else None
     if prefix == PCI_PREFIX:
         address = PciAddress.parse(text)
@@ -63,14 +63,14 @@ def _element(kind: DeviceKind, prefix: str, entry: DeviceEntry, text: str, versi
 _STEP: Mapping[str, str] = {PCI_PREFIX: "failed to create PCI device for {}: ", MDEV_PREFIX: "failed to create mdev device for {}: "}
 
 
-def _failure(kind: DeviceKind, prefix: str, name: str, reason: str) -> str:
+def _failure(kind: EntryKind, prefix: str, name: str, reason: str) -> str:
     """KubeVirt's wrapping. A USB error is the only one that it doesn't prefix with the kind's failure."""
     if prefix not in _STEP:
         return f"failed to create hostdevice for {name}: {reason}"
     return f"{kind.plugin_failure}failed to create hostdevice for {name}: {_STEP[prefix].format(name)}{reason}"
 
 
-def _count_mismatch(kind: DeviceKind, entries: IndexedEntries, built: Sequence[HostDevice]) -> LauncherError:
+def _count_mismatch(kind: EntryKind, entries: IndexedEntries, built: Sequence[ConvertedDevice]) -> LauncherError:
     """KubeVirt's text, followed by what it leaves to guess: which entries came away empty or twice, and what was looked up."""
     served = [device.field for device in built]
     wrong = [(index, entry) for index, entry in entries if served.count(kind.field(index)) != 1]
@@ -82,7 +82,7 @@ def _count_mismatch(kind: DeviceKind, entries: IndexedEntries, built: Sequence[H
     return LauncherError(COUNT_MISMATCH, subject, f"{kind.plugin_failure}{text}{causes}")
 
 
-def _cause(kind: DeviceKind, entry: DeviceEntry, times: int) -> str:
+def _cause(kind: EntryKind, entry: DeviceEntry, times: int) -> str:
     if not entry.device_name:
         return f"{kind.path}/{entry.name}: neither a deviceName nor a claim"
     variables = ", ".join(variable_name(prefix, entry.device_name) for prefix in kind.prefixes)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from launcher.addresses.metadata_files import FileDevice, MetadataError, device_of
 from launcher.addresses.pools import MDEV_PREFIX, PCI_PREFIX
+from launcher.conversion import ConversionInputs
 from launcher.errors import AMBIGUOUS_VARIABLE, LauncherError
-from launcher.request import Request
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
 
@@ -25,7 +25,7 @@ ENVIRONMENT = "environment"
 
 
 @dataclass(frozen=True)
-class Answer:
+class SourcedAddress:
     """What one source says. At least one of the two is set; both together mean an mdev and its parent (K-6.5)."""
 
     source: str
@@ -37,7 +37,7 @@ class Answer:
     def __str__(self) -> str:
         return " and ".join(address for address in (self.mdev, self.pci) if address)
 
-    def disagrees_with(self, other: Answer) -> bool:
+    def disagrees_with(self, other: SourcedAddress) -> bool:
         """Whether the two can't be the same device: they differ in a kind both give, or have no kind in common."""
         both = [(mine, theirs) for mine, theirs in ((self.mdev, other.mdev), (self.pci, other.pci)) if mine and theirs]
         return not both or any(mine.lower() != theirs.lower() for mine, theirs in both)
@@ -62,12 +62,12 @@ class ClaimObjects:
         return cls(names, frozenset(entry.name for entry in entries), f"virt-launcher-{vmi.name}-" if vmi.name else "")
 
 
-def from_status(entries: Iterable[DeviceStatusInfo], device: str) -> Answer | None:
+def from_status(entries: Iterable[DeviceStatusInfo], device: str) -> SourcedAddress | None:
     """The address in the status entry of that name; "" counts as absent (K-6.2). ``None``: no such entry, or none with an address."""
     for entry in entries:
         attributes = entry.device_resource_claim_status.attributes if entry.device_resource_claim_status else None
         if entry.name == device and attributes and (attributes.pci_address or attributes.mdev_uuid):
-            return Answer(STATUS, "status.deviceStatus", pci=attributes.pci_address or "", mdev=attributes.mdev_uuid or "")
+            return SourcedAddress(STATUS, "status.deviceStatus", pci=attributes.pci_address or "", mdev=attributes.mdev_uuid or "")
     return None
 
 
@@ -84,13 +84,13 @@ def variable_spellings(prefix: str, claim_object: str, request: str) -> tuple[st
     return tuple(dict.fromkeys((literal, upper, upper.replace("-", "_"))))
 
 
-def from_environment(env: Mapping[str, str], claim_object: str, request: str) -> Answer | None:
+def from_environment(env: Mapping[str, str], claim_object: str, request: str) -> SourcedAddress | None:
     """The variables of one claim and request; the first spelling that is set and not empty counts."""
     found = {prefix: _first_set(env, variable_spellings(prefix, claim_object, request)) for prefix in (MDEV_PREFIX, PCI_PREFIX)}
     mdev, pci = found[MDEV_PREFIX], found[PCI_PREFIX]
     if not mdev and not pci:
         return None
-    return Answer(ENVIRONMENT, mdev or pci, pci=env[pci] if pci else "", mdev=env[mdev] if mdev else "")
+    return SourcedAddress(ENVIRONMENT, mdev or pci, pci=env[pci] if pci else "", mdev=env[mdev] if mdev else "")
 
 
 def _first_set(env: Mapping[str, str], names: Iterable[str]) -> str:
@@ -128,12 +128,12 @@ def _claim_objects_of(env: Mapping[str, str], request: str) -> Iterator[str]:
 class FromFiles:
     """What the metadata files said: an answer, or why there is no mdev and no PCI address in them (K-7.10)."""
 
-    answer: Answer | None
+    answer: SourcedAddress | None
     no_mdev: str = ""
     no_pci: str = ""
 
 
-def from_files(request: Request, claim: str, wanted: str, *, with_mdev: bool = True) -> FromFiles | None:
+def from_files(request: ConversionInputs, claim: str, wanted: str, *, with_mdev: bool = True) -> FromFiles | None:
     """``None`` where nobody looked for files. ``with_mdev`` False: an mdev doesn't count (K-7.21)."""
     if request.files is None:
         return None
@@ -144,7 +144,7 @@ def from_files(request: Request, claim: str, wanted: str, *, with_mdev: bool = T
     if not with_mdev:
         found = FileDevice(found.place, found.pci, "")
     if found.pci or found.mdev:
-        return FromFiles(Answer(METADATA, found.place, pci=found.pci, mdev=found.mdev))
+        return FromFiles(SourcedAddress(METADATA, found.place, pci=found.pci, mdev=found.mdev))
     asked = f"not found for claim {json.dumps(claim)} request {json.dumps(wanted)}"
     return FromFiles(None, f"mdevUUID {asked}", f"pciBusID {asked}")
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 from lxml import etree
 
-from launcher.disks import Disk
+from launcher.disks import DiskElement
 from launcher.domain import Controller, Domain, Graphics, Video
 from launcher.hostdev import KUBEVIRT, LIBVIRT, Hostdev, mdev, pci
 from launcher.mdev import MdevUuid
@@ -18,7 +18,7 @@ from launcher.xml import Page, Property, XmlTextError, carried, compact, element
 from tests.launcher.scenarios import CASES, cases, converted
 from tests.launcher.test_domain import SPECS, page_of
 
-PAGES: tuple[type[Page], ...] = (Hostdev, Domain, Disk, Controller, Graphics, Video)
+PAGES: tuple[type[Page], ...] = (Hostdev, Domain, DiskElement, Controller, Graphics, Video)
 PCI = PciAddress.parse("0000:01:00.0")
 
 

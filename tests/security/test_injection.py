@@ -39,7 +39,7 @@ from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.pod import standalone_pod
 from virt_dra.controllers.writes import Create, PatchAnnotations, PatchStatus, Write
 from virt_dra.operator.metrics import OperatorMetrics
-from webhooks.server.app import Limits
+from webhooks.server.app import ServerLimits
 from webhooks.server.log import JsonFormatter
 
 TEXT = st.text(max_size=40) | st.sampled_from([text for text in TEXTS if text]) | st.just("x" * 4_200)
@@ -260,7 +260,7 @@ LABELS: dict[str, frozenset[str]] = {
 
 def test_hostile_reviews_make_no_label_of_a_metric(tmp_path: Path) -> None:
     async def life() -> str:
-        async with serving(tmp_path, limits=Limits(seconds=30)) as served:
+        async with serving(tmp_path, limits=ServerLimits(seconds=30)) as served:
             for hostile in islice(hostile_reviews(7), 150):
                 await served.ask(hostile.body, hostile.path)
             for path in ("/evil", "/validate-vmi/evil", '/validate-vmi"} 1'):

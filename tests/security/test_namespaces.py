@@ -27,7 +27,7 @@ from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Write
 from webhooks.lint import Preflight
-from webhooks.lint.world import World as Known
+from webhooks.lint.inputs import LintInputs as Known
 
 SECRET = "0000:99:00.0"
 NAMES = st.text(max_size=20) | st.sampled_from([

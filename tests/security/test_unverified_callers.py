@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devtools.webhooks.serving import decide, launcher_pod, review, vm, vmi
+from devtools.webhooks.serving import decide_body, launcher_pod, review, vm, vmi
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from webhooks.lint import Preflight, World
+from webhooks.lint import LintInputs, Preflight
 from webhooks.review import answer, read_review
-from webhooks.validation import WEBHOOKS, judge
+from webhooks.validation import WEBHOOKS, verdict_on
 
 Json = dict[str, Any]
 NAMESPACE = "team-a"
@@ -103,18 +103,18 @@ REVIEWS: tuple[tuple[str, Json], ...] = (
 
 
 def _knowledge(objects: tuple[TypedObject, ...], version: str) -> Preflight:
-    world = World.of(objects, version=KubeVirtVersion.parse(version), known=World().known)
+    world = LintInputs.of(objects, version=KubeVirtVersion.parse(version), known=LintInputs().known)
     return Preflight(world, clock=lambda: NOW)
 
 
 def _answers(knowledge: Preflight, path: str, asked: Json) -> bytes:
-    return decide(WEBHOOKS[path], json.dumps(asked).encode(), knowledge)[1]
+    return decide_body(WEBHOOKS[path], json.dumps(asked).encode(), knowledge)[1]
 
 
 @given(st.sets(st.sampled_from(range(len(OBJECTS)))), st.sampled_from(REVIEWS), st.sampled_from(VERSIONS))
 def test_answers_are_the_same_whatever_else_there_is(chosen: set[int], asked: tuple[str, Json], version: str) -> None:
-    some = _knowledge(tuple(OBJECTS[number] for number in sorted(chosen)), version).for_anybody
-    nothing = _knowledge((), version).for_anybody
+    some = _knowledge(tuple(OBJECTS[number] for number in sorted(chosen)), version).for_unverified
+    nothing = _knowledge((), version).for_unverified
     assert _answers(some, *asked) == _answers(nothing, *asked)
 
 
@@ -127,9 +127,9 @@ def test_a_verified_caller_is_told() -> None:
 
 
 def _patched(objects: tuple[TypedObject, ...], pod: Json) -> Json:
-    knowledge = _knowledge(objects, "1.9.0").for_anybody
+    knowledge = _knowledge(objects, "1.9.0").for_unverified
     asked = read_review(json.dumps(review(pod)).encode())
-    response: Json = answer("u", judge(WEBHOOKS["/mutate-launcher-pod"], asked, knowledge))["response"]
+    response: Json = answer("u", verdict_on(WEBHOOKS["/mutate-launcher-pod"], asked, knowledge))["response"]
     return response
 
 

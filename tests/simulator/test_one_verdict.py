@@ -19,8 +19,8 @@ from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.outcome import HandOver, HandOverFailure
 from virt_dra.simulator.preflight import inputs_of, with_findings
 from webhooks.admission import admit
-from webhooks.lint import Judgement, judge
-from webhooks.lint import Settings as LintSettings
+from webhooks.lint import LintResult, lint_documents
+from webhooks.lint import LintSettings as LintSettings
 
 EXAMPLES = int(os.environ.get("ONE_VERDICT", "250"))
 """Inputs that are tried; ONE_VERDICT=20000 for a long search."""
@@ -42,8 +42,8 @@ def _documents(objects: list[Any]) -> list[Document]:
     return [Document(raw, DocumentSource("input", number)) for number, raw in enumerate(objects, 1)]
 
 
-def _judged(documents: list[Document], release: KubeVirtVersion | None = None) -> Judgement:
-    return judge(documents, LintSettings(), version=release, gates=GATES if release else None, trial=Fitting)
+def _judged(documents: list[Document], release: KubeVirtVersion | None = None) -> LintResult:
+    return lint_documents(documents, LintSettings(), version=release, gates=GATES if release else None, trial=Fitting)
 
 
 def _ran(objects: tuple[Sourced[Any], ...], refused: tuple[Any, ...] = (), release: KubeVirtVersion | None = None) -> Ran:
@@ -58,7 +58,7 @@ def _readable(documents: list[Document]) -> tuple[Sourced[Any], ...]:
 
 def test_the_sound_input_is_ready() -> None:
     documents = _documents(sound())
-    assert [each.findings for each in _judged(documents).judged] == [()]
+    assert [each.findings for each in _judged(documents).checked] == [()]
     assert _ran(_readable(documents)).ready
 
 
@@ -73,7 +73,7 @@ def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVers
     judgement = _judged(documents, release)
     if not judgement.readable or not judgement.subjects:
         return
-    denials = [f"{each.title}: {finding}" for each in judgement.judged for finding in each.findings if finding.severity == "denial"]
+    denials = [f"{each.title}: {finding}" for each in judgement.checked for finding in each.findings if finding.severity == "denial"]
     # The hand-overs alone, with every object that can be read: what they and the embedded API server refuse, they refuse by themselves.
     alone = _ran(_readable(documents), release=release)
     note(f"lint: {denials}; run: {[each.message for each in alone.refused]} {[each.failure for each in alone.outcomes]}")
@@ -83,11 +83,11 @@ def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVers
         assert [each for each in failed if not _explained(each, judgement, len(alone.outcomes))] == []
         for raw_vm in (document.raw for document in documents if _is_vm(document.raw)):
             # tests/cli/jsonl/test_admit_on_a_real_api_server.py holds this verdict against the real ones.
-            gates = judgement.world.configuration.gates
+            gates = judgement.inputs.configuration.gates
             assert isinstance(raw_vm, dict)
             verdict = admit(raw_vm, gates, kubevirt=release is not None, field_validation="Strict")
             assert verdict.causes == ()
-    denied = {str(each.source) for each in judgement.judged if each.denied}
+    denied = {str(each.source) for each in judgement.checked if each.denied}
     assert {each.source for each in alone.refused} <= denied
     raw = _ran(*inputs_of(judgement), release)
     ready = {each.source for each in raw.outcomes if each.failure is None}
@@ -101,7 +101,7 @@ def _is_vm(raw: Any) -> bool:
     return isinstance(raw, dict) and raw.get("kind") in ("VirtualMachine", "VirtualMachineInstance")
 
 
-def _explained(failure: HandOverFailure, judgement: Judgement, vms: int) -> bool:
+def _explained(failure: HandOverFailure, judgement: LintResult, vms: int) -> bool:
     """Failures of a run that the lint leaves open: it says so (nothing is known of classes or slices), VMs compete for devices, a
     device plugin would be needed, which the embedded cluster lacks, or a VM finds a VMI of its name, which KubeVirt adopts."""
     if failure.step == HandOver.PLACEMENT:

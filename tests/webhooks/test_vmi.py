@@ -16,7 +16,7 @@ import webhooks.vmi
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtVersion
 from webhooks.stored import as_validated
-from webhooks.verdict import Cause, Verdict
+from webhooks.verdict import AdmissionCause, Verdict
 from webhooks.vmi import RULE_SETS, review, rules_for
 
 CASES = [
@@ -56,7 +56,7 @@ def test_verdict(case: dict[str, Any]) -> None:
     assert case.keys() <= KNOWN_KEYS
     version = KubeVirtVersion.parse(str(case["kubevirt"])) if "kubevirt" in case else NEWEST
     verdict = review(_subject(case), Gates.of(version, case.get("gates")), _old(case))
-    causes = tuple(Cause(kind, message, field) for kind, message, field in case.get("causes", []))
+    causes = tuple(AdmissionCause(kind, message, field) for kind, message, field in case.get("causes", []))
     assert verdict == Verdict(allowed=not causes, causes=causes, warnings=tuple(case.get("warnings", [])))
 
 
@@ -74,8 +74,8 @@ def test_only_kubevirt_may_set_its_labels(version: str) -> None:
     vm = VirtualMachine.from_wire({**labels, "spec": {"template": {**labels, "spec": {}}}})
     text = "creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited"
     assert review(vmi, gates) == review(vm, gates) == Verdict(allowed=True)
-    assert review(vmi, gates, outsider=True).causes == (Cause("FieldValueNotSupported", text, "metadata.labels"),)
-    assert review(vm, gates, outsider=True).causes == (Cause("FieldValueNotSupported", text, "spec.template.metadata.labels"),)
+    assert review(vmi, gates, outsider=True).causes == (AdmissionCause("FieldValueNotSupported", text, "metadata.labels"),)
+    assert review(vm, gates, outsider=True).causes == (AdmissionCause("FieldValueNotSupported", text, "spec.template.metadata.labels"),)
     assert review(VirtualMachine.from_wire({**labels, "spec": {"template": {"spec": {}}}}), gates, outsider=True).allowed
 
 

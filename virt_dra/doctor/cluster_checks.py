@@ -29,7 +29,7 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, ClusterFacts, DoctorFinding, Unknown
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, is_ours
 from virt_dra.installation.survey import VMS
-from webhooks.lint import Inventory
+from webhooks.lint import DeviceInventory
 
 RESOURCE: Final = "resource.k8s.io"
 _DRA = re.compile(r"^(DRA|DynamicResourceAllocation|ResourceHealthStatus)")
@@ -233,7 +233,7 @@ def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             slices.append(ResourceSlice.from_wire(raw))
         except WireError:
             continue  # told by drivers()
-    inventory = Inventory.of(slices)
+    inventory = DeviceInventory.of(slices)
     told = []
     for raw in facts.classes:
         name = raw["metadata"]["name"]

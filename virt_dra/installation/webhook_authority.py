@@ -17,7 +17,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
 from webhooks.tls.authority import Bundle, BundleError, KeySource, SystemKeys
-from webhooks.tls.secret import AUTHORITY_TYPE, SECRET_TYPE, Settled, filled, new_secret, settled, trust_operations
+from webhooks.tls.secret import AUTHORITY_TYPE, SECRET_TYPE, SettledSecrets, filled, new_secret, settled, trust_operations
 
 SECRET: Final = unknown_kind("v1", "Secret")
 CONFIGURATIONS: Final[tuple[type[UnknownObject], ...]] = tuple(
@@ -89,7 +89,7 @@ class StoredAuthority:
                     self.log.error("the webhook's certificate can't be looked after", extra={"fields": {"reason": str(error)}})
                 self._told = str(error)
 
-    def _wanted(self, authority: Json | None, serving: Json | None) -> Settled:
+    def _wanted(self, authority: Json | None, serving: Json | None) -> SettledSecrets:
         try:
             return settled(authority, serving, self._held, None if self._held else self.dns_names, self.clock(), self.keys)
         except BundleError as error:

@@ -1,8 +1,8 @@
 """What the lint and the webhook know of a live cluster, kept up to date by informers: each change costs what changed, not what there is.
 
-Reviews see one state from beginning to end: a :class:`~webhooks.lint.World` never changes, each change makes another one that shares the
-rest. Slices come in bursts (a driver publishes a pool anew, a node joins), and each new inventory has to be asked again what selectors
-match; so they are taken over together, a little later and a few at a time, with turns for reviews in between.
+A review sees one state from beginning to end: a :class:`~webhooks.lint.LintInputs` never changes; each change makes another one that
+shares the rest. Slices come in bursts (a driver republishes a pool, a node joins), and for each new inventory selectors must be matched
+again; so changes are applied in batches, a little later, with pauses for reviews in between.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.watching.informer import Informer, InformerObserver, ListerWatcher, running
 from webhooks.knowledge import LauncherSettings
-from webhooks.lint import Configuration, Inventory, Preflight, Settings, World
-from webhooks.lint.world import KINDS, Key, direct_claims, title
+from webhooks.lint import DeviceInventory, KubeVirtAtHand, LintInputs, LintSettings, Preflight
+from webhooks.lint.inputs import KINDS, NamespacedName, direct_claims, title
 from webhooks.server.log import LOGGER
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
@@ -50,7 +50,7 @@ AT_ONCE: Final = 25
 class LiveSettings:
     """``version``, ``gates``: in place of what the KubeVirt object says, or where there is none. ``address_keys``: of drivers (K-6.6)."""
 
-    lint: Settings = field(default_factory=Settings.for_admission)
+    lint: LintSettings = field(default_factory=LintSettings.for_admission)
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
     version: KubeVirtVersion | None = None
     gates: Mapping[str, bool] = field(default_factory=dict)
@@ -69,16 +69,16 @@ class LiveWorld:
         clock: ClusterClock | None = None,
     ) -> None:
         self._settings, self._clock = settings or LiveSettings(), clock or ClusterClock()
-        self._world = World(
-            configuration=Configuration.of(None, self._settings.version, self._settings.gates),
-            inventory=Inventory.of((), self._settings.address_keys),
+        self._world = LintInputs(
+            configuration=KubeVirtAtHand.of(None, self._settings.version, self._settings.gates),
+            inventory=DeviceInventory.of((), self._settings.address_keys),
             known=frozenset(KINDS),
         )
         self._preflight: Preflight | None = None
         self._maps: dict[str, PersistentMap[Any, Any]] = {
             name: PersistentMap() for name in ("templates", "claims", "classes", "nodes", "users", "vmis", "taint_rules")
         }
-        self._kubevirts: dict[Key, KubeVirt] = {}
+        self._kubevirts: dict[NamespacedName, KubeVirt] = {}
         self._slices: dict[str, ResourceSlice | None] = {}
         """What is to be taken over; None for slices that are gone."""
         self._wanted = asyncio.Event()
@@ -139,7 +139,7 @@ class LiveWorld:
         return tuple(informer.kind.KIND for informer in self.informers if not informer.has_synced)
 
     @property
-    def world(self) -> World:
+    def world(self) -> LintInputs:
         """The present state, whether it is whole or not."""
         return self._world
 
@@ -204,14 +204,14 @@ class LiveWorld:
         if new is not None:
             self._kubevirts[new.namespace, new.name] = new
         first = self._kubevirts[min(self._kubevirts)] if self._kubevirts else None
-        configuration = Configuration.of(first, self._settings.version, self._settings.gates)
+        configuration = KubeVirtAtHand.of(first, self._settings.version, self._settings.gates)
         observed = configuration.observed
         if observed is not None and observed.unreadable and observed != self._world.configuration.observed:
             logging.getLogger(LOGGER).warning(str(observed), extra={"fields": {"advice": observed.advice}})
         self._set(configuration=configuration)
 
 
-def _key(obj: TypedObject) -> Key | str:
+def _key(obj: TypedObject) -> NamespacedName | str:
     return (obj.namespace, obj.name) if obj.NAMESPACED else obj.name
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from launcher import HostDevice
+from launcher import ConvertedDevice
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.device_metadata import request_directory
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, SHIM_FILE, metadata_annotation
@@ -149,7 +149,7 @@ def _listed(vmi: VirtualMachineInstance) -> tuple[tuple[str, tuple[DeviceEntry, 
     return ("gpus", devices.gpus), ("hostDevices", devices.host_devices)
 
 
-def with_elements(outcomes: Iterable[DeviceOutcome], elements: Iterable[HostDevice]) -> tuple[DeviceOutcome, ...]:
+def with_elements(outcomes: Iterable[DeviceOutcome], elements: Iterable[ConvertedDevice]) -> tuple[DeviceOutcome, ...]:
     """With the element that each device got. A network's is that of its interface."""
     by_device = {element.device.replace("interfaces/", "networks/", 1): element for element in elements}
     return tuple(

@@ -37,7 +37,8 @@ from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
 from virt_dra.simulator.devices import DeviceSources, variables_of
 from virt_dra.simulator.embedded import labelled, stand_ins
-from webhooks.lint.world import Configuration, Subject
+from webhooks.lint.inputs import KubeVirtAtHand
+from webhooks.rules.reviewed_spec import VmObject
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
 
@@ -77,9 +78,9 @@ _SPENT = 6
 
 
 class Fitting:
-    """Implements :class:`webhooks.lint.world.Trial` over the objects of an input or of a cluster. Computes nothing before it is called."""
+    """Implements :class:`webhooks.lint.inputs.Trial` over the objects of an input or of a cluster. Computes nothing before it is called."""
 
-    def __init__(self, objects: Sequence[TypedObject], configuration: Configuration, limit: Limit | None = None) -> None:
+    def __init__(self, objects: Sequence[TypedObject], configuration: KubeVirtAtHand, limit: Limit | None = None) -> None:
         """``limit``: for each trial; without one selectors may take as long as they want."""
         self._limit = limit
         self._objects = objects
@@ -87,26 +88,26 @@ class Fitting:
         self._outcomes: dict[tuple[str, str], Placement | Unplaced | TooLong] = {}
         """By namespace and the part of the pod that decides its placement: many VMs are alike."""
         self._spent = 0
-        self._last: tuple[Subject, str, _Trial | None] | None = None
+        self._last: tuple[VmObject, str, _Trial | None] | None = None
 
-    def pod(self, subject: Subject, namespace: str) -> str | None:
+    def pod(self, subject: VmObject, namespace: str) -> str | None:
         pod = self._pod(_instance(subject, namespace), namespace)
         if not isinstance(pod, Pod):
             return f"KubeVirt can't make it: {pod.message}"
         errors = validate_create(apply_defaults(pod, NOW))
         return f"the API server refuses it: {errors[0]}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "") if errors else None
 
-    def claims(self, subject: Subject, namespace: str) -> str | None:
+    def claims(self, subject: VmObject, namespace: str) -> str | None:
         tried = self._tried(subject, namespace)
         return _why(tried.outcome) if tried is not None and isinstance(tried.outcome, Unplaced) else None
 
-    def unchecked(self, subject: Subject, namespace: str) -> str | None:
+    def unchecked(self, subject: VmObject, namespace: str) -> str | None:
         if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
             return None
         tried = self._last[2]
         return tried.outcome.why if tried is not None and isinstance(tried.outcome, TooLong) else None
 
-    def domain(self, subject: Subject, namespace: str) -> tuple[str, str] | None:
+    def domain(self, subject: VmObject, namespace: str) -> tuple[str, str] | None:
         tried = self._tried(subject, namespace)
         if tried is None or not isinstance(tried.outcome, Placement):
             vmi = _instance(subject, namespace)
@@ -135,13 +136,13 @@ class Fitting:
                 return error.subject if error.subject.startswith("spec.") else "spec.domain", str(error)
         return None
 
-    def _tried(self, subject: Subject, namespace: str) -> _Trial | None:
+    def _tried(self, subject: VmObject, namespace: str) -> _Trial | None:
         """None without a pod, or without all its claims, which other checks report. The last trial is kept for the next call."""
         if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
             self._last = (subject, namespace, self._try(subject, namespace))
         return self._last[2]
 
-    def _try(self, subject: Subject, namespace: str) -> _Trial | None:
+    def _try(self, subject: VmObject, namespace: str) -> _Trial | None:
         vmi = _instance(subject, namespace)
         pod = self._pod(vmi, namespace)
         if not isinstance(pod, Pod):
@@ -228,7 +229,7 @@ class Fitting:
         return found
 
 
-def _instance(subject: Subject, namespace: str) -> VirtualMachineInstance:
+def _instance(subject: VmObject, namespace: str) -> VirtualMachineInstance:
     """The VMI as it would be stored; without a name of its own it gets one like an API server's."""
     name = subject.name or generated(subject.metadata.generate_name, "xxxxx")
     subject = subject.with_(metadata=subject.metadata.with_(name=name, namespace=namespace, uid=UID))

@@ -34,7 +34,7 @@ from virt_dra.simulator.claim_actions import carried_out, subject_of
 from virt_dra.simulator.devices import DeviceSources, entries_of, published_status, variables_of, with_elements, without_plugin_devices
 from virt_dra.simulator.input_vms import Life
 from virt_dra.simulator.outcome import ClaimOutcome, HandOver, HandOverFailure, VmOutcome
-from webhooks.verdict import Cause, Verdict
+from webhooks.verdict import AdmissionCause, Verdict
 from webhooks.vmi import review
 
 RunClock = Callable[[], datetime]
@@ -140,7 +140,7 @@ def _verdict(life: Life, gates: Gates) -> Verdict:
     """KubeVirt's: it looks no further than an instancetype that doesn't go with the VM (K-16)."""
     refusals = life.expansion.refusals if life.expansion is not None else ()
     if refusals:
-        return Verdict(False, tuple(Cause(each.type, each.message, each.field) for each in refusals))
+        return Verdict(False, tuple(AdmissionCause(each.type, each.message, each.field) for each in refusals))
     return review(life.reviewed, gates)
 
 

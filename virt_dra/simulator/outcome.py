@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from virt_dra.api.wire import Json
-from webhooks.lint import DENIAL, Finding
+from webhooks.lint import DENIAL, LintFinding
 
 
 class HandOver(StrEnum):
@@ -101,7 +101,7 @@ class VmOutcome:
     failure: HandOverFailure | None = None
     taken_over: bool = False
     """Its VMI and launcher pod are those of the input."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LintFinding, ...] = ()
     """The lint's findings on it."""
 
     @property

@@ -12,11 +12,11 @@ from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import HandOver, HandOverFailure, VmOutcome
 from virt_dra.simulator.refused import RefusedObject
 from webhooks.api_server import received
-from webhooks.lint import DENIAL, Finding, Judged, Judgement, Manifest
+from webhooks.lint import DENIAL, LintFinding, LintResult, Manifest, ObjectFindings
 from webhooks.lint.registry import INVALID
 
 
-def inputs_of(judgement: Judgement) -> tuple[tuple[Sourced[TypedObject], ...], tuple[RefusedObject, ...]]:
+def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], tuple[RefusedObject, ...]]:
     """The objects for the embedded cluster, every VM that can be read among them; and what an API server would refuse before it validates
     values: wrong types, unknown fields, templates that were not rendered."""
     inputs: list[Sourced[TypedObject]] = []
@@ -39,14 +39,14 @@ def _stored(manifest: Manifest, obj: TypedObject, release: KubeVirtVersion | Non
     return obj if left is manifest.raw else type(obj).from_wire(left).with_(metadata=obj.metadata)
 
 
-def _refused(manifest: Manifest, denials: list[Finding]) -> RefusedObject:
+def _refused(manifest: Manifest, denials: list[LintFinding]) -> RefusedObject:
     key = f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
     problems = [(each.field, each.message) for each in denials] or list(manifest.problems)
     described = "; ".join(f"{field}: {message}" if field else message for field, message in problems)
     return RefusedObject(str(manifest.source), f"{manifest.kind or 'object'} {key}: {described}", manifest.kind, key)
 
 
-def with_findings(ran: Ran, judgement: Judgement) -> Ran:
+def with_findings(ran: Ran, judgement: LintResult) -> Ran:
     """The run with each VM's findings, and with the VMs that could not be read, in the order of the input."""
     outcomes = {outcome.source: outcome for outcome in ran.outcomes}
     merged: list[VmOutcome] = []
@@ -59,7 +59,7 @@ def with_findings(ran: Ran, judgement: Judgement) -> Ran:
     return replace(ran, outcomes=(*merged, *outcomes.values()))
 
 
-def _unreadable(judged: Judged) -> VmOutcome:
+def _unreadable(judged: ObjectFindings) -> VmOutcome:
     details = tuple(f"{each.field}: {each.message}" if each.field else each.message for each in judged.findings)
     failure = HandOverFailure(
         HandOver.ADMISSION,

@@ -24,8 +24,8 @@ from virt_dra.api.integration.paths import (
 )
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import parse_time
-from webhooks.knowledge import Knowledge, Serving
-from webhooks.verdict import NOT_FOUND, Cause
+from webhooks.knowledge import Knowledge, RequestDrivers
+from webhooks.verdict import NOT_FOUND, AdmissionCause
 
 MAX_CAUSES: Final = 8
 """Objects of one pod that a refusal names. Users can name hundreds."""
@@ -33,15 +33,15 @@ MAX_CAUSES: Final = 8
 
 def refusals(
     decisions: Iterable[tuple[str, PathDecision]],
-    serving: Mapping[ClaimRequestPair, Serving],
+    serving: Mapping[ClaimRequestPair, RequestDrivers],
     vmi: VirtualMachineInstance | None,
     knowledge: Knowledge,
-) -> tuple[Cause, ...]:
+) -> tuple[AdmissionCause, ...]:
     """Why the pod has to wait; () where it doesn't. ``decisions``: each with its field in the pod. ``vmi``: the pod's, if it is known."""
     now = knowledge.now
     if now is None:
         return ()
-    found: dict[str, Cause] = {}
+    found: dict[str, AdmissionCause] = {}
     for place, decision in decisions:
         known = serving.get(decision.pair)
         if known is None or decision.reason not in BY_DRIVERS:
@@ -54,15 +54,17 @@ def refusals(
                 else f"a {missing.kind} of request {str(decision.pair)[:127]!r} is missing"
             )
             message = f"{what}; create it or correct the name. The pod is created once it exists: its driver decides how the pod is made"
-            found.setdefault(message, Cause(NOT_FOUND, message, place))
+            found.setdefault(message, AdmissionCause(NOT_FOUND, message, place))
         if decision.reason == DRIVER_UNKNOWN and known.undecided is not None:
             until = knowledge.began(max(known.undecided, _created(vmi, now))) + knowledge.launcher.driver_wait
             if now < until:
-                found.setdefault(str(decision.pair), Cause(NOT_FOUND, _undecided(decision.pair, knowledge.launcher.driver_wait), place))
+                found.setdefault(
+                    str(decision.pair), AdmissionCause(NOT_FOUND, _undecided(decision.pair, knowledge.launcher.driver_wait), place)
+                )
     causes = tuple(found.values())
     if len(causes) <= MAX_CAUSES:
         return causes
-    return (*causes[:MAX_CAUSES], Cause(NOT_FOUND, f"and {len(causes) - MAX_CAUSES} more", "spec.resourceClaims"))
+    return (*causes[:MAX_CAUSES], AdmissionCause(NOT_FOUND, f"and {len(causes) - MAX_CAUSES} more", "spec.resourceClaims"))
 
 
 def _undecided(pair: ClaimRequestPair, wait: timedelta) -> str:

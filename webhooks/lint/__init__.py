@@ -2,7 +2,7 @@
 
     >>> from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
     >>> raw = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}}
-    >>> [finding.id for finding in lint(VirtualMachineInstance.from_wire(raw), World())]
+    >>> [finding.id for finding in lint(VirtualMachineInstance.from_wire(raw), LintInputs())]
     ['unused-claim', 'template-missing']
 
 Each finding has an id that stays, and a page in docs/lint. A check is a row of :mod:`webhooks.lint.registry` and a function of
@@ -20,21 +20,22 @@ from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
-from webhooks.knowledge import LauncherSettings, Serving
+from webhooks.knowledge import LauncherSettings, RequestDrivers
 from webhooks.launcher_pod.lost_requests import loses_requests
+from webhooks.lint.documents import LintResult, ObjectFindings, lint_documents
 from webhooks.lint.evaluation import findings_of
-from webhooks.lint.finding import DENIAL, WARNING, Check, Finding, Found, Settings, Severity
-from webhooks.lint.inventory import Inventory
-from webhooks.lint.judgement import Judged, Judgement, judge
+from webhooks.lint.finding import DENIAL, WARNING, LintCheck, LintFinding, LintSettings, Severity
+from webhooks.lint.inputs import DEFAULT_NAMESPACE, KubeVirtAtHand, LintInputs, claim_users
+from webhooks.lint.inventory import DeviceInventory
+from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_REVIEW
-from webhooks.lint.serving import serving
-from webhooks.lint.subject import Linted
-from webhooks.lint.world import DEFAULT_NAMESPACE, Configuration, Subject, World, claim_users
+from webhooks.lint.request_drivers import serving
+from webhooks.rules.reviewed_spec import VmObject
 from webhooks.rules.silence import IGNORE_ANNOTATION
-from webhooks.selectors.answers import Evaluator
-from webhooks.selectors.parts import Part
-from webhooks.verdict import INVALID, Cause, Verdict
+from webhooks.selectors.answers import SelectorEvaluator
+from webhooks.selectors.published_slice import PublishedSlice
+from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 __all__ = [
     "BY_ID",
@@ -42,106 +43,107 @@ __all__ = [
     "DENIAL",
     "IGNORE_ANNOTATION",
     "WARNING",
-    "Check",
-    "Configuration",
-    "Finding",
-    "Found",
-    "Inventory",
-    "Judged",
-    "Judgement",
+    "DeviceInventory",
+    "KubeVirtAtHand",
+    "LintCheck",
+    "LintFinding",
+    "LintInputs",
+    "LintResult",
+    "LintSettings",
     "Manifest",
+    "ObjectFindings",
     "Preflight",
-    "Settings",
     "Severity",
-    "World",
     "claim_users",
-    "judge",
     "lint",
+    "lint_documents",
 ]
 
-_DEFAULT = Settings()
+_DEFAULT = LintSettings()
 
 
 def _as_said(moment: datetime) -> datetime:
     return moment
 
 
-def lint(subject: Subject, world: World, settings: Settings = _DEFAULT, namespace: str = DEFAULT_NAMESPACE) -> tuple[Finding, ...]:
+def lint(
+    subject: VmObject, inputs: LintInputs, settings: LintSettings = _DEFAULT, namespace: str = DEFAULT_NAMESPACE
+) -> tuple[LintFinding, ...]:
     """All findings on one VM or VMI that neither the settings nor its annotation silence, in the order of :data:`CHECKS`.
 
     A VM is judged by its template. ``namespace``: where the object is, if it doesn't say. Raises nothing for whatever well-typed objects.
     """
-    return tuple(findings_of(Linted(subject, subject.namespace or namespace, world, settings), CHECKS))
+    return tuple(findings_of(Linted(subject, subject.namespace or namespace, inputs, settings), CHECKS))
 
 
 @dataclass(frozen=True, eq=False)
 class Preflight:
-    """A world as the webhook asks it: what :func:`webhooks.vmi.review` doesn't say already.
+    """A inputs as the webhook asks it: what :func:`webhooks.vmi.review` doesn't say already.
 
-    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: where the world is
+    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: where the inputs is
     one state of a cluster that is followed. ``began``: see :class:`webhooks.knowledge.Knowledge`. ``verified``: False where anybody may
     be asking; a VM or VMI is then judged as if nothing but the KubeVirt at hand was known.
     """
 
-    world: World
-    settings: Settings = field(default_factory=Settings.for_admission)
+    inputs: LintInputs
+    settings: LintSettings = field(default_factory=LintSettings.for_admission)
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
     clock: Callable[[], datetime] | None = None
     began: Callable[[datetime], datetime] = _as_said
     verified: bool = True
 
     @cached_property
-    def for_anybody(self) -> Preflight:
+    def for_unverified(self) -> Preflight:
         return replace(self, verified=False)
 
     @cached_property
-    def _judged_by(self) -> World:
+    def _judged_by(self) -> LintInputs:
         """What a VM or VMI is judged by."""
-        return self.world if self.verified else World(configuration=Configuration(self.gates), known=frozenset())
+        return self.inputs if self.verified else LintInputs(configuration=KubeVirtAtHand(self.gates), known=frozenset())
 
-    evaluator: Evaluator | None = None
+    evaluator: SelectorEvaluator | None = None
     """Finds what selectors say of devices; None for this process, within the settings."""
 
-    def asking(self, evaluator: Evaluator) -> Preflight:
+    def with_evaluator(self, evaluator: SelectorEvaluator) -> Preflight:
         """The same knowledge for one review, whose selectors that evaluator evaluates."""
         return replace(self, evaluator=evaluator)
 
     @property
-    def slices(self) -> Iterable[Part]:
-        return self.world.inventory.parts
+    def slices(self) -> Iterable[PublishedSlice]:
+        return self.inputs.inventory.parts
 
     @property
     def gates(self) -> Gates:
-        return self.world.configuration.gates
+        return self.inputs.configuration.gates
 
     @property
-    def unwarned(self) -> frozenset[str]:
+    def unwanted_warnings(self) -> frozenset[str]:
         # Beside the webhook that follows a cluster runs the one for launcher pods, which adds what KubeVirt leaves out.
         mended = {"lost-request"} if self.clock is not None and loses_requests(self.gates.version) else set[str]()
         return frozenset(self.settings.ignore).union(self.settings.deny, mended)
 
-    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
+    def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         """``old`` makes it an update: a VM whose template stays as it was gets warnings only, so that it can be stopped and labelled."""
         untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
         settings = replace(self.settings, writers=self.launcher.writers)
         linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._judged_by, settings, self.evaluator)
         findings = tuple(findings_of(linted, [check for check in CHECKS if self._adds(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
-        causes = tuple(Cause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
+        causes = tuple(AdmissionCause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
         return Verdict(not causes, causes, tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials))
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
-        return self.world.vmis.get((namespace, name))
+        return self.inputs.vmis.get((namespace, name))
 
     def drivers(
         self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
-    ) -> Mapping[ClaimRequestPair, Serving]:
-        return serving(self.world, self.settings, namespace, claims, pairs, self.evaluator)
+    ) -> Mapping[ClaimRequestPair, RequestDrivers]:
+        return serving(self.inputs, self.settings, namespace, claims, pairs, self.evaluator)
 
     @property
     def now(self) -> datetime | None:
         return self.clock() if self.clock is not None else None
 
-    def _adds(self, check: Check) -> bool:
+    def _adds(self, check: LintCheck) -> bool:
         """Whether the check says what the review doesn't: it warns of some things, which the settings may deny."""
         return check.id != REFUSED_BY_REVIEW and (check.id not in WARNED_BY_REVIEW or check.id in self.settings.deny)

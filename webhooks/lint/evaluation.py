@@ -8,16 +8,16 @@ from typing import Final
 from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
-from webhooks.lint.finding import DENIAL, Check, Finding, Settings
+from webhooks.lint.finding import DENIAL, LintCheck, LintFinding, LintSettings
+from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, UNKNOWN_FIELD, UNRENDERED
-from webhooks.lint.subject import Linted
 from webhooks.rules.silence import silenced
 
 REQUIRED_VALUE: Final = "Required value"
 
 
-def findings_of(linted: Linted, checks: Iterable[Check], denied: bool = False) -> Iterator[Finding]:
+def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = False) -> Iterator[LintFinding]:
     """What the checks find in a VM or VMI, without what the settings or its annotation silence. ``denied``: there is a denial already."""
     if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
         checks = [BY_ID[REFUSED_BY_REVIEW]]  # without a template there is nothing else to check
@@ -32,10 +32,10 @@ def findings_of(linted: Linted, checks: Iterable[Check], denied: bool = False) -
             continue
         for found in dict.fromkeys(check.find(linted)):
             denied = denied or severity == DENIAL or check.severity == DENIAL
-            yield Finding(check.id, severity, visible(found.field), visible(found.message))
+            yield LintFinding(check.id, severity, visible(found.field), visible(found.message))
 
 
-def findings_as_written(manifest: Manifest, settings: Settings, release: Gates | None) -> tuple[Finding, ...]:
+def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gates | None) -> tuple[LintFinding, ...]:
     """The findings on an object alone, without the objects that it names.
 
     A field with a template instruction gets no other finding. Nor does a required field that is missing beside an unknown one, which is
@@ -44,7 +44,7 @@ def findings_as_written(manifest: Manifest, settings: Settings, release: Gates |
     found = {check.id: tuple(dict.fromkeys(check.judge(manifest, release))) for check in CHECKS if check.judge is not None}
     explained = {each.field for each in found[UNRENDERED]}
     misplaced = {each.field.rpartition(".")[0] for each in found[UNKNOWN_FIELD]}
-    reported: list[Finding] = []
+    reported: list[LintFinding] = []
     for check in CHECKS:
         severity = settings.severity(check)
         if severity is None or check.id in manifest.silenced:
@@ -54,5 +54,5 @@ def findings_as_written(manifest: Manifest, settings: Settings, release: Gates |
                 continue
             if check.id != UNKNOWN_FIELD and each.field in misplaced and each.message.startswith(REQUIRED_VALUE):
                 continue
-            reported.append(Finding(check.id, severity, visible(each.field), visible(each.message)))
+            reported.append(LintFinding(check.id, severity, visible(each.field), visible(each.message)))
     return tuple(reported)

@@ -10,8 +10,9 @@ from virt_dra.api.wire import Json
 
 if TYPE_CHECKING:
     from virt_dra.api.kubevirt_versions import Gates
+    from webhooks.lint.linted import Linted
     from webhooks.lint.manifest import Manifest
-    from webhooks.lint.subject import Linted
+    from webhooks.verdict import FieldIssue
 
 Severity = Literal["denial", "warning"]
 
@@ -23,15 +24,7 @@ PAGES: Final = "docs/lint"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a check yields: the field of the VM or VMI, and one sentence or two: what is wrong, where, and what to do."""
-
-    field: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Check:
+class LintCheck:
     """One kind of finding.
 
     * ``severity``: what it is where nothing is configured. A denial never comes to life as things stand; a warning may.
@@ -47,9 +40,9 @@ class Check:
     id: str
     severity: Severity
     title: str
-    find: Callable[[Linted], Iterator[Found]] | None = None
+    find: Callable[[Linted], Iterator[FieldIssue]] | None = None
     lenient: bool = False
-    judge: Callable[[Manifest, Gates | None], Iterator[Found]] | None = None
+    judge: Callable[[Manifest, Gates | None], Iterator[FieldIssue]] | None = None
     last: bool = False
     never_denies: bool = False
 
@@ -59,7 +52,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LintFinding:
     """One fault of one object, mostly of a VM or VMI. Findings are ordered by check, then by field, as the object has them."""
 
     id: str
@@ -82,7 +75,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Settings:
+class LintSettings:
     """Which findings deny, which warn, and which are not wanted; the first that names an id wins, else the check's own severity.
 
     ``at_admission``: an object that isn't there may be created later, so what other objects can put right only warns; and messages tell
@@ -92,7 +85,7 @@ class Settings:
     nothing is known of such a webhook. What it puts right is no finding.
 
     What is left out is not judged, so that nobody's object takes long; None is without limit:
-    ``max_entries``: of claims, and of devices that use them. ``max_wishes``: requests and alternatives of all claims together; one claim
+    ``max_entries``: of claims, and of devices that use them. ``max_options``: requests and alternatives of all claims together; one claim
     has at most 256. ``max_devices``: that a selector is tried on. ``max_work``: on selectors
     together, in microseconds as estimated from their length and loops, not measured: equal inputs get equal answers.
     ``max_work_in_all``: for all VMs of an input together.
@@ -104,7 +97,7 @@ class Settings:
     at_admission: bool = False
     writers: frozenset[str] | None = None
     max_entries: int | None = None
-    max_wishes: int | None = None
+    max_options: int | None = None
     max_devices: int | None = None
     max_work: int | None = None
     max_work_in_all: int | None = None
@@ -112,7 +105,7 @@ class Settings:
     @classmethod
     def for_command(
         cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
-    ) -> Settings:
+    ) -> LintSettings:
         """As somebody asks who waits for the answer: whoever wrote the selectors, it comes within minutes. 10 s of work are enough for a
         thousand times as many devices as a selector usually needs them for."""
         return cls(ignore, deny, warn, max_work=10_000_000, max_work_in_all=60_000_000)
@@ -120,11 +113,11 @@ class Settings:
     @classmethod
     def for_admission(
         cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
-    ) -> Settings:
+    ) -> LintSettings:
         """As the webhook asks: what may come later warns unless ``deny`` names it, and no review takes long."""
-        return cls(ignore, deny, warn, at_admission=True, max_entries=128, max_wishes=256, max_devices=2000, max_work=200_000)
+        return cls(ignore, deny, warn, at_admission=True, max_entries=128, max_options=256, max_devices=2000, max_work=200_000)
 
-    def severity(self, check: Check) -> Severity | None:
+    def severity(self, check: LintCheck) -> Severity | None:
         """None where the check is ignored."""
         if check.id in self.ignore:
             return None

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from webhooks.lint.checks import configuration, drivers, lifetime, manifests, nodes, objects, own, selection, shapes, versions
-from webhooks.lint.finding import DENIAL, WARNING, Check, Severity
+from webhooks.lint.checks import configuration, drivers, lifetime, manifests, nodes, objects, selection, shapes, versions
+from webhooks.lint.checks import vm_alone as own
+from webhooks.lint.finding import DENIAL, WARNING, LintCheck, Severity
 from webhooks.rules.warnings import WARNERS, Warner
 
 _OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
@@ -30,79 +31,85 @@ INVALID: Final = "invalid-object"
 SELECTOR_NOT_CHECKED: Final = "selector-not-checked"
 
 
-def _of_rule(id: str, warner: Warner) -> Check:
+def _of_rule(id: str, warner: Warner) -> LintCheck:
     severity, title = _OF_RULES[id]
     if id == UNKNOWN_FIELD:
-        return Check(id, severity, title, own.warned(warner), lenient=True, judge=manifests.unknown_field)
-    return Check(id, severity, title, own.warned(warner))
+        return LintCheck(id, severity, title, own.warned(warner), lenient=True, judge=manifests.unknown_field)
+    return LintCheck(id, severity, title, own.warned(warner))
 
 
 _CHECKS: Final = (
-    Check("unreadable-object", DENIAL, "An object that does not have the shape of its kind.", judge=manifests.unreadable_object),
-    Check(UNRENDERED, DENIAL, "A template that was not rendered.", judge=manifests.unrendered_template),
-    Check(INVALID, DENIAL, "The API server refuses the object.", judge=manifests.invalid_object),
-    Check("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
-    Check("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
-    Check("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
-    Check("integration-annotation", DENIAL, "An annotation of virt-dra that can't be used.", own.integration_annotation),
+    LintCheck("unreadable-object", DENIAL, "An object that does not have the shape of its kind.", judge=manifests.unreadable_object),
+    LintCheck(UNRENDERED, DENIAL, "A template that was not rendered.", judge=manifests.unrendered_template),
+    LintCheck(INVALID, DENIAL, "The API server refuses the object.", judge=manifests.invalid_object),
+    LintCheck("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
+    LintCheck("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
+    LintCheck("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
+    LintCheck("integration-annotation", DENIAL, "An annotation of virt-dra that can't be used.", own.integration_annotation),
     *(_of_rule(id, warner) for id, warner in WARNERS.items()),
-    Check("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
-    Check("kubevirt-too-old", DENIAL, "This KubeVirt has no devices from claims.", versions.kubevirt_too_old),
-    Check("metadata-path", WARNING, "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.", versions.metadata_path),
-    Check("direct-claim-unresolved", DENIAL, "KubeVirt 1.6 and 1.7 never find devices of direct claims.", versions.direct_claim_unresolved),
-    Check("instancetype-missing", DENIAL, "An instancetype or preference does not exist.", objects.instancetype_missing, lenient=True),
-    Check("instancetype-not-checked", WARNING, "An instancetype or preference is not among the files.", objects.instancetype_not_checked),
-    Check("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
-    Check("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True),
-    Check("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, lenient=True),
-    Check("claim-not-listed", DENIAL, "A host device names a claim that the VM does not have.", objects.claim_not_listed),
-    Check("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, lenient=True),
-    Check("class-missing", DENIAL, "A DeviceClass does not exist.", objects.class_missing, lenient=True),
-    Check(
+    LintCheck("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
+    LintCheck("kubevirt-too-old", DENIAL, "This KubeVirt has no devices from claims.", versions.kubevirt_too_old),
+    LintCheck("metadata-path", WARNING, "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.", versions.metadata_path),
+    LintCheck(
+        "direct-claim-unresolved", DENIAL, "KubeVirt 1.6 and 1.7 never find devices of direct claims.", versions.direct_claim_unresolved
+    ),
+    LintCheck("instancetype-missing", DENIAL, "An instancetype or preference does not exist.", objects.instancetype_missing, lenient=True),
+    LintCheck(
+        "instancetype-not-checked", WARNING, "An instancetype or preference is not among the files.", objects.instancetype_not_checked
+    ),
+    LintCheck("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
+    LintCheck("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True),
+    LintCheck("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, lenient=True),
+    LintCheck("claim-not-listed", DENIAL, "A host device names a claim that the VM does not have.", objects.claim_not_listed),
+    LintCheck("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, lenient=True),
+    LintCheck("class-missing", DENIAL, "A DeviceClass does not exist.", objects.class_missing, lenient=True),
+    LintCheck(
         "several-devices", DENIAL, "A request for several devices, of which a VM gets none or one.", shapes.several_devices, lenient=True
     ),
-    Check("first-available", WARNING, "A request with alternatives, which KubeVirt does not find.", shapes.first_available),
-    Check("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, lenient=True),
-    Check("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, lenient=True),
-    Check(
+    LintCheck("first-available", WARNING, "A request with alternatives, which KubeVirt does not find.", shapes.first_available),
+    LintCheck("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, lenient=True),
+    LintCheck("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, lenient=True),
+    LintCheck(
         SELECTOR_NOT_CHECKED,
         WARNING,
         "Selectors could not be evaluated within the limits of one review.",
         selection.selector_not_checked,
         never_denies=True,
     ),
-    Check("selector-fails-on-device", WARNING, "A selector that fails on some device.", selection.selector_fails_on_device),
-    Check("no-matching-device", DENIAL, "No device in the cluster matches.", selection.no_matching_device, lenient=True),
-    Check("not-enough-devices", DENIAL, "No node has as many devices as asked for.", selection.not_enough_devices, lenient=True),
-    Check("not-enough-capacity", DENIAL, "No device has the capacity asked for.", selection.not_enough_capacity, lenient=True),
-    Check("devices-tainted", WARNING, "All devices that match are tainted.", selection.devices_tainted),
-    Check("no-usable-node", DENIAL, "No node has the VM's labels and devices for all its requests.", nodes.no_usable_node, lenient=True),
-    Check("not-a-vfio-device", DENIAL, "Devices that are kept for containers.", drivers.not_a_vfio_device, lenient=True),
-    Check("vfio-config-missing", DENIAL, "The NVIDIA driver needs its VFIO configuration.", drivers.vfio_config_missing, lenient=True),
-    Check("config-for-another-driver", WARNING, "Configuration that no driver reads.", drivers.config_for_another_driver),
-    Check("driver-without-metadata", WARNING, "A driver that can't serve VMs.", drivers.driver_without_metadata),
-    Check("no-address", DENIAL, "A device without a usable address.", drivers.no_address, lenient=True),
-    Check("address-key", WARNING, "An address that this KubeVirt does not read.", drivers.address_key),
-    Check(
+    LintCheck("selector-fails-on-device", WARNING, "A selector that fails on some device.", selection.selector_fails_on_device),
+    LintCheck("no-matching-device", DENIAL, "No device in the cluster matches.", selection.no_matching_device, lenient=True),
+    LintCheck("not-enough-devices", DENIAL, "No node has as many devices as asked for.", selection.not_enough_devices, lenient=True),
+    LintCheck("not-enough-capacity", DENIAL, "No device has the capacity asked for.", selection.not_enough_capacity, lenient=True),
+    LintCheck("devices-tainted", WARNING, "All devices that match are tainted.", selection.devices_tainted),
+    LintCheck(
+        "no-usable-node", DENIAL, "No node has the VM's labels and devices for all its requests.", nodes.no_usable_node, lenient=True
+    ),
+    LintCheck("not-a-vfio-device", DENIAL, "Devices that are kept for containers.", drivers.not_a_vfio_device, lenient=True),
+    LintCheck("vfio-config-missing", DENIAL, "The NVIDIA driver needs its VFIO configuration.", drivers.vfio_config_missing, lenient=True),
+    LintCheck("config-for-another-driver", WARNING, "Configuration that no driver reads.", drivers.config_for_another_driver),
+    LintCheck("driver-without-metadata", WARNING, "A driver that can't serve VMs.", drivers.driver_without_metadata),
+    LintCheck("no-address", DENIAL, "A device without a usable address.", drivers.no_address, lenient=True),
+    LintCheck("address-key", WARNING, "An address that this KubeVirt does not read.", drivers.address_key),
+    LintCheck(
         "permitted-host-devices",
         DENIAL,
         "permittedHostDevices keeps the VM's pod from being made.",
         configuration.permitted_host_devices,
         lenient=True,
     ),
-    Check("device-served-twice", WARNING, "KubeVirt's device plugin hands out the same device.", configuration.device_served_twice),
-    Check("direct-claim-pins", WARNING, "A direct claim pins the VM to a node.", lifetime.direct_claim_pins),
-    Check("direct-claim-shared", WARNING, "Several VMs name the same claim.", lifetime.direct_claim_shared),
-    Check("eviction-blocks-drain", WARNING, "A VM that can't migrate and must.", lifetime.eviction_blocks_drain),
-    Check("pod-refused", DENIAL, "The VM gets no launcher pod.", nodes.pod_refused, last=True),
-    Check("claims-do-not-fit", DENIAL, "No node could serve all claims of the VM together.", nodes.claims_do_not_fit, last=True),
-    Check("invalid-domain", DENIAL, "There is no libvirt domain for the VM.", nodes.invalid_domain, last=True),
+    LintCheck("device-served-twice", WARNING, "KubeVirt's device plugin hands out the same device.", configuration.device_served_twice),
+    LintCheck("direct-claim-pins", WARNING, "A direct claim pins the VM to a node.", lifetime.direct_claim_pins),
+    LintCheck("direct-claim-shared", WARNING, "Several VMs name the same claim.", lifetime.direct_claim_shared),
+    LintCheck("eviction-blocks-drain", WARNING, "A VM that can't migrate and must.", lifetime.eviction_blocks_drain),
+    LintCheck("pod-refused", DENIAL, "The VM gets no launcher pod.", nodes.pod_refused, last=True),
+    LintCheck("claims-do-not-fit", DENIAL, "No node could serve all claims of the VM together.", nodes.claims_do_not_fit, last=True),
+    LintCheck("invalid-domain", DENIAL, "There is no libvirt domain for the VM.", nodes.invalid_domain, last=True),
 )
 
 UNKNOWN_LINT_ID: Final = "unknown-lint-id"
 
-CHECKS: Final[tuple[Check, ...]] = (
-    Check(
+CHECKS: Final[tuple[LintCheck, ...]] = (
+    LintCheck(
         UNKNOWN_LINT_ID,
         WARNING,
         "The annotation silences a finding that does not exist.",
@@ -111,7 +118,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *_CHECKS,
 )
 
-BY_ID: Final[Mapping[str, Check]] = MappingProxyType({check.id: check for check in CHECKS})
+BY_ID: Final[Mapping[str, LintCheck]] = MappingProxyType({check.id: check for check in CHECKS})
 
 REFUSED_BY_REVIEW: Final = "kubevirt-refuses"
 """What :func:`webhooks.vmi.review` denies."""
@@ -119,6 +126,6 @@ WARNED_BY_REVIEW: Final = frozenset(WARNERS)
 """What :func:`webhooks.vmi.review` warns of."""
 
 
-def severity_at_admission(check: Check) -> Severity:
+def severity_at_admission(check: LintCheck) -> Severity:
     """Where nothing is configured."""
     return WARNING if check.lenient or check.id in WARNED_BY_REVIEW else check.severity

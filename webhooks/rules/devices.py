@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import DeviceEntry
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NETWORK_DEVICES_WITH_DRA
-from webhooks.rules.subject import GPUS, KINDS, Kind, Subject
-from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, Cause
+from webhooks.rules.reviewed_spec import DEVICE_LISTS, GPUS, DeviceList, ReviewedSpec
+from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, AdmissionCause
 
 Indexed = tuple[int, DeviceEntry]
 
@@ -31,16 +31,16 @@ class DeviceRules:
     original_indices: bool = True
     across: tuple[str, ...] = ("GPUs", "HostDevices", "Networks")
 
-    def __call__(self, subject: Subject) -> Iterator[Cause]:
+    def __call__(self, subject: ReviewedSpec) -> Iterator[AdmissionCause]:
         complete: dict[str, list[Indexed]] = {}
-        for kind in KINDS:
+        for kind in DEVICE_LISTS:
             usable: list[Indexed] = []
             yield from self._kind(subject, kind, usable)
             complete[kind.plural] = usable
         yield from self._between_kinds(subject, complete)
         yield from _coverage(subject, complete)
 
-    def _kind(self, subject: Subject, kind: Kind, usable: list[Indexed]) -> Iterator[Cause]:
+    def _kind(self, subject: ReviewedSpec, kind: DeviceList, usable: list[Indexed]) -> Iterator[AdmissionCause]:
         """The rules within one list. Fills ``usable`` with the DRA devices that later rules look at."""
         field = subject.path(kind.field)
         devices = kind.devices(subject.spec)
@@ -58,14 +58,14 @@ class DeviceRules:
         shown = usable if self.original_indices else [(position, device) for position, (_, device) in enumerate(usable)]
         yield from _duplicate_pairs(shown, field)
 
-    def _between_kinds(self, subject: Subject, complete: dict[str, list[Indexed]]) -> Iterator[Cause]:
+    def _between_kinds(self, subject: ReviewedSpec, complete: dict[str, list[Indexed]]) -> Iterator[AdmissionCause]:
         """K-2.16. KubeVirt leaves the order of several open; ours is by kind, then by position of the later device.
 
         A pair belongs to the first kind that has it: what else has it is named with that kind only.
         """
         firsts = {name: _first_indices([(index, _pair(device)) for index, device in usable]) for name, usable in complete.items()}
         firsts["Networks"] = _network_pairs(subject)
-        fields = {kind.plural: subject.path(kind.field) for kind in KINDS} | {"Networks": subject.path("networks")}
+        fields = {kind.plural: subject.path(kind.field) for kind in DEVICE_LISTS} | {"Networks": subject.path("networks")}
         owned: dict[str, str] = {}
         for later in self.across:
             for pair, index in firsts[later].items():
@@ -73,16 +73,16 @@ class DeviceRules:
                 if owner != later:
                     places = f"{owner}[{firsts[owner][pair]}] and {later}[{index}]"
                     text = f"duplicate claimName/requestName pair {quoted(pair)} between {places}"
-                    yield Cause(DUPLICATE, text, f"{fields[later]}[{index}]")
+                    yield AdmissionCause(DUPLICATE, text, f"{fields[later]}[{index}]")
 
 
-def _mixed(field: str, kind: Kind) -> Cause:
+def _mixed(field: str, kind: DeviceList) -> AdmissionCause:
     """K-2.10."""
     text = f"vmi.spec.{kind.field} contains both DRA and non-DRA {kind.plural}; each {kind.word} must be either DRA or non-DRA"
-    return Cause(INVALID, text, field)
+    return AdmissionCause(INVALID, text, field)
 
 
-def _source(devices: Sequence[DeviceEntry], field: str, kind: Kind) -> Iterator[Cause]:
+def _source(devices: Sequence[DeviceEntry], field: str, kind: DeviceList) -> Iterator[AdmissionCause]:
     """K-2.11 neither source, K-2.12 both."""
     for device in devices:
         if not device.is_plugin and not device.is_dra:
@@ -90,47 +90,47 @@ def _source(devices: Sequence[DeviceEntry], field: str, kind: Kind) -> Iterator[
                 f"vmi.spec.{kind.field} contains {kind.plural} without deviceName or claimRequest; "
                 f"each {kind.word} must specify either a deviceName or a claimRequest"
             )
-            yield Cause(REQUIRED, text, field)
+            yield AdmissionCause(REQUIRED, text, field)
         elif device.is_plugin and device.names_claim:
             yield _both_sources(field, kind)
 
 
-def _both_sources(field: str, kind: Kind) -> Cause:
-    return Cause(INVALID, f"vmi.spec.{kind.field} contains {kind.plural} with both deviceName and claimRequest", field)
+def _both_sources(field: str, kind: DeviceList) -> AdmissionCause:
+    return AdmissionCause(INVALID, f"vmi.spec.{kind.field} contains {kind.plural} with both deviceName and claimRequest", field)
 
 
-def _gate_off(field: str, kind: Kind) -> Cause:
+def _gate_off(field: str, kind: DeviceList) -> AdmissionCause:
     """K-2.13."""
-    return Cause(INVALID, f"vmi.spec.{kind.field} contains DRA enabled {kind.plural} but feature gate is not enabled", field)
+    return AdmissionCause(INVALID, f"vmi.spec.{kind.field} contains DRA enabled {kind.plural} but feature gate is not enabled", field)
 
 
-def _missing_names(dra: Sequence[Indexed], field: str, kind: Kind) -> Iterator[Cause]:
+def _missing_names(dra: Sequence[Indexed], field: str, kind: DeviceList) -> Iterator[AdmissionCause]:
     """K-2.14."""
     for index, device in dra:
         if not device.claim_name:
-            yield Cause(REQUIRED, f"claimName is required for DRA {kind.word}", f"{field}[{index}].claimName")
+            yield AdmissionCause(REQUIRED, f"claimName is required for DRA {kind.word}", f"{field}[{index}].claimName")
         if not device.request_name:
-            yield Cause(REQUIRED, f"requestName is required for DRA {kind.word}", f"{field}[{index}].requestName")
+            yield AdmissionCause(REQUIRED, f"requestName is required for DRA {kind.word}", f"{field}[{index}].requestName")
 
 
-def _duplicate_pairs(usable: Sequence[Indexed], field: str) -> Iterator[Cause]:
+def _duplicate_pairs(usable: Sequence[Indexed], field: str) -> Iterator[AdmissionCause]:
     """K-2.15."""
     seen: set[str] = set()
     for index, device in usable:
         pair = _pair(device)
         if pair in seen:
-            yield Cause(DUPLICATE, f"duplicate claimName/requestName pair {quoted(pair)}", f"{field}[{index}]")
+            yield AdmissionCause(DUPLICATE, f"duplicate claimName/requestName pair {quoted(pair)}", f"{field}[{index}]")
         seen.add(pair)
 
 
-def _coverage(subject: Subject, complete: dict[str, list[Indexed]]) -> Iterator[Cause]:
+def _coverage(subject: ReviewedSpec, complete: dict[str, list[Indexed]]) -> Iterator[AdmissionCause]:
     """K-2.17: at most one cause."""
     listed = subject.listed_claims()
     if any(device.claim_name not in listed for usable in complete.values() for _, device in usable):
         text = (
             "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus and vmi.spec.domain.devices.hostDevices"
         )
-        yield Cause(INVALID, text, subject.path("resourceClaims"))
+        yield AdmissionCause(INVALID, text, subject.path("resourceClaims"))
 
 
 def _pair(device: DeviceEntry) -> str:
@@ -144,7 +144,7 @@ def _first_indices(pairs: Sequence[tuple[int, str]]) -> dict[str, int]:
     return firsts
 
 
-def _network_pairs(subject: Subject) -> dict[str, int]:
+def _network_pairs(subject: ReviewedSpec) -> dict[str, int]:
     if NETWORK_DEVICES_WITH_DRA not in subject.gates:
         return {}
     claims = [(index, network.resource_claim) for index, network in enumerate(subject.spec.networks)]
@@ -153,7 +153,7 @@ def _network_pairs(subject: Subject) -> dict[str, int]:
     )
 
 
-def gpus_of_1_6(subject: Subject) -> Iterator[Cause]:
+def gpus_of_1_6(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.30: 1.6 and 1.7 check GPUs only, and write ``spec`` twice into the path.
 
     A DRA GPU without the key ``claimName`` crashes that webhook, so that the API server refuses the VMI with an internal error.
@@ -165,7 +165,7 @@ def gpus_of_1_6(subject: Subject) -> Iterator[Cause]:
         if gpu.is_dra:
             continue
         if not gpu.is_plugin:
-            yield Cause(INVALID, f"vmi.spec.{GPUS.field} contains GPUs without deviceName", field)
+            yield AdmissionCause(INVALID, f"vmi.spec.{GPUS.field} contains GPUs without deviceName", field)
             return
         if gpu.names_claim:
             yield _both_sources(field, GPUS)
@@ -175,16 +175,16 @@ def gpus_of_1_6(subject: Subject) -> Iterator[Cause]:
         return
     for index, gpu in dra:
         if gpu.claim_name is None:
-            yield Cause(REQUIRED, "claimName is required for DRA GPU", f"{subject.path(GPUS.field)}[{index}].claimName")
+            yield AdmissionCause(REQUIRED, "claimName is required for DRA GPU", f"{subject.path(GPUS.field)}[{index}].claimName")
     listed = subject.listed_claims()
     if any(gpu.claim_name is not None and gpu.claim_name not in listed for _, gpu in dra):
         text = f"vmi.spec.resourceClaims must specify all claims used in vmi.spec.{GPUS.field}"
-        yield Cause(INVALID, text, subject.path("resourceClaims"))
+        yield AdmissionCause(INVALID, text, subject.path("resourceClaims"))
 
 
-def device_name_required(subject: Subject) -> Iterator[Cause]:
+def device_name_required(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.31: up to 1.5 the schema knows no claims and requires ``deviceName``."""
-    for kind in KINDS:
+    for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.device_name is None:
-                yield Cause(REQUIRED, "Required value", f"{subject.path(kind.field)}[{index}].deviceName")
+                yield AdmissionCause(REQUIRED, "Required value", f"{subject.path(kind.field)}[{index}].deviceName")

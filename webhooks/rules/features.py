@@ -7,8 +7,8 @@ from typing import Final
 
 from virt_dra.api.kubevirt_v1 import RamFB
 from virt_dra.api.kubevirt_versions import HOST_DEVICES, RESERVED_OVERHEAD_MEMLOCK, SIDECAR
-from webhooks.rules.subject import Subject
-from webhooks.verdict import INVALID, NOT_SUPPORTED, Cause
+from webhooks.rules.reviewed_spec import ReviewedSpec
+from webhooks.verdict import INVALID, NOT_SUPPORTED, AdmissionCause
 
 HOOK_SIDECARS = "hooks.kubevirt.io/hookSidecars"
 RESERVED_LABELS: Final = (
@@ -22,48 +22,48 @@ RESERVED_LABELS: Final = (
 """Labels that only KubeVirt's own accounts may set (K-9.4)."""
 
 
-def reserved_overhead(subject: Subject) -> Iterator[Cause]:
+def reserved_overhead(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.26."""
     memory = subject.spec.domain.memory
     if memory is not None and memory.reserved_overhead is not None and RESERVED_OVERHEAD_MEMLOCK not in subject.gates:
         text = "Reserved overhead memlock feature gate is not enabled in kubevirt-config"
-        yield Cause(INVALID, text, subject.path("domain.memory.reservedOverhead"))
+        yield AdmissionCause(INVALID, text, subject.path("domain.memory.reservedOverhead"))
 
 
-def one_ramfb(subject: Subject) -> Iterator[Cause]:
+def one_ramfb(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.23 up to 1.9: a ``ramFB`` that doesn't say whether it is enabled isn't, which is left in VMs only (K-2.37)."""
     return _one_ramfb(subject, lambda ram_fb: ram_fb.enabled is True)
 
 
-def one_ramfb_of_main(subject: Subject) -> Iterator[Cause]:
+def one_ramfb_of_main(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.23 in main: a ``ramFB`` is enabled unless it says otherwise."""
     return _one_ramfb(subject, lambda ram_fb: ram_fb.enabled is not False)
 
 
-def _one_ramfb(subject: Subject, enabled: Callable[[RamFB], bool]) -> Iterator[Cause]:
+def _one_ramfb(subject: ReviewedSpec, enabled: Callable[[RamFB], bool]) -> Iterator[AdmissionCause]:
     """At most one display has a ramfb. The trailing blank of the message is KubeVirt's."""
     displays = (gpu.virtual_gpu_options.display for gpu in subject.spec.domain.devices.gpus if gpu.virtual_gpu_options)
     shown = [display for display in displays if display is not None and display.enabled is not False]
     if sum(display.ram_fb is None or enabled(display.ram_fb) for display in shown) > 1:
-        yield Cause(INVALID, "configuring multiple displays with ramfb is not valid ", subject.path("GPUs"))
+        yield AdmissionCause(INVALID, "configuring multiple displays with ramfb is not valid ", subject.path("GPUs"))
 
 
-def host_devices_gate(subject: Subject) -> Iterator[Cause]:
+def host_devices_gate(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.22: this gate is needed for DRA host devices as well."""
     if subject.spec.domain.devices.host_devices and HOST_DEVICES not in subject.gates:
-        yield Cause(INVALID, "Host Devices feature gate is not enabled in kubevirt-config", subject.path("HostDevices"))
+        yield AdmissionCause(INVALID, "Host Devices feature gate is not enabled in kubevirt-config", subject.path("HostDevices"))
 
 
-def sidecars(subject: Subject) -> Iterator[Cause]:
+def sidecars(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.24. An empty annotation passes."""
     if subject.annotations.get(HOOK_SIDECARS) and SIDECAR not in subject.gates:
         field = f"{subject.metadata}.annotations"
         text = f"sidecar feature gate is not enabled in kubevirt-config, invalid entry {field}.{HOOK_SIDECARS}"
-        yield Cause(INVALID, text, field)
+        yield AdmissionCause(INVALID, text, field)
 
 
-def reserved_labels(subject: Subject) -> Iterator[Cause]:
+def reserved_labels(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Reserved labels, which only KubeVirt's own accounts may set (K-9.4)."""
     if subject.outsider and any(label in subject.labels for label in RESERVED_LABELS):
         text = "creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited"
-        yield Cause(NOT_SUPPORTED, text, f"{subject.metadata}.labels")
+        yield AdmissionCause(NOT_SUPPORTED, text, f"{subject.metadata}.labels")

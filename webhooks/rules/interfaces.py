@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from virt_dra.api.kubevirt_v1 import Interface, Network
-from webhooks.rules.subject import Subject
-from webhooks.verdict import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, Cause
+from webhooks.rules.reviewed_spec import ReviewedSpec
+from webhooks.verdict import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, AdmissionCause
 
 _PCI_ADDRESS = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 """As K-7.4: the slot may be anything up to ff."""
@@ -29,7 +29,7 @@ _DISCONTINUED: Final[Mapping[str, str]] = {
 }
 
 
-def bindings(subject: Subject) -> Iterator[Cause]:
+def bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Two binding methods at once, masquerade without the pod network, discontinued bindings (K-2.42)."""
     networks = _by_name(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
@@ -38,19 +38,19 @@ def bindings(subject: Subject) -> Iterator[Cause]:
         methods = (interface.bridge, interface.masquerade, interface.sriov, more.get("passtBinding"))
         if interface.binding is not None and any(method is not None for method in methods):
             text = f"logical {interface.name} interface cannot have both binding plugin and interface binding method"
-            yield Cause(INVALID, text, f"{field}.binding")
+            yield AdmissionCause(INVALID, text, f"{field}.binding")
         network = networks.get(interface.name)
         if interface.masquerade is not None and (network is None or network.pod is None):
-            yield Cause(INVALID, "Masquerade interface only implemented with pod network", f"{field}.name")
+            yield AdmissionCause(INVALID, "Masquerade interface only implemented with pod network", f"{field}.name")
         if interface.masquerade is not None and (interface.mac_address or "").lower() == _RESERVED_MAC:
             text = "The requested MAC address is reserved for the in-pod bridge. Please choose another one."
-            yield Cause(INVALID, text, f"{field}.macAddress")
+            yield AdmissionCause(INVALID, text, f"{field}.macAddress")
         for name, text in _DISCONTINUED.items():
             if more.get(name) is not None:
-                yield Cause(INVALID, text, f"{field}.{name}")
+                yield AdmissionCause(INVALID, text, f"{field}.{name}")
 
 
-def fields(subject: Subject) -> Iterator[Cause]:
+def fields(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Invalid name, model, MAC address, guest PCI address or ports of an interface (K-2.43, K-2.25)."""
     networks = _by_name(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
@@ -62,31 +62,31 @@ def fields(subject: Subject) -> Iterator[Cause]:
             yield from _ports((interface.model_extra or {}).get("ports"), field)
 
 
-def _by_name(subject: Subject) -> Mapping[str, Network]:
+def _by_name(subject: ReviewedSpec) -> Mapping[str, Network]:
     """The last network of a name, as KubeVirt indexes them."""
     return {network.name: network for network in subject.spec.networks}
 
 
-def _name_and_model(interface: Interface, field: str) -> Iterator[Cause]:
+def _name_and_model(interface: Interface, field: str) -> Iterator[AdmissionCause]:
     if not _NAME.fullmatch(interface.name):
         text = "Network interface name can only contain alphabetical characters, numbers, dashes (-) or underscores (_)"
-        yield Cause(INVALID, text, f"{field}.name")
+        yield AdmissionCause(INVALID, text, f"{field}.name")
     model = (interface.model_extra or {}).get("model")
     if isinstance(model, str) and model and model not in _MODELS:
-        yield Cause(NOT_SUPPORTED, f"interface {field}.name uses model {model} that is not supported.", f"{field}.model")
+        yield AdmissionCause(NOT_SUPPORTED, f"interface {field}.name uses model {model} that is not supported.", f"{field}.model")
 
 
-def _addresses(interface: Interface, field: str) -> Iterator[Cause]:
+def _addresses(interface: Interface, field: str) -> Iterator[AdmissionCause]:
     mac = interface.mac_address
     if mac:
         octets = _octets(mac)
         if octets not in _MAC_LENGTHS:
-            yield Cause(INVALID, f"interface {field}.name has malformed MAC address ({mac}).", f"{field}.macAddress")
+            yield AdmissionCause(INVALID, f"interface {field}.name has malformed MAC address ({mac}).", f"{field}.macAddress")
         elif octets > _MAC_LENGTHS[0]:
-            yield Cause(INVALID, f"interface {field}.name has MAC address ({mac}) that is too long.", f"{field}.macAddress")
+            yield AdmissionCause(INVALID, f"interface {field}.name has MAC address ({mac}) that is too long.", f"{field}.macAddress")
     address = interface.pci_address
     if address and not _PCI_ADDRESS.fullmatch(address):
-        yield Cause(INVALID, f"interface {field}.name has malformed PCI address ({address}).", f"{field}.pciAddress")
+        yield AdmissionCause(INVALID, f"interface {field}.name has malformed PCI address ({address}).", f"{field}.pciAddress")
 
 
 def _octets(mac: str) -> int:
@@ -98,7 +98,7 @@ def _octets(mac: str) -> int:
     return (len(mac) + 1) // 5 * 2 if _DOTTED.fullmatch(mac) else 0
 
 
-def _ports(given: object, field: str) -> Iterator[Cause]:
+def _ports(given: object, field: str) -> Iterator[AdmissionCause]:
     """The ports of an interface on the pod network; values of another type are left to the API server."""
     ports: list[Any] = [port if isinstance(port, dict) else {} for port in given] if isinstance(given, list) else []
     seen: set[object] = set()
@@ -107,15 +107,15 @@ def _ports(given: object, field: str) -> Iterator[Cause]:
         if not isinstance(name, str) or not name:
             continue
         if name in seen:
-            yield Cause(DUPLICATE, f"Duplicate name of the port: {name}", where)
+            yield AdmissionCause(DUPLICATE, f"Duplicate name of the port: {name}", where)
         if len(name) > _PORT_NAME_MAX or not _PORT_NAME.fullmatch(name):
-            yield Cause(INVALID, f"Invalid name of the port: {name}", where)
+            yield AdmissionCause(INVALID, f"Invalid name of the port: {name}", where)
         seen.add(name)
     for position, port in enumerate(ports):
         number, protocol, where = port.get("port", 0), port.get("protocol"), f"{field}.ports[{position}]"
         if number == 0:
-            yield Cause(REQUIRED, "Port field is mandatory.", where)
+            yield AdmissionCause(REQUIRED, "Port field is mandatory.", where)
         if isinstance(number, int) and not 0 <= number <= 65536:  # the bound is KubeVirt's
-            yield Cause(INVALID, "Port field must be in range 0 < x < 65536.", where)
+            yield AdmissionCause(INVALID, "Port field must be in range 0 < x < 65536.", where)
         if protocol and protocol not in ("TCP", "UDP"):
-            yield Cause(INVALID, "Unknown protocol, only TCP or UDP allowed", f"{where}.protocol")
+            yield AdmissionCause(INVALID, "Unknown protocol, only TCP or UDP allowed", f"{where}.protocol")

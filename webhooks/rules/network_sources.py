@@ -7,41 +7,41 @@ from typing import TypeVar
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import Interface, Network
-from webhooks.rules.subject import Subject
-from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, Cause
+from webhooks.rules.reviewed_spec import ReviewedSpec
+from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, AdmissionCause
 
 T = TypeVar("T", Network, Interface)
 
 
-def one_default(subject: Subject) -> Iterator[Cause]:
+def one_default(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """At most one network is the pod network, or a Multus network in its place (K-2.38)."""
     networks = subject.spec.networks
     pods = sum(network.pod is not None for network in networks)
     defaults = sum(network.multus is not None and network.multus.get("default") is True for network in networks)
     if pods > 1:
         field = subject.path("interfaces")
-        yield Cause(DUPLICATE, f"more than one interface is connected to a pod network in {field}", field)
+        yield AdmissionCause(DUPLICATE, f"more than one interface is connected to a pod network in {field}", field)
     if defaults > 1:
-        yield Cause(INVALID, "Multus CNI should only have one default network", subject.path("networks"))
+        yield AdmissionCause(INVALID, "Multus CNI should only have one default network", subject.path("networks"))
     if pods and defaults:
-        yield Cause(INVALID, "Pod network cannot be defined when Multus default network is defined", subject.path("networks"))
+        yield AdmissionCause(INVALID, "Pod network cannot be defined when Multus default network is defined", subject.path("networks"))
 
 
-def one_source(subject: Subject) -> Iterator[Cause]:
+def one_source(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Each network has exactly one source (K-2.39). Where a release doesn't know claims of networks, one with only a claim has none."""
     for index, network in enumerate(subject.spec.networks):
         sources = sum(source is not None for source in (network.pod, network.multus, network.resource_claim))
         if sources == 0:
-            yield Cause(REQUIRED, "should have a network type", subject.path(f"networks[{index}]"))
+            yield AdmissionCause(REQUIRED, "should have a network type", subject.path(f"networks[{index}]"))
         elif sources > 1:
-            yield Cause(REQUIRED, "should have only one network type", subject.path(f"networks[{index}]"))
+            yield AdmissionCause(REQUIRED, "should have only one network type", subject.path(f"networks[{index}]"))
     for index, network in enumerate(subject.spec.networks):
         if network.multus is not None and not network.multus.get("networkName"):
-            yield Cause(REQUIRED, "CNI delegating plugin must have a networkName", subject.path(f"networks[{index}]"))
+            yield AdmissionCause(REQUIRED, "CNI delegating plugin must have a networkName", subject.path(f"networks[{index}]"))
             return
 
 
-def network_names(subject: Subject) -> Iterator[Cause]:
+def network_names(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Every network has a name of its own and an interface (K-2.40)."""
     interfaces = {interface.name for interface in subject.spec.domain.devices.interfaces}
     yield from _repeated(
@@ -52,10 +52,10 @@ def network_names(subject: Subject) -> Iterator[Cause]:
     for index, network in enumerate(subject.spec.networks):
         if network.name not in interfaces:
             field = subject.path(f"networks[{index}].name")
-            yield Cause(REQUIRED, f"{field} '{network.name}' not found.", field)
+            yield AdmissionCause(REQUIRED, f"{field} '{network.name}' not found.", field)
 
 
-def interface_names(subject: Subject) -> Iterator[Cause]:
+def interface_names(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Every interface has a network of its own (K-2.41)."""
     networks = {network.name for network in subject.spec.networks}
     interfaces, field = subject.spec.domain.devices.interfaces, subject.path("domain.devices.interfaces")
@@ -63,12 +63,12 @@ def interface_names(subject: Subject) -> Iterator[Cause]:
     for index, interface in enumerate(interfaces):
         if interface.name not in networks:
             where = f"{field}[{index}].name"
-            yield Cause(INVALID, f"{where} '{interface.name}' not found.", where)
+            yield AdmissionCause(INVALID, f"{where} '{interface.name}' not found.", where)
 
 
-def _repeated(items: tuple[T, ...], text: Callable[[str], str], field: str) -> Iterator[Cause]:
+def _repeated(items: tuple[T, ...], text: Callable[[str], str], field: str) -> Iterator[AdmissionCause]:
     seen: set[str] = set()
     for index, item in enumerate(items):
         if item.name in seen:
-            yield Cause(DUPLICATE, text(item.name), f"{field}[{index}].name")
+            yield AdmissionCause(DUPLICATE, text(item.name), f"{field}[{index}].name")
         seen.add(item.name)

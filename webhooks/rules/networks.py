@@ -10,21 +10,23 @@ from collections.abc import Collection, Iterator
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA
-from webhooks.rules.subject import Subject
-from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, Cause
+from webhooks.rules.reviewed_spec import ReviewedSpec
+from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, AdmissionCause
 
 
-def claim_networks(subject: Subject) -> Iterator[Cause]:
+def claim_networks(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.18 gate off, K-2.19 beside Multus (each ends the check), then K-2.20 per network."""
     networks = subject.spec.networks
     if not any(network.resource_claim is not None for network in networks):
         return
     if NETWORK_DEVICES_WITH_DRA not in subject.gates:
         text = "vmi.spec.networks contains DRA networks but NetworkDevicesWithDRA feature gate is not enabled"
-        yield Cause(INVALID, text, subject.path("networks"))
+        yield AdmissionCause(INVALID, text, subject.path("networks"))
         return
     if any(network.multus is not None for network in networks):
-        yield Cause(INVALID, "mixing Multus and DRA resourceClaim networks in the same VMI is not supported", subject.path("networks"))
+        yield AdmissionCause(
+            INVALID, "mixing Multus and DRA resourceClaim networks in the same VMI is not supported", subject.path("networks")
+        )
         return
     interfaces = {interface.name: interface for interface in reversed(subject.spec.domain.devices.interfaces)}  # the first of a name counts
     listed = subject.listed_claims()
@@ -35,24 +37,24 @@ def claim_networks(subject: Subject) -> Iterator[Cause]:
             yield from _claim(network.resource_claim, subject.path(f"networks[{index}]"), listed, seen)
 
 
-def _binding(subject: Subject, network: str, interface: Interface | None) -> Iterator[Cause]:
+def _binding(subject: ReviewedSpec, network: str, interface: Interface | None) -> Iterator[AdmissionCause]:
     if interface is not None and interface.sriov is None and interface.binding is None:
         text = f"DRA network {quoted(network)} requires an SR-IOV or binding plugin interface"
-        yield Cause(INVALID, text, subject.path("domain.devices.interfaces"))
+        yield AdmissionCause(INVALID, text, subject.path("domain.devices.interfaces"))
 
 
-def _claim(claim: ClaimRequest, field: str, listed: Collection[str], seen: set[str]) -> Iterator[Cause]:
+def _claim(claim: ClaimRequest, field: str, listed: Collection[str], seen: set[str]) -> Iterator[AdmissionCause]:
     """What the claim reference of one network lacks. ``seen`` holds the pairs of earlier networks and gets this one's."""
     if not claim.claim_name:
-        yield Cause(REQUIRED, "claimName is required for DRA network", f"{field}.resourceClaim.claimName")
+        yield AdmissionCause(REQUIRED, "claimName is required for DRA network", f"{field}.resourceClaim.claimName")
     if not claim.request_name:
-        yield Cause(REQUIRED, "requestName is required for DRA network", f"{field}.resourceClaim.requestName")
+        yield AdmissionCause(REQUIRED, "requestName is required for DRA network", f"{field}.resourceClaim.requestName")
     if not claim.claim_name or not claim.request_name:
         return
     if claim.claim_name not in listed:
         text = f"network references resourceClaim {quoted(claim.claim_name)} which is not defined in spec.resourceClaims"
-        yield Cause(NOT_FOUND, text, f"{field}.resourceClaim.claimName")
+        yield AdmissionCause(NOT_FOUND, text, f"{field}.resourceClaim.claimName")
     pair = f"{claim.claim_name}/{claim.request_name}"
     if pair in seen:
-        yield Cause(DUPLICATE, f"duplicate claimName/requestName combination {quoted(pair)}", field)
+        yield AdmissionCause(DUPLICATE, f"duplicate claimName/requestName combination {quoted(pair)}", field)
     seen.add(pair)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.go_text import quoted
 from virt_dra.api.names import dns1123_label, dns1123_subdomain
-from webhooks.rules.subject import Subject
-from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, Cause
+from webhooks.rules.reviewed_spec import ReviewedSpec
+from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, AdmissionCause
 
 
-def entries(subject: Subject) -> Iterator[Cause]:
+def entries(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """K-2.4 to K-2.9 (1.9): the causes of one entry before those of the next."""
     seen: set[str] = set()
     for index, entry in enumerate(subject.spec.resource_claims):
@@ -21,7 +21,7 @@ def entries(subject: Subject) -> Iterator[Cause]:
         seen.add(entry.name)
 
 
-def unique_names(subject: Subject) -> Iterator[Cause]:
+def unique_names(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """The one rule for entries in 1.8 (K-2.28, K-2.29): names differ."""
     seen: set[str] = set()
     for index, entry in enumerate(subject.spec.resource_claims):
@@ -30,29 +30,29 @@ def unique_names(subject: Subject) -> Iterator[Cause]:
         seen.add(entry.name)
 
 
-def _name(name: str, field: str, seen: set[str]) -> Iterator[Cause]:
+def _name(name: str, field: str, seen: set[str]) -> Iterator[AdmissionCause]:
     """K-2.4 missing, else K-2.5 seen before, else K-2.6 no DNS label."""
     if not name:
-        yield Cause(REQUIRED, f"{field}.name is a required field", f"{field}.name")
+        yield AdmissionCause(REQUIRED, f"{field}.name is a required field", f"{field}.name")
     elif name in seen:
         yield _duplicate(name, field)
     elif details := dns1123_label(name):
         text = f"{field}.name does not conform to the kubernetes DNS_LABEL rules: {', '.join(details)}"
-        yield Cause(INVALID, text, f"{field}.name")
+        yield AdmissionCause(INVALID, text, f"{field}.name")
 
 
-def _duplicate(name: str, field: str) -> Cause:
-    return Cause(DUPLICATE, f"duplicate resourceClaims name {quoted(name)}", f"{field}.name")
+def _duplicate(name: str, field: str) -> AdmissionCause:
+    return AdmissionCause(DUPLICATE, f"duplicate resourceClaims name {quoted(name)}", f"{field}.name")
 
 
-def _source(entry: PodResourceClaim, field: str) -> Iterator[Cause]:
+def _source(entry: PodResourceClaim, field: str) -> Iterator[AdmissionCause]:
     """K-2.7 both sources, K-2.8 none, K-2.9 the syntax of each that is set."""
     sources = (("resourceClaimName", entry.resource_claim_name), ("resourceClaimTemplateName", entry.resource_claim_template_name))
     given = [(key, name) for key, name in sources if name is not None]
     if len(given) > 1:
-        yield Cause(INVALID, "at most one of resourceClaimName or resourceClaimTemplateName may be specified", field)
+        yield AdmissionCause(INVALID, "at most one of resourceClaimName or resourceClaimTemplateName may be specified", field)
     elif not given:
-        yield Cause(INVALID, "must specify one of: resourceClaimName, resourceClaimTemplateName", field)
+        yield AdmissionCause(INVALID, "must specify one of: resourceClaimName, resourceClaimTemplateName", field)
     for key, name in given:
         for detail in dns1123_subdomain(name):
-            yield Cause(INVALID, detail, f"{field}.{key}")
+            yield AdmissionCause(INVALID, detail, f"{field}.{key}")

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_dra.api.integration.paths import LINT_IGNORE_ANNOTATION
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine
+from webhooks.rules.reviewed_spec import VmObject
 
 IGNORE_ANNOTATION: Final = LINT_IGNORE_ANNOTATION
 
 
-def annotated(subject: VirtualMachineInstance | VirtualMachine) -> Mapping[str, tuple[str, ...]]:
+def annotated(subject: VmObject) -> Mapping[str, tuple[str, ...]]:
     """The ids in each place, by the path of the annotation; as written, without blanks and empty ones."""
     places = {"metadata": subject.metadata.annotations}
     if isinstance(subject, VirtualMachine):
@@ -26,6 +27,6 @@ def annotated(subject: VirtualMachineInstance | VirtualMachine) -> Mapping[str, 
     }
 
 
-def silenced(subject: VirtualMachineInstance | VirtualMachine) -> frozenset[str]:
+def silenced(subject: VmObject) -> frozenset[str]:
     """All ids that the object silences."""
     return frozenset(id for ids in annotated(subject).values() for id in ids)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachineInstance, VirtualMachineInstanceSpec
-from webhooks.verdict import NOT_SUPPORTED, Cause
+from webhooks.verdict import NOT_SUPPORTED, AdmissionCause
 
 MESSAGE = "update of VMI object is restricted"
 
 
-def changed_devices(new: VirtualMachineInstance, old: VirtualMachineInstance) -> Iterator[Cause]:
+def changed_devices(new: VirtualMachineInstance, old: VirtualMachineInstance) -> Iterator[AdmissionCause]:
     """One cause per field of the VMI that differs."""
     before = _immutable(old.spec)
     for field, value in _immutable(new.spec).items():
         if value != before[field]:
-            yield Cause(NOT_SUPPORTED, MESSAGE, f"spec.{field}")
+            yield AdmissionCause(NOT_SUPPORTED, MESSAGE, f"spec.{field}")
 
 
 def _immutable(spec: VirtualMachineInstanceSpec) -> Mapping[str, object]:

@@ -7,33 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_8_3, V1_9_0
 from virt_dra.api.names import dns1123_label
-from webhooks.rules.subject import GPUS, KINDS, Subject
+from webhooks.rules.reviewed_spec import DEVICE_LISTS, GPUS, ReviewedSpec
+from webhooks.verdict import FieldIssue
+
+Warner = Callable[[ReviewedSpec], Iterator[FieldIssue]]
 
 
-@dataclass(frozen=True)
-class Warned:
-    """The field that a warning is about, and what it says."""
-
-    field: str
-    message: str
-
-
-Warner = Callable[[Subject], Iterator[Warned]]
-
-
-def unknown_to_this_version(subject: Subject) -> Iterator[Warned]:
+def unknown_to_this_version(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """K-2.31, K-1.2: fields that the API server of this KubeVirt prunes."""
     version = subject.gates.version
     if version < V1_6_0 and subject.spec.resource_claims:
         yield _pruned(subject, "resourceClaims", "1.6")
     if version < V1_6_0:
-        for kind in KINDS:
+        for kind in DEVICE_LISTS:
             for index, device in enumerate(kind.devices(subject.spec)):
                 if device.names_claim:
                     yield _pruned(subject, f"{kind.field}[{index}]", "1.6", part="claim reference")
@@ -46,36 +37,36 @@ def unknown_to_this_version(subject: Subject) -> Iterator[Warned]:
         yield _pruned(subject, "domain.memory.reservedOverhead", "1.8")
 
 
-def _pruned(subject: Subject, field: str, since: str, part: str = "field") -> Warned:
+def _pruned(subject: ReviewedSpec, field: str, since: str, part: str = "field") -> FieldIssue:
     text = f"KubeVirt {subject.gates.version} does not know this {part} and drops it; it exists since KubeVirt {since}"
-    return Warned(subject.path(field), text)
+    return FieldIssue(subject.path(field), text)
 
 
-def unchecked_host_devices(subject: Subject) -> Iterator[Warned]:
+def unchecked_host_devices(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """K-2.30: 1.6 and 1.7 admit DRA host devices without looking at them."""
     version = subject.gates.version
     if not V1_6_0 <= version < V1_8_0:
         return
     for index, device in enumerate(subject.spec.domain.devices.host_devices):
         if device.is_dra:
-            yield Warned(
+            yield FieldIssue(
                 f"{subject.path('domain.devices.hostDevices')}[{index}]",
                 f"KubeVirt {version} does not check the claim of a host device; "
                 "a missing claim or feature gate shows only when the VM does not start",
             )
 
 
-def missing_names(subject: Subject) -> Iterator[Warned]:
+def missing_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """K-2.2: the schema requires a name, which may be empty; the API server refuses the object before a validating webhook sees it."""
-    for kind in KINDS:
+    for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if not device.given("name"):
-                yield Warned(f"{subject.path(kind.field)}[{index}].name", "the API server requires a name")
+                yield FieldIssue(f"{subject.path(kind.field)}[{index}].name", "the API server requires a name")
 
 
-def duplicate_device_names(subject: Subject) -> Iterator[Warned]:
+def duplicate_device_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """K-7.17: libvirt's aliases are made of the kind, the source and the name."""
-    for kind in KINDS:
+    for kind in DEVICE_LISTS:
         devices = kind.devices(subject.spec)
         if len(devices) < 2:
             continue
@@ -83,21 +74,21 @@ def duplicate_device_names(subject: Subject) -> Iterator[Warned]:
         for (_, name), count in names.items():
             if count > 1:
                 text = f"{count} devices are named {quoted(name)}; libvirt refuses a domain with the same device alias twice"
-                yield Warned(subject.path(kind.field), text)
+                yield FieldIssue(subject.path(kind.field), text)
 
 
-def request_names(subject: Subject) -> Iterator[Warned]:
+def request_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """K-3.2: the API server checks the launcher pod, which is created later, more strictly than KubeVirt checks the VMI."""
     for field, request in _requests(subject):
         details = dns1123_label(request)
         if details:
             advice = "; name the request itself, not one of its alternatives" if "/" in request else ""
             text = f"{quoted(request)} is no DNS label, so the API server will refuse the launcher pod: {', '.join(details)}{advice}"
-            yield Warned(field, text)
+            yield FieldIssue(field, text)
 
 
-def _requests(subject: Subject) -> Iterator[tuple[str, str]]:
-    for kind in KINDS:
+def _requests(subject: ReviewedSpec) -> Iterator[tuple[str, str]]:
+    for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.is_dra and device.request_name:
                 yield f"{subject.path(kind.field)}[{index}].requestName", device.request_name
@@ -106,45 +97,45 @@ def _requests(subject: Subject) -> Iterator[tuple[str, str]]:
             yield f"{subject.path('networks')}[{index}].resourceClaim.requestName", network.resource_claim.request_name
 
 
-def unused_claims(subject: Subject) -> Iterator[Warned]:
+def unused_claims(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """A claim is allocated, and its devices are taken, even when no device of the VM uses it (K-4.4). An instancetype may (K-1.6)."""
     if subject.instancetype:
         return
-    used = {device.claim_name for kind in KINDS for device in kind.devices(subject.spec) if device.is_dra}
+    used = {device.claim_name for kind in DEVICE_LISTS for device in kind.devices(subject.spec) if device.is_dra}
     used |= {network.resource_claim.claim_name for network in subject.spec.networks if network.resource_claim is not None}
     for index, entry in enumerate(subject.spec.resource_claims):
         if entry.name and entry.name not in used:
-            yield Warned(
+            yield FieldIssue(
                 f"{subject.path('resourceClaims')}[{index}]",
                 f"no gpu, hostDevice or network uses the claim {quoted(entry.name)}; its devices are allocated, but not given to the VM",
             )
 
 
-def several_requests_of_a_claim(subject: Subject) -> Iterator[Warned]:
+def several_requests_of_a_claim(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """K-4.5: 1.6 to 1.8.2 keep one request per claim name."""
     if not V1_6_0 <= subject.gates.version < V1_8_3:
         return
     requests: dict[str, set[str]] = {}
-    for kind in KINDS:
+    for kind in DEVICE_LISTS:
         for device in kind.devices(subject.spec):
             if device.is_dra and device.claim_name:
                 requests.setdefault(device.claim_name, set()).add(device.request_name or "")
     for claim, names in requests.items():
         if len(names) > 1:
-            yield Warned(
+            yield FieldIssue(
                 subject.path("resourceClaims"),
                 f"KubeVirt {subject.gates.version} gives the VM only one request per claim; "
                 f"the further requests of {quoted(claim)} are lost. Use one claim per device, or KubeVirt 1.8.3 or newer",
             )
 
 
-def tags_without_effect(subject: Subject) -> Iterator[Warned]:
+def tags_without_effect(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """K-7.24: tags reach the guest for interfaces and plugin host devices only."""
-    for kind in KINDS:
+    for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.tag and (kind is GPUS or device.is_dra):
                 what = "a GPU" if kind is GPUS else "a host device from a claim"
-                yield Warned(f"{subject.path(kind.field)}[{index}].tag", f"KubeVirt does not show the tag of {what} to the guest")
+                yield FieldIssue(f"{subject.path(kind.field)}[{index}].tag", f"KubeVirt does not show the tag of {what} to the guest")
 
 
 WARNERS: Mapping[str, Warner] = MappingProxyType(

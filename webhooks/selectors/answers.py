@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, Protocol
 
-from webhooks.selectors.parts import Part
+from webhooks.selectors.published_slice import PublishedSlice
 
 MAX_SELECTORS: Final = 255
 """Limit of one question. The API allows 64 (32 of a class and 32 of a request); a depth is one byte."""
@@ -25,13 +25,13 @@ _PER_LIST: Final = 1000
 _PER_ANSWER: Final = 100
 """Bytes (measured) of a question in the cache, and of one slice's answer to it."""
 
-Kind = Literal["each", "any"]
+QuestionKind = Literal["each", "any"]
 """``each``: how many of the selectors match each device of the slices. ``any``: whether a driver has a device that all match."""
-KINDS: Final[tuple[Kind, ...]] = ("each", "any")
+QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = ("each", "any")
 
 
 @dataclass(frozen=True)
-class Failure:
+class SliceFault:
     """An error of a selector: ``selector`` is its position; ``device`` the position of the device in its slice on which it failed, None
     where it doesn't compile."""
 
@@ -40,59 +40,59 @@ class Failure:
     device: int | None = None
 
     @classmethod
-    def of(cls, selector: int, message: str, device: int | None = None) -> Failure:
+    def of(cls, selector: int, message: str, device: int | None = None) -> SliceFault:
         """A failure with its message cut to what is kept."""
         return cls(selector, message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…", device)
 
 
 @dataclass(frozen=True)
-class Depths:
+class SelectorDepths:
     """For each device of a slice the position of the first selector that doesn't match or fails, or their number where all match.
     ``fault``: of the first device on which a selector fails."""
 
     depths: bytes
-    fault: Failure | None = None
+    fault: SliceFault | None = None
 
 
-Answer = Depths | bool
-"""A slice's answer to a question: :class:`Depths` for ``each``; for ``any`` whether one of its devices matches."""
+SliceAnswer = SelectorDepths | bool
+"""A slice's answer to a question: :class:`SelectorDepths` for ``each``; for ``any`` whether one of its devices matches."""
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class SelectorQuestion:
     """A list of selectors (``expressions``, all of which must hold) to evaluate on the slices that have no cached answer."""
 
-    kind: Kind
+    kind: QuestionKind
     expressions: tuple[str, ...]
-    parts: Sequence[Part]
+    parts: Sequence[PublishedSlice]
 
     @property
     def characters(self) -> int:
         return sum(map(len, self.expressions))
 
 
-class Evaluator(Protocol):
+class SelectorEvaluator(Protocol):
     """Port that answers questions within the limits of one review. One implementation evaluates in this process
     (:mod:`webhooks.selectors.evaluating`), the other collects questions for the worker process (:mod:`webhooks.server.reviewing`)."""
 
     def refuses(self, expressions: Sequence[str]) -> str:
         """Why these selectors may not be evaluated, "" where they may. Called before anything is done with their texts."""
 
-    def find(self, question: Question, answers: Answers) -> str:
+    def find(self, question: SelectorQuestion, answers: AnswerCache) -> str:
         """Put the answers into the cache; "" where all of them are there now, else why not: what is missing is not checked."""
 
 
 @dataclass(eq=False)
-class Kept:
+class CachedAnswers:
     """The cache entry of a list of selectors. ``fault``: one doesn't compile, so none is evaluated; ``valid``: all compile."""
 
-    fault: Failure | None = None
+    fault: SliceFault | None = None
     valid: bool = False
-    of: dict[Part, Answer] = field(default_factory=dict)
+    of: dict[PublishedSlice, SliceAnswer] = field(default_factory=dict)
     weight: int = _PER_LIST
 
 
-class Answers:
+class AnswerCache:
     """An LRU cache of answers by question, limited in bytes because users choose the texts. Thread-safe.
 
     The keys are digests of the selectors, so that the texts themselves aren't kept.
@@ -100,28 +100,28 @@ class Answers:
 
     def __init__(self, limit: int = KEPT_WEIGHT) -> None:
         self._limit = limit
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
-        self._same: dict[bytes, Depths] = {}
+        self._kept: OrderedDict[bytes, CachedAnswers] = OrderedDict()
+        self._same: dict[bytes, SelectorDepths] = {}
         self._lock = threading.RLock()
         self.weight = 0
 
-    def of(self, kind: Kind, digest: bytes) -> Kept:
+    def of(self, kind: QuestionKind, digest: bytes) -> CachedAnswers:
         """The cache entry of a list of selectors, made if it is missing. Change it by :meth:`put` and its siblings only."""
         with self._lock:
             key = _key(kind, digest)
             kept = self._kept.get(key)
             if kept is None:
-                kept = self._kept[key] = Kept()
+                kept = self._kept[key] = CachedAnswers()
                 self._add(kept, 0)
                 self.weight += kept.weight
             else:
                 self._kept.move_to_end(key)
             return kept
 
-    def put(self, kind: Kind, digest: bytes, part: Part, answer: Answer) -> None:
+    def put(self, kind: QuestionKind, digest: bytes, part: PublishedSlice, answer: SliceAnswer) -> None:
         with self._lock:
             kept = self.of(kind, digest)
-            if isinstance(answer, Depths) and answer.fault is None:
+            if isinstance(answer, SelectorDepths) and answer.fault is None:
                 # Most slices have the same answer to a selector: they share one value.
                 if len(self._same) > 10_000:
                     self._same.clear()
@@ -130,19 +130,19 @@ class Answers:
             kept.of[part] = answer
             self._add(kept, _weight(answer) - (0 if replaced is None else _weight(replaced)))
 
-    def put_valid(self, kind: Kind, digest: bytes) -> None:
+    def put_valid(self, kind: QuestionKind, digest: bytes) -> None:
         """Record that all selectors compile."""
         with self._lock:
             self.of(kind, digest).valid = True
 
-    def put_fault(self, kind: Kind, digest: bytes, fault: Failure) -> None:
+    def put_fault(self, kind: QuestionKind, digest: bytes, fault: SliceFault) -> None:
         with self._lock:
             kept = self.of(kind, digest)
             if kept.fault is None:
                 self._add(kept, 4 * len(fault.message))
             kept.fault = fault
 
-    def forget(self, parts: Iterable[Part]) -> None:
+    def forget(self, parts: Iterable[PublishedSlice]) -> None:
         """Drop the answers of slices that are gone."""
         with self._lock:
             gone = tuple(parts)
@@ -152,7 +152,7 @@ class Answers:
                     if dropped is not None:
                         self._add(kept, -_weight(dropped))
 
-    def _add(self, kept: Kept, weight: int) -> None:
+    def _add(self, kept: CachedAnswers, weight: int) -> None:
         kept.weight += weight
         self.weight += weight
         while self.weight > self._limit and len(self._kept) > 1:
@@ -160,9 +160,9 @@ class Answers:
             self.weight -= oldest.weight
 
 
-def _weight(answer: Answer) -> int:
+def _weight(answer: SliceAnswer) -> int:
     """The bytes that an answer is charged: what answers without a fault hold is shared by most slices."""
-    if isinstance(answer, Depths) and answer.fault is not None:
+    if isinstance(answer, SelectorDepths) and answer.fault is not None:
         return _PER_ANSWER + len(answer.depths) + 4 * len(answer.fault.message)
     return _PER_ANSWER
 
@@ -177,5 +177,5 @@ def digest(expressions: Iterable[str]) -> bytes:
     return found.digest()
 
 
-def _key(kind: Kind, digest: bytes) -> bytes:
+def _key(kind: QuestionKind, digest: bytes) -> bytes:
     return kind.encode() + digest

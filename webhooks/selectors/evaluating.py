@@ -7,9 +7,9 @@ from itertools import groupby
 
 from virt_dra.cel import CompiledSelector, CompileError, Interrupted, compile_selector
 from virt_dra.cel.reads import Reads, together
-from webhooks.selectors.answers import MAX_SELECTORS, Answer, Answers, Depths, Failure, Question, digest
-from webhooks.selectors.parts import Fault, Part, Work, ask
-from webhooks.selectors.published import seen_by
+from webhooks.selectors.answers import MAX_SELECTORS, AnswerCache, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault, digest
+from webhooks.selectors.published_slice import PublishedSlice, SelectorFault, Work, ask
+from webhooks.selectors.slice_device import seen_by
 
 _PER_COMPILED_CHARACTER = 5
 """Microseconds (measured)."""
@@ -31,11 +31,11 @@ class InProcess:
     def refuses(self, expressions: Sequence[str]) -> str:
         return TOO_MUCH_WORK if self.work.left is not None and self.work.left < 0 else ""
 
-    def find(self, question: Question, answers: Answers) -> str:
+    def find(self, question: SelectorQuestion, answers: AnswerCache) -> str:
         key = digest(question.expressions)
         try:
             for position, answer in evaluate(question, self.work):
-                if isinstance(answer, Failure):
+                if isinstance(answer, SliceFault):
                     answers.put_fault(question.kind, key, answer)
                 else:
                     answers.put(question.kind, key, question.parts[position], answer)
@@ -45,14 +45,14 @@ class InProcess:
         return ""
 
 
-def evaluate(question: Question, work: Work) -> Iterator[tuple[int, Answer | Failure]]:
+def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, SliceAnswer | SliceFault]]:
     """The answers as they are found: the position of the slice in the question with its answer, or 0 with the error of a selector.
 
     For ``any`` a driver's slices are tried until a device matches; its further slices get no answer. Of devices that are equal in all
     that the selectors read only one is evaluated. Raises Interrupted where the budget of work doesn't suffice.
     """
     selectors = compiled(question.expressions, work)
-    if isinstance(selectors, Failure):
+    if isinstance(selectors, SliceFault):
         yield 0, selectors
     elif question.kind == "each":
         for position, part in enumerate(question.parts):
@@ -61,10 +61,10 @@ def evaluate(question: Question, work: Work) -> Iterator[tuple[int, Answer | Fai
         yield from _any(question.parts, selectors, work)
 
 
-def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] | Failure:
+def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] | SliceFault:
     """The compiled selectors, or the error of the first that doesn't compile. Raises Interrupted where the budget doesn't suffice."""
     if len(expressions) > MAX_SELECTORS:
-        return Failure(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
+        return SliceFault(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
     selectors: list[CompiledSelector] = []
     for position, text in enumerate(expressions):
         if work.spent(_PER_COMPILED_CHARACTER * len(text)):
@@ -72,24 +72,24 @@ def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] |
         try:
             selectors.append(compile_selector(text))
         except CompileError as error:
-            return Failure.of(position, error.message)
+            return SliceFault.of(position, error.message)
     return selectors
 
 
-def _depths(part: Part, selectors: Sequence[CompiledSelector], work: Work) -> Depths:
+def _depths(part: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work) -> SelectorDepths:
     """Raises Interrupted where the work is not enough."""
     depths = bytearray()
-    fault: Failure | None = None
+    fault: SliceFault | None = None
     for number, published in enumerate(part.devices):
         answer = ask(published, selectors, work)
-        if isinstance(answer, Fault):
-            fault = fault or Failure.of(answer.selector, answer.message, number)
+        if isinstance(answer, SelectorFault):
+            fault = fault or SliceFault.of(answer.selector, answer.message, number)
             answer = answer.selector
         depths.append(answer)
-    return Depths(bytes(depths), fault)
+    return SelectorDepths(bytes(depths), fault)
 
 
-def _any(parts: Sequence[Part], selectors: Sequence[CompiledSelector], work: Work) -> Iterator[tuple[int, bool]]:
+def _any(parts: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector], work: Work) -> Iterator[tuple[int, bool]]:
     """Raises Interrupted where the work is not enough."""
     reads = together([selector.reads for selector in selectors])
     for _, of_driver in groupby(enumerate(parts), key=lambda each: each[1].pool[0]):
@@ -101,7 +101,7 @@ def _any(parts: Sequence[Part], selectors: Sequence[CompiledSelector], work: Wor
                 break
 
 
-def _any_of(part: Part, selectors: Sequence[CompiledSelector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
+def _any_of(part: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
     for published in part.devices:
         if reads is not None:
             if work.spent(_PER_COMPARISON):

@@ -31,15 +31,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 from virt_dra.api.wire import Json
 from webhooks.knowledge import Knowledge
 from webhooks.review import BadReview, Review, answer, check_content_type, failure, namespace_hint, read_review
-from webhooks.selectors.parts import Part
+from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.server.callers import Callers
 from webhooks.server.connections import ConnectionLimits, Connections
-from webhooks.server.lanes import MAX_WAITING, Asker, FairThread, TooManyWaiting
+from webhooks.server.fair_thread import MAX_WAITING, Asker, FairThread, TooManyWaiting
 from webhooks.server.log import LOGGER, Repeats
 from webhooks.server.metrics import CONTENT_TYPE, Metrics
 from webhooks.server.reviewing import NOT_IN_TIME, ROUNDS, Collecting, TooMuchAtOnce
-from webhooks.tls.exchange import CertificateError, ReloadingTls
-from webhooks.validation import WEBHOOKS, Webhook, judge
+from webhooks.tls.reloading import CertificateError, ReloadingTls
+from webhooks.validation import WEBHOOKS, Webhook, verdict_on
 from webhooks.verdict import Verdict
 from webhooks.worker.parent import Worker, WorkerLimits
 
@@ -69,7 +69,7 @@ KnowledgeSource = Callable[[], Knowledge | None]
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """What one client, or all together, may take.
 
     ``body_bytes``: of one request. ``buffered_bytes``: of all requests that are being read or decided. ``seconds``: for one answer, less
@@ -109,14 +109,14 @@ class WebhookServer:
         knowledge: KnowledgeSource,
         tls: ReloadingTls,
         metrics: Metrics | None = None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         callers: Callers | None = None,
         evaluation: WorkerLimits | None = None,
     ) -> None:
         self.metrics = metrics or Metrics()
         self._knowledge = knowledge
         self._tls = tls
-        self._limits = limits or Limits()
+        self._limits = limits or ServerLimits()
         self.callers = callers or Callers()
         self._log = logging.getLogger(LOGGER)
         self._repeats = Repeats(time.monotonic)
@@ -207,7 +207,7 @@ class WebhookServer:
             return "the process that evaluates selectors is being started"
         return None
 
-    def _slices(self) -> Iterable[Part] | None:
+    def _slices(self) -> Iterable[PublishedSlice] | None:
         """What selectors are evaluated on."""
         knowledge = self._knowledge()
         return knowledge.slices if knowledge is not None else None
@@ -369,7 +369,7 @@ class WebhookServer:
         verified = False
         try:
             verified = self.callers.verified(peer, datetime.now(UTC))
-            return self.callers.tells(verified=verified)
+            return self.callers.full_answer(verified=verified)
         finally:
             self.metrics.callers.labels(str(verified).lower()).inc()
 
@@ -377,7 +377,7 @@ class WebhookServer:
         known = self._knowledge()
         if known is None:
             raise BadReview(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
-        knowledge = known if everything else known.for_anybody
+        knowledge = known if everything else known.for_unverified
         lane = self._lane(len(body))
         # What callers who aren't verified say of namespaces counts within what comes from their address.
         asker = (address, namespace_hint(body))
@@ -393,7 +393,7 @@ class WebhookServer:
         while True:
             collecting = Collecting(why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is None else None)
             try:
-                verdict = await self._run(lane, asker, judge, webhook, review, knowledge.asking(collecting))
+                verdict = await self._run(lane, asker, verdict_on, webhook, review, knowledge.with_evaluator(collecting))
             except TooMuchAtOnce:
                 lane = self._medium
                 continue
@@ -467,7 +467,7 @@ def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Re
     try:
         review = read_review(body)
         collecting = Collecting()
-        verdict = judge(webhook, review, knowledge.asking(collecting))
+        verdict = verdict_on(webhook, review, knowledge.with_evaluator(collecting))
         if collecting.asked:
             return review, None
         wire = _encoded(answer(review.uid, verdict))

@@ -17,11 +17,11 @@ from webhooks.review import BadReview
 DEFAULT_NAME: Final = "kube-apiserver"
 """Common name or DNS name of the client certificate that API servers present."""
 
-Answer = Literal["refuse", "limit", "tell"]
+UnverifiedPolicy = Literal["refuse", "limit", "tell"]
 REFUSE: Final = "refuse"
 """Reviews without a verified certificate get no verdict."""
 LIMIT: Final = "limit"
-"""They are judged by what the review itself contains (:attr:`webhooks.knowledge.Knowledge.for_anybody`)."""
+"""They are judged by what the review itself contains (:attr:`webhooks.knowledge.Knowledge.for_unverified`)."""
 TELL: Final = "tell"
 """They are judged by everything that is known of the cluster: for networks where nobody else can connect, or nothing is secret."""
 
@@ -33,7 +33,7 @@ class Callers:
     """The policy for callers. ``unverified``: how reviews of callers without a certificate are answered. ``names``: common names and DNS
     names of certificates that are accepted; the server asks for a certificate only where its TLS has an authority for clients."""
 
-    unverified: Answer = LIMIT
+    unverified: UnverifiedPolicy = LIMIT
     names: frozenset[str] = frozenset({DEFAULT_NAME})
 
     def verified(self, peer: Mapping[str, Any] | None, now: datetime) -> bool:
@@ -52,7 +52,7 @@ class Callers:
             return False
         return now.timestamp() < ssl.cert_time_to_seconds(str(peer["notAfter"]))
 
-    def tells(self, *, verified: bool) -> bool:
+    def full_answer(self, *, verified: bool) -> bool:
         """True if the answer may depend on everything known of the cluster. Raises :class:`BadReview` where the review is refused."""
         if verified or self.unverified == TELL:
             return True

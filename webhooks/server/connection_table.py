@@ -26,20 +26,20 @@ class Standing(IntEnum):
     VERIFIED = 2
 
 
-class Phase(IntEnum):
+class ConnectionPhase(IntEnum):
     WAITING = 0
     READING = 1
     BUSY = 2
 
 
 @dataclass(eq=False)
-class Entry:
+class ConnectionEntry:
     """A connection. ``since``: when its phase began. ``group``: the address or network that it counts to (:func:`group_of`)."""
 
     group: str
     since: float
     standing: Standing = Standing.UNPROVEN
-    phase: Phase = Phase.WAITING
+    phase: ConnectionPhase = ConnectionPhase.WAITING
 
 
 def group_of(address: object) -> str:
@@ -57,23 +57,25 @@ def group_of(address: object) -> str:
     return str(ip)
 
 
-class Table:
+class ConnectionTable:
     """The connections. ``limit``: of all; ``per_group``: of a group, without verified ones; ``reserved``: for verified ones only."""
 
     def __init__(self, limit: int, per_group: int, reserved: int) -> None:
         self._limit, self._per_group, self._reserved = limit, per_group, reserved
-        self._entries: set[Entry] = set()
+        self._entries: set[ConnectionEntry] = set()
         self._sizes: Counter[str] = Counter()
         """Number of connections of each group, without verified ones."""
-        self._evictable: dict[Standing, dict[str, dict[Phase, dict[Entry, None]]]] = {standing: {} for standing in Standing}
+        self._evictable: dict[Standing, dict[str, dict[ConnectionPhase, dict[ConnectionEntry, None]]]] = {
+            standing: {} for standing in Standing
+        }
         """Connections that may be evicted, by standing, group and phase, in the order in which their phase began."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def enter(self, group: str, now: float) -> tuple[Entry | None, Entry | None]:
+    def enter(self, group: str, now: float) -> tuple[ConnectionEntry | None, ConnectionEntry | None]:
         """Add a connection: its entry, None where it is refused; and the entry that was evicted for it, if one was."""
-        evicted: Entry | None = None
+        evicted: ConnectionEntry | None = None
         if self._sizes[group] >= self._per_group:
             evicted = self._victim_of(group)
             if evicted is None:
@@ -84,13 +86,13 @@ class Table:
                 return None, None
         if evicted is not None:
             self.leave(evicted)
-        entry = Entry(group, now)
+        entry = ConnectionEntry(group, now)
         self._entries.add(entry)
         self._sizes[group] += 1
         self._queue(entry)
         return entry, evicted
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: ConnectionEntry) -> None:
         """Remove a connection; does nothing for one that has left or was evicted."""
         if entry not in self._entries:
             return
@@ -99,7 +101,7 @@ class Table:
         if entry.standing != Standing.VERIFIED:
             self._shrink(entry.group)
 
-    def change(self, entry: Entry, now: float, phase: Phase | None = None, standing: Standing | None = None) -> None:
+    def change(self, entry: ConnectionEntry, now: float, phase: ConnectionPhase | None = None, standing: Standing | None = None) -> None:
         """Set a connection's phase, and raise its standing; a lower standing is ignored."""
         self._unqueue(entry)
         if phase is not None:
@@ -116,11 +118,11 @@ class Table:
         if not self._sizes[group]:
             del self._sizes[group]
 
-    def _queue(self, entry: Entry) -> None:
-        if entry.phase != Phase.BUSY and entry.standing != Standing.VERIFIED:  # verified ones make no room for others
+    def _queue(self, entry: ConnectionEntry) -> None:
+        if entry.phase != ConnectionPhase.BUSY and entry.standing != Standing.VERIFIED:  # verified ones make no room for others
             self._evictable[entry.standing].setdefault(entry.group, {}).setdefault(entry.phase, {})[entry] = None
 
-    def _unqueue(self, entry: Entry) -> None:
+    def _unqueue(self, entry: ConnectionEntry) -> None:
         groups = self._evictable[entry.standing]
         phases = groups.get(entry.group, {})
         if entry not in phases.get(entry.phase, {}):
@@ -131,19 +133,19 @@ class Table:
         if not phases:
             del groups[entry.group]
 
-    def _victim(self) -> Entry | None:
+    def _victim(self) -> ConnectionEntry | None:
         for standing in Standing:
             groups = self._evictable[standing]
             if groups:
                 return _first(groups[max(groups, key=self._sizes.__getitem__)])
         return None
 
-    def _victim_of(self, group: str) -> Entry | None:
+    def _victim_of(self, group: str) -> ConnectionEntry | None:
         for standing in Standing:
             if group in self._evictable[standing]:
                 return _first(self._evictable[standing][group])
         return None
 
 
-def _first(phases: dict[Phase, dict[Entry, None]]) -> Entry:
+def _first(phases: dict[ConnectionPhase, dict[ConnectionEntry, None]]) -> ConnectionEntry:
     return next(iter(phases[min(phases)]))

@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhooks.server.connection_table import Entry, Phase, Standing, Table, group_of
-from webhooks.server.handshakes import Turns
+from webhooks.server.connection_table import ConnectionEntry, ConnectionPhase, ConnectionTable, Standing, group_of
+from webhooks.server.handshakes import HandshakeQueue
 from webhooks.server.metrics import Metrics
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
@@ -56,11 +56,11 @@ class Connections:
         self._metrics = metrics
         self._limits = limits
         self._is_verified = is_verified
-        self._table = Table(limits.connections, limits.per_address, limits.reserved)
-        self._guards: dict[Entry, _Guard] = {}
+        self._table = ConnectionTable(limits.connections, limits.per_address, limits.reserved)
+        self._guards: dict[ConnectionEntry, _Guard] = {}
         self._by_protocol: dict[asyncio.BaseProtocol, _Guard] = {}
         self._context: ssl.SSLContext | None = None
-        self._turns: Turns[_Guard] | None = None
+        self._turns: HandshakeQueue[_Guard] | None = None
         self._pumping: asyncio.TimerHandle | None = None
         self._listening: list[tuple[socket.socket, asyncio.Task[None]]] = []
 
@@ -77,7 +77,7 @@ class Connections:
         """Accept connections, with TLS where a context is given. Returns the port, for ``port`` 0. Raises OSError where it is taken."""
         loop = asyncio.get_running_loop()
         self._context = context
-        self._turns = Turns(self._limits.handshakes, self._limits.handshake_burst, loop.time())
+        self._turns = HandshakeQueue(self._limits.handshakes, self._limits.handshake_burst, loop.time())
         for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
             listening = socket.socket(family, kind, protocol)
             try:
@@ -164,13 +164,13 @@ class Connections:
         guard = self._guard(protocol)
         if guard is not None:
             guard.stop_timer()
-            guard.change(phase=Phase.READING)
+            guard.change(phase=ConnectionPhase.READING)
 
     def deciding(self, protocol: asyncio.BaseProtocol | None) -> None:
         """The request on the connection of this protocol has arrived completely."""
         guard = self._guard(protocol)
         if guard is not None:
-            guard.change(phase=Phase.BUSY)
+            guard.change(phase=ConnectionPhase.BUSY)
 
     def proven(self, protocol: asyncio.BaseProtocol | None) -> None:
         """A review on the connection of this protocol got a verdict."""
@@ -182,7 +182,7 @@ class Connections:
         """The request on the connection of this protocol is over."""
         guard = self._guard(protocol)
         if guard is not None:
-            guard.change(phase=Phase.WAITING)
+            guard.change(phase=ConnectionPhase.WAITING)
 
     def group(self, protocol: asyncio.BaseProtocol | None) -> str | None:
         """The address group whose limits the connection of this protocol counts to; None for a verified client, which has none."""
@@ -232,7 +232,7 @@ class Connections:
             guard.change(standing=Standing.VERIFIED)
         return inner
 
-    def _changed(self, guard: _Guard, phase: Phase | None, standing: Standing | None) -> None:
+    def _changed(self, guard: _Guard, phase: ConnectionPhase | None, standing: Standing | None) -> None:
         self._table.change(guard.entry, asyncio.get_running_loop().time(), phase, standing)
 
     def _closed(self, guard: _Guard) -> None:
@@ -248,7 +248,7 @@ class Connections:
 class _Guard(asyncio.Protocol):
     """One connection: an accepted socket, then a handshake, then a protocol that forwards everything to the HTTP protocol."""
 
-    def __init__(self, connections: Connections, entry: Entry, connection: socket.socket) -> None:
+    def __init__(self, connections: Connections, entry: ConnectionEntry, connection: socket.socket) -> None:
         self.inner: asyncio.Protocol | None = None
         self.entry = entry
         self.retired = False
@@ -266,7 +266,7 @@ class _Guard(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        return self._transport is not None and self.entry.phase == Phase.WAITING
+        return self._transport is not None and self.entry.phase == ConnectionPhase.WAITING
 
     def establish(self, context: ssl.SSLContext | None) -> None:
         self._handshake = asyncio.create_task(self._establish(context))
@@ -298,7 +298,7 @@ class _Guard(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def change(self, phase: Phase | None = None, standing: Standing | None = None) -> None:
+    def change(self, phase: ConnectionPhase | None = None, standing: Standing | None = None) -> None:
         self._connections._changed(self, phase, standing)
 
     def close(self) -> None:
@@ -332,9 +332,9 @@ class _Guard(asyncio.Protocol):
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self.entry.phase == Phase.WAITING:
+        if self.entry.phase == ConnectionPhase.WAITING:
             self.expect_head()
-            self.change(phase=Phase.READING)
+            self.change(phase=ConnectionPhase.READING)
         assert self.inner is not None
         self.inner.data_received(data)
 

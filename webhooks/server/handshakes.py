@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Turns(Generic[T]):
+class HandshakeQueue(Generic[T]):
     """Handshakes that wait to begin: ``per_second`` of them may, and after a pause up to ``burst`` at once."""
 
     def __init__(self, per_second: float, burst: int, now: float) -> None:

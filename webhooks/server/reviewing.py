@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from webhooks.selectors.answers import Answers, Question
+from webhooks.selectors.answers import AnswerCache, SelectorQuestion
 
 MAX_CHARACTERS: Final = 1024 * 1024
 """Total length of the selectors that one decision may look up."""
@@ -37,7 +37,7 @@ class Collecting:
     """
 
     def __init__(self, why: str = "", at_once: int | None = None) -> None:
-        self.asked: list[tuple[Question, Answers]] = []
+        self.asked: list[tuple[SelectorQuestion, AnswerCache]] = []
         self._why = why
         self._at_once = at_once
         self._lists = 0
@@ -51,7 +51,7 @@ class Collecting:
         self._looked_up += sum(map(len, expressions))
         return TOO_LONG if self._looked_up > MAX_CHARACTERS else ""
 
-    def find(self, question: Question, answers: Answers) -> str:
+    def find(self, question: SelectorQuestion, answers: AnswerCache) -> str:
         if self._why:
             return self._why
         if self._characters + question.characters > MAX_QUESTION_CHARACTERS:

@@ -62,7 +62,7 @@ class SystemKeys:
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     """A certificate and its key."""
 
     certificate: x509.Certificate
@@ -78,8 +78,8 @@ class Pair:
 class Bundle:
     """``predecessors``: authorities that were replaced and are still needed, newest first. Their keys are gone."""
 
-    authority: Pair
-    serving: Pair
+    authority: KeyPair
+    serving: KeyPair
     predecessors: tuple[x509.Certificate, ...] = ()
 
     @property
@@ -242,7 +242,7 @@ def _constraints(dns_names: Sequence[str]) -> x509.NameConstraints:
     return x509.NameConstraints(permitted or None, excluded or None)
 
 
-def _authority(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Pair:
+def _authority(dns_names: Sequence[str], now: datetime, keys: KeySource) -> KeyPair:
     if not dns_names:
         raise BundleError("a serving certificate needs at least one DNS name")
     constraints = _constraints(dns_names)
@@ -257,10 +257,10 @@ def _authority(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Pair
         .add_extension(constraints, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-    return Pair(builder.sign(key, hashes.SHA256()), key)
+    return KeyPair(builder.sign(key, hashes.SHA256()), key)
 
 
-def _serving(authority: Pair, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Pair:
+def _serving(authority: KeyPair, dns_names: Sequence[str], now: datetime, keys: KeySource) -> KeyPair:
     names = [_general_name(name) for name in dns_names]
     key, serial = keys.private_key(), keys.serial_number()
     issuer = authority.certificate
@@ -277,7 +277,7 @@ def _serving(authority: Pair, dns_names: Sequence[str], now: datetime, keys: Key
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-    return Pair(builder.sign(authority.key, hashes.SHA256()), key)
+    return KeyPair(builder.sign(authority.key, hashes.SHA256()), key)
 
 
 _SERVERS_ONLY: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
@@ -325,7 +325,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
-def _authorities(files: Mapping[str, bytes]) -> tuple[Pair, tuple[x509.Certificate, ...]]:
+def _authorities(files: Mapping[str, bytes]) -> tuple[KeyPair, tuple[x509.Certificate, ...]]:
     """The authority that signs, and its predecessors."""
     certificates = _certificates(files, CA_CERTIFICATES)
     return _pair(certificates[0], _key(files, CA_KEY), CA_CERTIFICATES, CA_KEY), tuple(certificates[1:])
@@ -357,7 +357,7 @@ def _content(files: Mapping[str, bytes], name: str) -> bytes:
     return content
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, certificate_name: str, key_name: str) -> Pair:
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, certificate_name: str, key_name: str) -> KeyPair:
     if certificate.public_key() != key.public_key():
         raise BundleError(f"{key_name} is not the key of {certificate_name}")
-    return Pair(certificate, key)
+    return KeyPair(certificate, key)

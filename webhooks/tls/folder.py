@@ -17,9 +17,9 @@ from datetime import datetime
 from pathlib import Path
 
 from webhooks.tls.authority import CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY, Bundle, BundleError, KeySource, SystemKeys, bootstrap, renewed
-from webhooks.tls.exchange import CertificateError
+from webhooks.tls.reloading import CertificateError
 
-Clock = Callable[[], datetime]
+UtcClock = Callable[[], datetime]
 _FILES = (CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY)
 _CURRENT = "current"
 _STATE = "state-"
@@ -31,7 +31,7 @@ class AuthorityFolder:
 
     folder: Path
     dns_names: Sequence[str]
-    clock: Clock
+    clock: UtcClock
     keys: KeySource = field(default_factory=SystemKeys)
 
     @property

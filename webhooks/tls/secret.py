@@ -36,7 +36,7 @@ _FILES: Final = (CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY)
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledSecrets:
     """The bundle that counts. ``authority`` and ``serving``: the data that the Secrets must get, None where they have it."""
 
     bundle: Bundle
@@ -46,7 +46,7 @@ class Settled:
 
 def settled(
     authority: Json | None, serving: Json | None, held: Bundle | None, dns_names: Sequence[str] | None, now: datetime, keys: KeySource
-) -> Settled:
+) -> SettledSecrets:
     """What the Secrets should hold.
 
     ``authority``, ``serving``: as read, None where there is none. ``held``: what counted last; Secrets that have vanished or were emptied
@@ -60,7 +60,7 @@ def settled(
     signing, served = _files_of(authority), _files_of(serving)
     present = _present(signing, served, held, tuple(dns_names or _names(held)), now, keys)
     bundle = renewed(present, tuple(dns_names or _names(present)), now, keys)
-    return Settled(
+    return SettledSecrets(
         bundle,
         None if signing == bundle.authority_files() else encoded(bundle.authority_files()),
         None if served == bundle.serving_files() else encoded(bundle.serving_files()),

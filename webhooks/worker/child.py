@@ -16,7 +16,7 @@ from typing import Final
 
 from virt_dra.cel import Interrupted
 from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.parts import Part, Work
+from webhooks.selectors.published_slice import PublishedSlice, Work
 from webhooks.worker.wire import answer_lines, ended_line, read_questions, stopped_line
 
 MEMORY_BYTES: Final = 48 * 1024 * 1024
@@ -26,7 +26,7 @@ NICE: Final = 2
 _READ: Final = 1024 * 1024
 
 
-def run(answers: socket.socket, replica: Mapping[int, Part], seconds: float) -> None:
+def run(answers: socket.socket, replica: Mapping[int, PublishedSlice], seconds: float) -> None:
     """Evaluate what the server asks on the socket, within so many seconds, and exit: never returns."""
     code = 1
     try:
@@ -57,7 +57,7 @@ def _limit(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, size + MEMORY_BYTES))
 
 
-def _evaluate(answers: socket.socket, replica: Mapping[int, Part]) -> None:
+def _evaluate(answers: socket.socket, replica: Mapping[int, PublishedSlice]) -> None:
     received: list[bytes] = []
     while part := answers.recv(_READ):
         received.append(part)

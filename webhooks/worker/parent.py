@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from webhooks.selectors.answers import Answers, Question, digest
-from webhooks.selectors.parts import Part
-from webhooks.selectors.recent import Recent
-from webhooks.worker.turns import Refused, Shares, Turn, Turns
+from webhooks.selectors.answers import AnswerCache, SelectorQuestion, digest
+from webhooks.selectors.published_slice import PublishedSlice
+from webhooks.selectors.weighted_lru import WeightedLru
+from webhooks.worker.evaluation_queue import EvaluationQueue, QueueLimits, Turn, TurnRefused
 from webhooks.worker.wire import (
     APPLIED,
     BEGIN,
@@ -53,19 +53,19 @@ _CHARACTERS: Final = 8 * 1024 * 1024
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 """Environment variables that the worker inherits from the server; all others are withheld."""
 
-Asked = Sequence[tuple[Question, Answers]]
+Asked = Sequence[tuple[SelectorQuestion, AnswerCache]]
 """Questions, each with the cache that its answers go into."""
 
 
 @dataclass(frozen=True)
 class WorkerLimits:
     """Time limits of one review. ``seconds``: for evaluating its selectors, waiting included; ``fast_seconds``: after which a child moves
-    to a slow slot; ``work``: the budget of a :class:`webhooks.selectors.parts.Work`."""
+    to a slow slot; ``work``: the budget of a :class:`webhooks.selectors.published_slice.Work`."""
 
     seconds: float = 0.5
     fast_seconds: float = 0.05
     work: int | None = 200_000
-    shares: Shares = field(default_factory=Shares)
+    shares: QueueLimits = field(default_factory=QueueLimits)
 
 
 _WHY: Final = {
@@ -99,7 +99,7 @@ class Worker:
 
     def __init__(
         self,
-        slices: Callable[[], Iterable[Part] | None],
+        slices: Callable[[], Iterable[PublishedSlice] | None],
         limits: WorkerLimits | None = None,
         *,
         observer: WorkerObserver | None = None,
@@ -109,8 +109,8 @@ class Worker:
         """``slices``: gives the published slices as they are now; None until they have been listed."""
         self._slices, self._limits, self._observer, self._clock = slices, limits or WorkerLimits(), observer, clock
         self._log = log or logging.getLogger(__name__)
-        self._turns = Turns(self._limits.shares, clock)
-        self._killed: Recent[tuple[str, bytes], float] = Recent(KILLED)
+        self._turns = EvaluationQueue(self._limits.shares, clock)
+        self._killed: WeightedLru[tuple[str, bytes], float] = WeightedLru(KILLED)
         # By namespace, so that nobody can have the selectors of others go unchecked by making them slow once.
         self._process: _Process | None = None
         self._next = 0
@@ -147,7 +147,7 @@ class Worker:
             self._observer.asked(outcome, self._clock() - began)
         return why
 
-    def _took_too_long(self, namespace: str, question: Question) -> bool:
+    def _took_too_long(self, namespace: str, question: SelectorQuestion) -> bool:
         until = self._killed.get((namespace, digest(question.expressions)))
         return until is not None and until > self._clock()
 
@@ -155,7 +155,7 @@ class Worker:
         come = asyncio.Event()
         try:
             turn = self._turns.ask(namespace, come.set)
-        except Refused as refused:
+        except TurnRefused as refused:
             return "refused", str(refused)
         used = 0.0
         try:
@@ -312,8 +312,8 @@ class _Process:
 
     def __init__(self, popen: subprocess.Popen[bytes], control: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._popen, self._control, self._reader, self._writer = popen, control, reader, writer
-        self.numbers: dict[Part, int] = {}
-        self._frames: dict[Part, int] = {}
+        self.numbers: dict[PublishedSlice, int] = {}
+        self._frames: dict[PublishedSlice, int] = {}
         """The number of the frame that carried a slice."""
         self._last = 0
         self._sent = 0
@@ -366,7 +366,7 @@ class _Process:
             self._writer.close()  # half a command was sent, so the next would be misread: give this worker up
             raise OSError("the worker does not read")
 
-    async def replicate(self, slices: Iterable[Part]) -> None:
+    async def replicate(self, slices: Iterable[PublishedSlice]) -> None:
         """Send slices that are new, and the numbers of those that are gone. Raises _Lost."""
         now = dict.fromkeys(slices)
         await self.fill(now)
@@ -377,7 +377,7 @@ class _Process:
                 del self._frames[part]
             await self._send(gone_frame(numbers))
 
-    async def fill(self, parts: Iterable[Part]) -> None:
+    async def fill(self, parts: Iterable[PublishedSlice]) -> None:
         """Send those of the slices that the worker lacks, and wait until it has applied all. Raises _Lost."""
         wanted = list(parts)
         while missing := [part for part in wanted if part not in self.numbers]:
@@ -394,7 +394,7 @@ class _Process:
                     began = time.perf_counter()
         await self._until(max((self._frames.get(part, 0) for part in wanted), default=0))
 
-    def has(self, parts: Iterable[Part]) -> bool:
+    def has(self, parts: Iterable[PublishedSlice]) -> bool:
         """Whether the worker has applied all of these slices."""
         return all(0 < self._frames.get(part, 0) <= self._applied for part in parts)
 

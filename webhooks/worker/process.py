@@ -17,9 +17,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
-from webhooks.selectors.answers import KINDS, Question
+from webhooks.selectors.answers import QUESTION_KINDS, SelectorQuestion
 from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.parts import Part, Work
+from webhooks.selectors.published_slice import PublishedSlice, Work
 from webhooks.worker import child
 from webhooks.worker.wire import APPLIED, BEGIN, COMMAND_BYTES, KILL, LENGTH, SLOW, Command, apply_frame
 
@@ -36,12 +36,12 @@ _COMMANDS: Final = 16
 """Commands after which a frame of slices is read, even if there are more commands."""
 
 
-class Process:
+class WorkerProcess:
     """The worker's event loop and state: the replica, and the children that run."""
 
     def __init__(self, control: socket.socket, data: socket.socket) -> None:
         self._control, self._data = control, data
-        self._replica: dict[int, Part] = {}
+        self._replica: dict[int, PublishedSlice] = {}
         self._children: dict[int, int] = {}
         """Process id of each child, by the number that the server knows it by. One that has ended stays here until it is reaped:
         until then no other process can get its id, so a signal can't hit the wrong one."""
@@ -136,11 +136,11 @@ class Process:
 def warm_up() -> None:
     """Evaluate some expressions of our own, so that children inherit filled caches and imported modules."""
     device = {"attributes": {"b": {"string": "c"}, "n": {"int": 1}, "v": {"version": "1.2.3"}}, "capacity": {"memory": {"value": "1Gi"}}}
-    replica: dict[int, Part] = {}
+    replica: dict[int, PublishedSlice] = {}
     apply_frame({"put": 0, "driver": "a.example.com", "devices": [device]}, replica)
     for text in _FIRST:
-        for kind in KINDS:
-            tuple(evaluate(Question(kind, (text,), [replica[0]]), Work(1_000_000)))
+        for kind in QUESTION_KINDS:
+            tuple(evaluate(SelectorQuestion(kind, (text,), [replica[0]]), Work(1_000_000)))
 
 
 def main() -> None:
@@ -153,7 +153,7 @@ def main() -> None:
 
     sys.excepthook = report
     warm_up()
-    Process(control, data).run()
+    WorkerProcess(control, data).run()
 
 
 if __name__ == "__main__":

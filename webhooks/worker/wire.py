@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_dra.api.resource_v1 import Device
-from webhooks.selectors.answers import MAX_SELECTORS, Answer, Depths, Failure, Question
-from webhooks.selectors.parts import Part
-from webhooks.selectors.published import Published
+from webhooks.selectors.answers import MAX_SELECTORS, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault
+from webhooks.selectors.published_slice import PublishedSlice
+from webhooks.selectors.slice_device import SliceDevice
 
 BEGIN: Final = 1
 SLOW: Final = 2
@@ -59,7 +59,7 @@ class Command:
 # --- slices -------------------------------------------------------------------------------------------------------------
 
 
-def put_frame(number: int, part: Part) -> bytes:
+def put_frame(number: int, part: PublishedSlice) -> bytes:
     """The frame that adds a slice to the replica: what selectors can read of its devices, under the number that questions refer to."""
     devices = [_seen(each.device) for each in part.devices]
     return _frame({"put": number, "driver": part.pool[0], "devices": devices})
@@ -83,42 +83,42 @@ def _seen(device: Device) -> dict[str, Any]:
     return found
 
 
-def apply_frame(message: dict[str, Any], replica: dict[int, Part]) -> None:
+def apply_frame(message: dict[str, Any], replica: dict[int, PublishedSlice]) -> None:
     """Apply a frame to the replica of the published devices."""
     for number in message.get("gone", ()):
         replica.pop(number, None)
     if "put" in message:
         driver = message["driver"]
-        devices = tuple(Published(driver, "", Device.from_wire({"name": "d", **raw}), "") for raw in message["devices"])
+        devices = tuple(SliceDevice(driver, "", Device.from_wire({"name": "d", **raw}), "") for raw in message["devices"])
         for device in devices:
             _ = device.input  # cached here once, not computed in every child
-        replica[message["put"]] = Part((driver, ""), 0, "", devices)
+        replica[message["put"]] = PublishedSlice((driver, ""), 0, "", devices)
 
 
 # --- questions ----------------------------------------------------------------------------------------------------------
 
 
-def questions_line(questions: Iterable[Question], numbers: Mapping[Part, int], work: int | None) -> bytes:
+def questions_line(questions: Iterable[SelectorQuestion], numbers: Mapping[PublishedSlice, int], work: int | None) -> bytes:
     wire = [{"kind": each.kind, "expressions": each.expressions, "parts": [numbers[part] for part in each.parts]} for each in questions]
     return json.dumps({"questions": wire, "work": work}, separators=(",", ":")).encode()
 
 
-def read_questions(data: bytes, replica: Mapping[int, Part]) -> tuple[list[Question], int | None]:
+def read_questions(data: bytes, replica: Mapping[int, PublishedSlice]) -> tuple[list[SelectorQuestion], int | None]:
     """The questions and the budget of work. Raises KeyError where the replica lacks a slice."""
     wire = json.loads(data)
-    found = [Question(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["parts"]]) for each in wire["questions"]]
+    found = [SelectorQuestion(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["parts"]]) for each in wire["questions"]]
     return found, wire["work"]
 
 
 # --- answers ------------------------------------------------------------------------------------------------------------
 
 
-def answer_lines(number: int, found: Iterable[tuple[int, Answer | Failure]]) -> Iterator[bytes]:
+def answer_lines(number: int, found: Iterable[tuple[int, SliceAnswer | SliceFault]]) -> Iterator[bytes]:
     """The lines of answers to a question, as they are found; the last says that the selectors are valid, or what is wrong with one."""
-    batch: list[Answer] = []
+    batch: list[SliceAnswer] = []
     first = devices = characters = 0
     for position, answer in found:
-        if isinstance(answer, Failure):
+        if isinstance(answer, SliceFault):
             yield _line({"q": number, "fault": [answer.selector, answer.message]})
             return
         full = len(batch) >= BATCH or devices >= BATCH_DEVICES or characters >= BATCH_CHARACTERS
@@ -128,7 +128,7 @@ def answer_lines(number: int, found: Iterable[tuple[int, Answer | Failure]]) -> 
         if not batch:
             first, devices, characters = position, 0, 0
         batch.append(answer)
-        if isinstance(answer, Depths):
+        if isinstance(answer, SelectorDepths):
             devices += len(answer.depths)
             characters += len(answer.fault.message) if answer.fault is not None else 0
     if batch:
@@ -136,10 +136,10 @@ def answer_lines(number: int, found: Iterable[tuple[int, Answer | Failure]]) -> 
     yield _line({"q": number, "valid": True})
 
 
-def _batch(number: int, first: int, batch: Sequence[Answer]) -> bytes:
+def _batch(number: int, first: int, batch: Sequence[SliceAnswer]) -> bytes:
     if isinstance(batch[0], bool):
         return _line({"q": number, "at": first, "any": batch})
-    depths = [each for each in batch if isinstance(each, Depths)]
+    depths = [each for each in batch if isinstance(each, SelectorDepths)]
     faults = [[n, each.fault.selector, each.fault.device, each.fault.message] for n, each in enumerate(depths) if each.fault is not None]
     return _line({"q": number, "at": first, "each": [each.depths.hex() for each in depths], "faults": faults})
 
@@ -159,30 +159,30 @@ def ended_line() -> bytes:
 
 
 @dataclass(frozen=True)
-class Heard:
+class ChildLine:
     """One parsed line of a child. ``question``: its number; None where the line is about all questions."""
 
     question: int | None
-    answers: tuple[tuple[Part, Answer], ...] = ()
-    fault: Failure | None = None
+    answers: tuple[tuple[PublishedSlice, SliceAnswer], ...] = ()
+    fault: SliceFault | None = None
     valid: bool = False
     stopped: bool = False
     ended: bool = False
 
 
-def read_answers(line: bytes, questions: Sequence[Question]) -> Heard:
+def read_answers(line: bytes, questions: Sequence[SelectorQuestion]) -> ChildLine:
     """Parse one line of a child. Raises :class:`BadAnswer`: the child is not trusted, and may have written anything."""
     try:
         wire = json.loads(line)
         if wire.get("stopped") is True or wire.get("ended") is True:
-            return Heard(None, stopped=wire.get("stopped") is True, ended=wire.get("ended") is True)
+            return ChildLine(None, stopped=wire.get("stopped") is True, ended=wire.get("ended") is True)
         number = _index(wire["q"], len(questions))
         question = questions[number]
         if wire.get("valid") is True:
-            return Heard(number, valid=True)
+            return ChildLine(number, valid=True)
         if "fault" in wire:
             selector, message = wire["fault"]
-            return Heard(number, fault=Failure.of(_index(selector, MAX_SELECTORS + 1), _text(message)))
+            return ChildLine(number, fault=SliceFault.of(_index(selector, MAX_SELECTORS + 1), _text(message)))
         if question.kind == "any":
             given = [(each, None) for each in wire["any"]]
         else:
@@ -190,12 +190,12 @@ def read_answers(line: bytes, questions: Sequence[Question]) -> Heard:
             given = [(each, faults.get(n)) for n, each in enumerate(wire["each"])]
         first = _index(wire["at"], len(question.parts))
         parts = question.parts[first : first + len(given)]
-        return Heard(number, tuple((part, _answer(question, part, *each)) for part, each in zip(parts, given, strict=True)))
+        return ChildLine(number, tuple((part, _answer(question, part, *each)) for part, each in zip(parts, given, strict=True)))
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise BadAnswer(f"{type(error).__name__}: {error}"[:200]) from None
 
 
-def _answer(question: Question, part: Part, given: Any, fault: Any) -> Answer:
+def _answer(question: SelectorQuestion, part: PublishedSlice, given: Any, fault: Any) -> SliceAnswer:
     if question.kind == "any":
         if given is not True and given is not False:
             raise TypeError("no bool")
@@ -204,11 +204,11 @@ def _answer(question: Question, part: Part, given: Any, fault: Any) -> Answer:
     if len(depths) != len(part.devices) or max(depths, default=0) > len(question.expressions):
         raise ValueError("not the depths of this slice")
     if fault is None:
-        return Depths(depths)
+        return SelectorDepths(depths)
     selector, device, message = fault
     # A device that can't be converted fails on the first selector.
-    found = Failure.of(_index(selector, len(question.expressions)), _text(message), _index(device, len(depths)))
-    return Depths(depths, found)
+    found = SliceFault.of(_index(selector, len(question.expressions)), _text(message), _index(device, len(depths)))
+    return SelectorDepths(depths, found)
 
 
 def _index(value: Any, end: int) -> int:

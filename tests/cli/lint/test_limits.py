@@ -19,7 +19,7 @@ from tests.controllers.hostile_selectors import HOSTILE
 from virt_dra.cli.main import cli
 from virt_dra.simulator import fit
 from virt_dra.simulator.deadline import AllocationDeadline
-from webhooks.lint import Settings
+from webhooks.lint import LintSettings
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
 API = "resource.k8s.io/v1"
@@ -67,7 +67,7 @@ def _files(folder: Path, selector: str, devices: int, vms: int) -> str:
 @pytest.fixture
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A twentieth of the limits, since only what follows from them is looked at."""
-    monkeypatch.setattr(Settings, "for_command", lambda **given: Settings(**given, max_work=500_000, max_work_in_all=3_000_000))
+    monkeypatch.setattr(LintSettings, "for_command", lambda **given: LintSettings(**given, max_work=500_000, max_work_in_all=3_000_000))
     monkeypatch.setattr("virt_dra.cli.lint.command.AllocationDeadline", lambda: AllocationDeadline(0.5))
 
 

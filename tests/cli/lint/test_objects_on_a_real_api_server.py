@@ -15,7 +15,7 @@ from tests.cli.lint.test_objects import CLASS, SLICE, TEMPLATE, V1BETA1_STYLE, _
 from tests.simulator.odd_inputs import inputs
 from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from webhooks.lint import Settings, judge
+from webhooks.lint import LintSettings, lint_documents
 
 KINDS = {each.KIND: each for each in (DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice)}
 SERVED = ("resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
@@ -33,7 +33,7 @@ def _answer(plane: ControlPlane, namespace: str, raw: Any) -> str | None:
 
 
 def _said(namespace: str, raw: Any) -> list[str]:
-    judgement = judge([Document(copy.deepcopy(raw), DocumentSource("object"))], Settings(), namespace=namespace)
+    judgement = lint_documents([Document(copy.deepcopy(raw), DocumentSource("object"))], LintSettings(), namespace=namespace)
     return [str(finding) for each in judgement.others for finding in each.findings if finding.severity == "denial"]
 
 

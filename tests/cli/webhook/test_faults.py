@@ -23,7 +23,7 @@ from virt_dra.cluster.kube.cluster import connect
 from virt_dra.installation.webhook_authority import SECRET, StoredAuthority
 from webhooks.server.app import WebhookServer
 from webhooks.server.metrics import Metrics
-from webhooks.tls.exchange import CertificateFolder, ReloadingTls
+from webhooks.tls.reloading import CertificateFolder, ReloadingTls
 from webhooks.tls.secret import files_of
 
 

@@ -22,7 +22,7 @@ from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Invalid, NotFound
 from virt_dra.live import world as live_world
 from virt_dra.live.world import LiveSettings, LiveWorld
-from webhooks.lint import World
+from webhooks.lint import LintInputs
 
 KINDS: tuple[type[TypedObject], ...] = (
     ResourceClaimTemplate, ResourceClaim, DeviceClass, ResourceSlice, Node, DeviceTaintRule,
@@ -78,7 +78,7 @@ async def _objects(cluster: MemoryCluster) -> list[TypedObject]:
     return [each for kind in KINDS for each in (await cluster.list(kind)).items]
 
 
-def _seen(world: World) -> Any:
+def _seen(world: LintInputs) -> Any:
     return {
         "version": world.configuration.version,
         "claims": [{key: each.to_wire() for key, each in held.items()} for held in (world.templates, world.claims, world.classes)],
@@ -113,7 +113,7 @@ def test_it_is_what_a_list_of_everything_says(monkeypatch: Any) -> None:
         assert len(live.waiting_for) == len(KINDS)
 
         async def want() -> Any:
-            return _seen(World.of(await _objects(cluster), known=live.world.known))
+            return _seen(LintInputs.of(await _objects(cluster), known=live.world.known))
 
         async with live.following():
             while live.knowledge() is None:

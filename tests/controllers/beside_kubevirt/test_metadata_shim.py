@@ -26,7 +26,7 @@ from virt_dra.controllers.pods.launcher_pods import render
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.sources import ListedSources
 from webhooks.knowledge import KubeVirtOnly
-from webhooks.launcher_pod.webhook import mutate
+from webhooks.launcher_pod.mutation import mutate
 
 KEY = metadata_annotation("gpus", "gpu")
 

@@ -37,7 +37,7 @@ from virt_dra.controllers.devices.resolution import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.live.world import LiveSettings, LiveWorld
 from webhooks.knowledge import LauncherSettings
-from webhooks.launcher_pod.webhook import mutate
+from webhooks.launcher_pod.mutation import mutate
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 Step = Literal["vm", "source", "class", "slice", "driver"]

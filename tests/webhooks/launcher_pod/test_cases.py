@@ -20,10 +20,10 @@ from virt_dra.api.meta import parse_time
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster.memory.patches import merged, patched
 from webhooks.knowledge import LauncherSettings
-from webhooks.launcher_pod.webhook import mutate
-from webhooks.lint import Preflight, World
-from webhooks.lint.world import KINDS
-from webhooks.verdict import INVALID, Cause, Verdict
+from webhooks.launcher_pod.mutation import mutate
+from webhooks.lint import LintInputs, Preflight
+from webhooks.lint.inputs import KINDS
+from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 FOLDER = Path(__file__).parent / "cases"
 OPTIONS = {"objects", "kubevirt", "writers", "image", "pod", "computeLast", "now", "gates"}
@@ -51,7 +51,7 @@ def knowledge_of(case: dict[str, Any]) -> Preflight:
     objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case.get("objects", ())]
     known = (*KINDS,) if "now" in case else None
     version, gates = KubeVirtVersion.parse(case.get("kubevirt", "1.9")), dict.fromkeys(case.get("gates", ()), True)
-    world = World.of(objects, version=version, gates=gates, namespace="team-a", known=known)
+    world = LintInputs.of(objects, version=version, gates=gates, namespace="team-a", known=known)
     settings = LauncherSettings(metadata_writers(case.get("writers", ())), case.get("image", ""))
     now = parse_time(case["now"]) if "now" in case else None
     return Preflight(world, launcher=settings, clock=(lambda: now) if now is not None else None)
@@ -92,7 +92,7 @@ def test_more_than_a_vm_has_devices_is_refused() -> None:
     assert len(mutate(pod_of(_many(128)), "team-a", knowledge_of({})).patch) == 1 + 2 * 128
     field = "spec.containers[0].resources.claims"
     message = "129 requests are used, of which virt-dra would have to serve some; no VM has more than 128 devices"
-    assert mutate(pod_of(_many(129)), "team-a", knowledge_of({})) == Verdict(False, (Cause(INVALID, message, field),))
+    assert mutate(pod_of(_many(129)), "team-a", knowledge_of({})) == Verdict(False, (AdmissionCause(INVALID, message, field),))
 
 
 def test_what_nobody_serves_may_be_many() -> None:

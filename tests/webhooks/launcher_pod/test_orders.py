@@ -16,9 +16,9 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import format_time
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster.cluster_clock import ClusterClock
-from webhooks.launcher_pod.webhook import mutate
-from webhooks.lint import Preflight, Settings, World
-from webhooks.lint.world import KINDS
+from webhooks.launcher_pod.mutation import mutate
+from webhooks.lint import LintInputs, LintSettings, Preflight
+from webhooks.lint.inputs import KINDS
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 WRITER, SILENT = "gpu.intel.com", "gpu.example.com"
@@ -57,7 +57,7 @@ def _there(parts: frozenset[str], driver: str, selector: str, origin: str) -> li
 
 def _path(parts: frozenset[str], driver: str, selector: str, origin: str, version: str, later: timedelta = timedelta()) -> str | None:
     objects = [read_object(each) for each in _there(parts, driver, selector, origin)]
-    world = World.of(objects, version=KubeVirtVersion.parse(version), namespace="team-a", known=KINDS)
+    world = LintInputs.of(objects, version=KubeVirtVersion.parse(version), namespace="team-a", known=KINDS)
     pod = launcher_pod()
     if origin == "ResourceClaim":
         pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "t"}]
@@ -101,7 +101,7 @@ def test_the_wait_is_as_long_for_a_clock_that_is_slow(slow: timedelta) -> None:
     passed = [0.0]
     clock = ClusterClock(lambda: NOW - slow, lambda: passed[0])
     objects = [read_object(each) for each in _there(frozenset({"source", "class", "vmi"}), WRITER, LOOSE, "ResourceClaimTemplate")]
-    world = World.of(objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
+    world = LintInputs.of(objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
     allowed = []
     for minute in range(0, 70, 2):
         passed[0] = 60.0 * minute + 1
@@ -114,8 +114,8 @@ def test_a_refusal_is_short_and_cheap_however_much_is_missing() -> None:
     """2,000 claims of templates that don't exist, and a template with requests of as many classes that don't."""
     asked = [{"name": f"r{n}", "exactly": {"deviceClassName": f"class-{n}"}} for n in range(2000)]
     template = _object("ResourceClaimTemplate", "t", spec={"spec": {"devices": {"requests": asked}}})
-    world = World.of([read_object(template)], version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
-    knowledge = Preflight(world, Settings.for_admission(), clock=lambda: NOW)
+    world = LintInputs.of([read_object(template)], version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
+    knowledge = Preflight(world, LintSettings.for_admission(), clock=lambda: NOW)
     many = launcher_pod([(f"c{n}", "r") for n in range(2000)])
     many["spec"]["resourceClaims"] = [{"name": f"c{n}", "resourceClaimTemplateName": f"t{n}"} for n in range(2000)]
     wide = launcher_pod([("c", f"r{n}") for n in range(2000)])

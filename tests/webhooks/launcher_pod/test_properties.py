@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from devtools.webhooks.serving import launcher_pod
 from tests.webhooks.launcher_pod.test_cases import knowledge_of
 from virt_dra.cluster.memory.patches import patched
-from webhooks.launcher_pod.webhook import mutate
+from webhooks.launcher_pod.mutation import mutate
 
 VMI = {
     "apiVersion": "kubevirt.io/v1",

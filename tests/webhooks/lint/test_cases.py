@@ -11,8 +11,8 @@ import yaml
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.scheme import read_object
-from webhooks.lint import Settings, World, lint
-from webhooks.lint.world import EVERYTHING
+from webhooks.lint import LintInputs, LintSettings, lint
+from webhooks.lint.inputs import EVERYTHING
 
 FOLDER = Path(__file__).parent / "cases"
 COMMON: dict[str, Any] = yaml.safe_load((FOLDER / "common.yaml").read_text(encoding="utf-8"))
@@ -30,8 +30,8 @@ def findings(case: dict[str, Any]) -> list[list[str]]:
     assert case.keys() <= {"name", "objects", "want", *OPTIONS}
     objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case["objects"]]
     version = KubeVirtVersion.parse(case["kubevirt"]) if "kubevirt" in case else None
-    world = World.of(objects, version=version, gates=case.get("gates"), known=EVERYTHING if case.get("complete") else None)
-    settings = Settings(ignore=case.get("ignore", ()), deny=case.get("deny", ()), warn=case.get("warn", ()))
+    world = LintInputs.of(objects, version=version, gates=case.get("gates"), known=EVERYTHING if case.get("complete") else None)
+    settings = LintSettings(ignore=case.get("ignore", ()), deny=case.get("deny", ()), warn=case.get("warn", ()))
     vm = next(each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance))
     return [[each.id, each.severity, each.field, each.message] for each in lint(vm, world, settings)]
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_dra.api.resource_v1 import ResourceSlice
-from webhooks.lint import Inventory, named_driver
-from webhooks.lint.inventory import Drivers, Work
+from webhooks.lint import DeviceInventory, named_driver
+from webhooks.lint.inventory import MatchingDrivers, Work
 from webhooks.selectors.evaluating import InProcess
 
 MODEL = 'device.attributes["a.example.com"].?model.orValue("") == "m1"'
@@ -43,7 +43,7 @@ def _slice(name: str, driver: str, pool: str, generation: int = 1, models: Itera
     return ResourceSlice.from_wire({"metadata": {"name": name}, "spec": spec})
 
 
-def _seen(inventory: Inventory) -> Any:
+def _seen(inventory: DeviceInventory) -> Any:
     """All that can be asked, as plain values."""
     asked = []
     for limit in (None, 3):
@@ -67,14 +67,14 @@ _slices = st.builds(
 
 @given(st.lists(st.lists(st.tuples(st.just("put"), _slices) | st.tuples(st.just("gone"), st.sampled_from(["s1", "s2", "s3"])), max_size=4)))
 def test_changed_is_as_made_anew(steps: list[list[tuple[str, Any]]]) -> None:
-    inventory, now = Inventory(), dict[str, ResourceSlice]()
+    inventory, now = DeviceInventory(), dict[str, ResourceSlice]()
     for step in steps:
         before = _seen(inventory)
         put = {given.name: given for what, given in step if what == "put"}
         gone = {given for what, given in step if what == "gone"} - put.keys()
         now = {name: each for name, each in (now | put).items() if name not in gone}
         changed = inventory.changed(put.values(), gone)
-        assert _seen(changed) == _seen(Inventory.of(now.values()))
+        assert _seen(changed) == _seen(DeviceInventory.of(now.values()))
         assert _seen(inventory) == before, "nobody who looks at the old one sees a change"
         inventory = changed
 
@@ -86,11 +86,11 @@ def test_two_slices_of_one_name_are_two() -> None:
         _slice("s", "a.example.com", "r"),
         _slice("s", "b.example.com", "p"),
     ]
-    assert len(Inventory.of(parts)) == 8
+    assert len(DeviceInventory.of(parts)) == 8
 
 
 def test_an_older_generation_counts_again_when_the_newer_one_goes() -> None:
-    inventory = Inventory.of([_slice("old", "a.example.com", "p", 1), _slice("new", "a.example.com", "p", 2)])
+    inventory = DeviceInventory.of([_slice("old", "a.example.com", "p", 1), _slice("new", "a.example.com", "p", 2)])
     assert [each.device.name for each in inventory.devices] == ["new-d0", "new-d1"]
     assert inventory.get("a.example.com", "p", "old-d0") is None
     assert [each.device.name for each in inventory.changed((), ["new"]).devices] == ["old-d0", "old-d1"]
@@ -118,8 +118,8 @@ def test_a_driver_that_selectors_name(selectors: list[str], driver: str | None) 
     assert named_driver.named_driver(selectors) == driver
 
 
-def _large() -> Inventory:
-    return Inventory.of(_slice(f"s{n:04}", f"{'ab'[n % 2]}.example.com", f"p{n}", models=(0, 1) * 4) for n in range(5000))
+def _large() -> DeviceInventory:
+    return DeviceInventory.of(_slice(f"s{n:04}", f"{'ab'[n % 2]}.example.com", f"p{n}", models=(0, 1) * 4) for n in range(5000))
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def _large() -> Inventory:
 )
 def test_drivers_of_forty_thousand_devices_are_found_within_what_a_review_may_take(selectors: list[str], drivers: tuple[str, ...]) -> None:
     budget = Work(1_000_000)
-    assert LARGE.drivers(selectors, InProcess(budget)) == Drivers(drivers)
-    assert LARGE.drivers(selectors, InProcess(Work(0))) == Drivers(drivers), "the answer is kept"
+    assert LARGE.drivers(selectors, InProcess(budget)) == MatchingDrivers(drivers)
+    assert LARGE.drivers(selectors, InProcess(Work(0))) == MatchingDrivers(drivers), "the answer is kept"
 
 
 def test_drivers_that_could_not_be_looked_for_are_told() -> None:
     selectors = ['device.attributes["b.example.com"].?serial.orValue("") == "s4999-6"']
-    assert LARGE.drivers(selectors, InProcess(Work(100_000))) == Drivers((), cut=True)
+    assert LARGE.drivers(selectors, InProcess(Work(100_000))) == MatchingDrivers((), cut=True)
 
 
 def test_a_changed_slice_costs_little_whatever_there_is() -> None:

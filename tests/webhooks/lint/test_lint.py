@@ -17,10 +17,10 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.reading.scheme import read_object
 from webhooks.knowledge import LauncherSettings
-from webhooks.lint import BY_ID, IGNORE_ANNOTATION, Inventory, Preflight, Settings, World, lint
+from webhooks.lint import BY_ID, IGNORE_ANNOTATION, DeviceInventory, LintInputs, LintSettings, Preflight, lint
 from webhooks.lint.inventory import Work
 from webhooks.selectors.evaluating import InProcess
-from webhooks.verdict import INVALID, Cause, Verdict
+from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 MISSING = (
     'there is no ResourceClaimTemplate "one" in namespace default. The VM doesn\'t start until it exists: create it, or correct the name'
@@ -32,8 +32,8 @@ def _object(name: str) -> Any:
     return read_object(COMMON[name])
 
 
-def _world(*names: str) -> World:
-    return World.of([_object(name) for name in names])
+def _world(*names: str) -> LintInputs:
+    return LintInputs.of([_object(name) for name in names])
 
 
 def _empty_template() -> Any:
@@ -54,9 +54,9 @@ def test_at_admission_what_may_come_later_warns() -> None:
 
 
 def test_at_admission_an_id_can_be_made_to_deny() -> None:
-    knowledge = Preflight(World.of([_empty_template()]), Settings.for_admission(deny={"request-missing"}))
+    knowledge = Preflight(LintInputs.of([_empty_template()]), LintSettings.for_admission(deny={"request-missing"}))
     message, field = f"{NO_REQUEST} [request-missing]", "spec.domain.devices.gpus[0].requestName"
-    assert knowledge.preflight(_object("vmi")) == Verdict(False, causes=(Cause(INVALID, message, field),))
+    assert knowledge.preflight(_object("vmi")) == Verdict(False, causes=(AdmissionCause(INVALID, message, field),))
 
 
 def test_at_admission_nothing_is_said_twice() -> None:
@@ -66,25 +66,25 @@ def test_at_admission_nothing_is_said_twice() -> None:
     world = _world("template")
     assert [finding.id for finding in lint(vmi, world)] == ["tag-without-effect"]
     assert Preflight(world).preflight(vmi) == Verdict(True)  # webhooks.vmi.review warns of it
-    denied = Preflight(world, Settings.for_admission(deny=BY_ID)).preflight(vmi)
+    denied = Preflight(world, LintSettings.for_admission(deny=BY_ID)).preflight(vmi)
     assert [cause.field for cause in denied.causes] == ["spec.domain.devices.gpus[0].tag"]
 
 
 def test_at_admission_other_namespaces_and_devices_are_not_told_of() -> None:
     template = COMMON["template"]
     elsewhere = read_object({**template, "metadata": {"name": "one", "namespace": "secret"}})
-    (warning,) = Preflight(World.of([elsewhere])).preflight(_object("vmi")).warnings
+    (warning,) = Preflight(LintInputs.of([elsewhere])).preflight(_object("vmi")).warnings
     assert warning.endswith(MISSING)
     selector = {"cel": {"expression": 'device.attributes["gpu.example.com"].model == "H100"'}}
     exactly = {"deviceClassName": "gpu.example.com", "selectors": [selector]}
     picky = read_object({**template, "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}})
-    world = World.of([_object("class"), _object("slice"), picky])
+    world = LintInputs.of([_object("class"), _object("slice"), picky])
     (warning,) = Preflight(world).preflight(_object("vmi")).warnings
     assert "matches none of the 2 devices. " in warning
 
 
 def test_a_vm_whose_template_stays_is_not_denied() -> None:
-    knowledge = Preflight(World.of([_empty_template()]), Settings.for_admission(deny={"request-missing"}))
+    knowledge = Preflight(LintInputs.of([_empty_template()]), LintSettings.for_admission(deny={"request-missing"}))
     old = _object("vm")
     stopped = old.with_(spec=old.spec.with_(run_strategy="Halted"))
     warning = f"spec.template.spec.domain.devices.gpus[0].requestName: [request-missing] {NO_REQUEST}"
@@ -111,7 +111,9 @@ _ALTERNATIVES = {
     ],
 )
 def test_at_admission_what_the_pod_webhook_puts_right_is_not_told(objects: tuple[Any, ...], version: str, id: str) -> None:
-    world = World.of([_object("class"), *map(read_object, objects)], version=KubeVirtVersion.parse(version), gates={"GPUsWithDRA": True})
+    world = LintInputs.of(
+        [_object("class"), *map(read_object, objects)], version=KubeVirtVersion.parse(version), gates={"GPUsWithDRA": True}
+    )
     vmi = _object("vmi")
     assert [finding.id for finding in lint(vmi, world)] == [id], "without virt-dra on the cluster it won't work"
     native = vmi.with_(metadata=vmi.metadata.with_(annotations={"virt-dra.io/integration-path": "native"}))
@@ -130,22 +132,22 @@ def test_the_webhook_gets_the_gates_of_the_kubevirt_object() -> None:
         "spec": {"configuration": {"developerConfiguration": {"featureGates": ["HostDevices"]}}},
         "status": {"observedKubeVirtVersion": "v1.8.4"},
     }
-    gates = Preflight(World.of([read_object(raw)])).gates
+    gates = Preflight(LintInputs.of([read_object(raw)])).gates
     assert gates == Gates(KubeVirtVersion(1, 8, 4), frozenset({"HostDevices"}))
-    assert World.of([]).configuration.version == NEWEST
+    assert LintInputs.of([]).configuration.version == NEWEST
 
 
 # --- inventory ---
 
 
 def test_devices_beyond_the_limit_are_left_open() -> None:
-    inventory = Inventory.of([_object("slice")])
+    inventory = DeviceInventory.of([_object("slice")])
     match = inventory.matching(['device.attributes["gpu.example.com"].model == "A2"'], limit=1)
     assert (match.devices, match.passed, match.cut) == ((), (1, 0), True)
 
 
 def test_answers_are_kept() -> None:
-    inventory = Inventory.of([_object("slice")])
+    inventory = DeviceInventory.of([_object("slice")])
     assert inventory.matching(["true"]) is inventory.matching(["true"])
 
 
@@ -171,10 +173,10 @@ def test_ten_thousand_devices_and_fifty_claims_are_linted_in_time(limit: int | N
         "resourceClaims": [{"name": f"c{n}", "resourceClaimTemplateName": "one"} for n in claims],
         "domain": {"devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": "gpu"} for n in claims]}},
     }
-    world = World.of([_object("class"), _object("template"), *slices])
+    world = LintInputs.of([_object("class"), _object("template"), *slices])
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
     began = time.monotonic()
-    assert lint(vmi, world, Settings(max_devices=limit)) == ()
+    assert lint(vmi, world, LintSettings(max_devices=limit)) == ()
     assert time.monotonic() - began < 5
 
 
@@ -183,7 +185,7 @@ HOSTILE = f'{NINE}.all(a, {NINE}.all(b, {NINE}.all(c, device.driver.startsWith("
 
 
 def test_selectors_that_take_long_are_left_open() -> None:
-    inventory = Inventory.of([_object("slice")])
+    inventory = DeviceInventory.of([_object("slice")])
     work = Work(3_000)
     assert inventory.matching([HOSTILE], evaluator=InProcess(work)).cut
     assert work.left is not None
@@ -212,7 +214,7 @@ def test_nobodys_vm_takes_long_at_admission() -> None:
         "resourceClaims": [{"name": f"c{n}", "resourceClaimTemplateName": f"t{n % 5}"} for n in many],
         "domain": {"devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": f"r{n % 32}"} for n in many]}},
     }
-    knowledge = Preflight(World.of([_object("class"), *templates, *slices]))
+    knowledge = Preflight(LintInputs.of([_object("class"), *templates, *slices]))
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
     began = time.process_time()
     knowledge.preflight(vmi)
@@ -308,7 +310,7 @@ def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
         read_object({**COMMON["claim"], "spec": {"devices": devices}}),
         *([_object(name) for name in ("class", "nvidia-class", "slice", "nvidia-slice")] if cluster else []),
     ]
-    world = World.of(objects, version=version, gates=gates)
+    world = LintInputs.of(objects, version=version, gates=gates)
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
     findings = lint(vmi, world)
     assert findings == lint(vmi, world)
@@ -326,6 +328,6 @@ def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
     ("version", "live", "silent"), [("1.7.4", True, False), ("1.8.0", True, True), ("1.8.2", True, True), ("1.8.2", False, False)]
 )
 def test_a_lost_request_that_the_pod_webhook_adds_is_no_warning(version: str, live: bool, silent: bool) -> None:
-    world = World.of((), version=KubeVirtVersion.parse(version))
+    world = LintInputs.of((), version=KubeVirtVersion.parse(version))
     clock = (lambda: datetime(2026, 11, 22, tzinfo=UTC)) if live else None
-    assert ("lost-request" in Preflight(world, clock=clock).unwarned) is silent
+    assert ("lost-request" in Preflight(world, clock=clock).unwanted_warnings) is silent

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.lint.test_objects import CLASS, SLICE, TEMPLATE, VMI, _changed
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document, DocumentSource
-from webhooks.lint import Settings, judge
+from webhooks.lint import LintSettings, lint_documents
 
 CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "my-gpu"}, "spec": TEMPLATE["spec"]["spec"]}
 GPU = "spec.domain.devices.gpus.0"
@@ -18,8 +18,11 @@ HOST = {"hostDevices": [{"name": "h", "claimName": "gup", "requestName": "gpu"}]
 
 
 def _messages(*objects: Any, version: str = "1.9", **gates: bool) -> list[str]:
-    judgement = judge(
-        [Document(each, DocumentSource("f")) for each in objects], Settings(), version=KubeVirtVersion.parse(version), gates=gates or None
+    judgement = lint_documents(
+        [Document(each, DocumentSource("f")) for each in objects],
+        LintSettings(),
+        version=KubeVirtVersion.parse(version),
+        gates=gates or None,
     )
     return [f"{each.id}: {each.field}: {each.message}" for vm in judgement.subjects for each in vm.findings if each.severity == "denial"]
 

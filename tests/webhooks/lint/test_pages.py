@@ -10,11 +10,11 @@ import pytest
 from tests.conftest import Golden
 from virt_dra.api.reading.documents import read_documents
 from virt_dra.simulator.fit import Fitting
-from webhooks.lint import CHECKS, Check, Settings, judge
+from webhooks.lint import CHECKS, LintCheck, LintSettings, lint_documents
 from webhooks.lint.registry import severity_at_admission
 
 PAGES = Path(__file__).parents[3] / "docs" / "lint"
-SETTINGS = {"selector-not-checked": Settings(max_work=100_000)}
+SETTINGS = {"selector-not-checked": LintSettings(max_work=100_000)}
 """Where a finding is about a limit, which a lint of files doesn't have."""
 HEADINGS = ["What", "Why", "How to fix", "Example"]
 
@@ -30,16 +30,16 @@ def test_ids_are_unique_and_written_alike() -> None:
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.id) for check in CHECKS])
-def test_a_page_says_what_why_and_how_and_its_example_gives_the_finding(check: Check, golden: Golden) -> None:
+def test_a_page_says_what_why_and_how_and_its_example_gives_the_finding(check: LintCheck, golden: Golden) -> None:
     text = (PAGES / f"{check.id}.md").read_text(encoding="utf-8")
     at_admission = ", at admission a warning" if check.lenient else ""
     assert text.startswith(f"# {check.id}\n\n{check.title} A {check.severity}{at_admission}.\n")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    judgement = judge(read_documents(example.encode(), check.id), SETTINGS.get(check.id, Settings()), trial=Fitting)
+    judgement = lint_documents(read_documents(example.encode(), check.id), SETTINGS.get(check.id, LintSettings()), trial=Fitting)
     assert judgement.subjects
     findings = judgement.subjects[0].findings
-    others = [(judged, finding) for judged in judgement.judged[1:] for finding in judged.findings]
+    others = [(judged, finding) for judged in judgement.checked[1:] for finding in judged.findings]
     assert check.id in {*(finding.id for finding in findings), *(finding.id for _, finding in others)}
     told = [f"{each.id} {each.severity} {each.field}: {each.message}\n" for each in findings]
     told += [f"{judged.title}: {each.id} {each.severity} {each.field}: {each.message}\n" for judged, each in others]

@@ -11,7 +11,7 @@ import pytest
 from tests.webhooks.lint.test_cases import COMMON
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.reading.scheme import read_object
-from webhooks.lint import Preflight, Settings, World, lint
+from webhooks.lint import LintInputs, LintSettings, Preflight, lint
 
 VMI = VirtualMachineInstance.from_wire(COMMON["vmi"])
 MODEL = 'device.attributes["gpu.example.com"].model'
@@ -22,9 +22,9 @@ def _message(expression: str, *attributes: dict[str, Any], admission: bool = Fal
     address = {"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}
     resource_slice["spec"]["devices"] = [{"name": f"gpu-{n}", "attributes": {**each, **address}} for n, each in enumerate(attributes)]
     template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
-    world = World.of([read_object(each) for each in (resource_slice, template, COMMON["class"])])
+    world = LintInputs.of([read_object(each) for each in (resource_slice, template, COMMON["class"])])
     if admission:
-        (warning,) = Preflight(world, Settings.for_admission()).preflight(VMI).warnings
+        (warning,) = Preflight(world, LintSettings.for_admission()).preflight(VMI).warnings
         return warning
     (finding,) = lint(VMI, world)
     assert finding.id == "no-matching-device"

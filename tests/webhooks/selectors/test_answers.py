@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from devtools.webhooks.slow_selectors import cluster
-from webhooks.selectors.answers import Answers, Depths, Failure
+from webhooks.selectors.answers import AnswerCache, SelectorDepths, SliceFault
 
-PARTS = tuple(cluster({}, devices=2, slices=3).world.inventory.parts)
+PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.parts)
 
 
 def test_answers_that_are_replaced_or_dropped_weigh_nothing() -> None:
-    kept = Answers()
+    kept = AnswerCache()
     key = b"k" * 20
-    kept.put("each", key, PARTS[0], Depths(b"\1\1"))
+    kept.put("each", key, PARTS[0], SelectorDepths(b"\1\1"))
     plain = kept.weight
-    kept.put("each", key, PARTS[1], Depths(b"\0\1", Failure.of(0, "x" * 400, 0)))
+    kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.of(0, "x" * 400, 0)))
     with_fault = kept.weight
     assert with_fault > plain + 400
     for _ in range(100):
-        kept.put("each", key, PARTS[1], Depths(b"\0\1", Failure.of(0, "x" * 400, 0)))
-        kept.put("each", key, PARTS[0], Depths(b"\0\0"))
+        kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.of(0, "x" * 400, 0)))
+        kept.put("each", key, PARTS[0], SelectorDepths(b"\0\0"))
     assert kept.weight == with_fault
     for _ in range(100):
         kept.forget(PARTS[1:])
         assert kept.weight == plain
-        kept.put("each", key, PARTS[1], Depths(b"\0\1", Failure.of(0, "x" * 400, 0)))
-    kept.put("each", key, PARTS[1], Depths(b"\1\1"))
+        kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.of(0, "x" * 400, 0)))
+    kept.put("each", key, PARTS[1], SelectorDepths(b"\1\1"))
     kept.forget(PARTS[1:])
     assert kept.weight == plain

@@ -6,10 +6,10 @@ import pytest
 
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import Interrupted, compile_selector
-from webhooks.selectors.parts import Fault, Work, ask
-from webhooks.selectors.published import Published
+from webhooks.selectors.published_slice import SelectorFault, Work, ask
+from webhooks.selectors.slice_device import SliceDevice
 
-DEVICE = Published("d", "p", Device.from_wire({"name": "x", "attributes": {"m": {"string": "A100"}}}), "n", ())
+DEVICE = SliceDevice("d", "p", Device.from_wire({"name": "x", "attributes": {"m": {"string": "A100"}}}), "n", ())
 
 
 def test_searches_without_a_loop_take_from_the_work_what_they_take() -> None:
@@ -36,4 +36,4 @@ def test_what_exceeds_a_limit_of_ours_is_not_decided(work: Work) -> None:
 
 def test_a_failure_is_a_fault_of_the_selector() -> None:
     selectors = [compile_selector("true"), compile_selector("1 / 0 == 1")]
-    assert ask(DEVICE, selectors, Work(200_000)) == Fault(1, "division by zero", DEVICE)
+    assert ask(DEVICE, selectors, Work(200_000)) == SelectorFault(1, "division by zero", DEVICE)

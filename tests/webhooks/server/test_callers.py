@@ -21,9 +21,9 @@ from devtools.cluster.credentials import client_authority, client_certificate
 from devtools.webhooks.serving import JSON, Served, body, launcher_pod, serving, trusting, vm, vmi
 from webhooks.review import BadReview
 from webhooks.server.callers import LIMIT, REFUSE, TELL, Callers
-from webhooks.tls.authority import Pair, SystemKeys
-from webhooks.tls.exchange import CertificateError, ReloadingTls
+from webhooks.tls.authority import KeyPair, SystemKeys
 from webhooks.tls.folder import AuthorityFolder
+from webhooks.tls.reloading import CertificateError, ReloadingTls
 
 KEYS = SystemKeys()
 REFUSING = Callers(REFUSE)
@@ -34,10 +34,10 @@ REVIEWS = (("/validate-vmi", vmi()), ("/validate-vm", vm()), ("/mutate-launcher-
 class Room:
     served: Served
     folder: Path
-    authority: Pair
+    authority: KeyPair
     client_ca: Path
 
-    def context(self, shown: Pair | None) -> ssl.SSLContext:
+    def context(self, shown: KeyPair | None) -> ssl.SSLContext:
         context = trusting(self.folder)
         if shown is not None:
             path = self.folder / f"client-{shown.certificate.serial_number}.pem"
@@ -45,7 +45,7 @@ class Room:
             context.load_cert_chain(path)
         return context
 
-    async def ask(self, shown: Pair | None, path: str = "/validate-vmi", data: bytes | None = None) -> tuple[int, Any]:
+    async def ask(self, shown: KeyPair | None, path: str = "/validate-vmi", data: bytes | None = None) -> tuple[int, Any]:
         """Over a connection of its own."""
         connector = aiohttp.TCPConnector(ssl=self.context(shown))
         async with (
@@ -67,11 +67,11 @@ async def room(folder: Path, callers: Callers = REFUSING) -> AsyncIterator[Room]
         yield Room(served, folder, authority, client_ca)
 
 
-def _pem(pair: Pair) -> bytes:
+def _pem(pair: KeyPair) -> bytes:
     return pair.certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _key(pair: Pair) -> bytes:
+def _key(pair: KeyPair) -> bytes:
     return pair.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
@@ -147,11 +147,11 @@ def test_who_shows_nothing_is_told_no_more_by_a_certificate_that_has_expired_sin
     assert REFUSING.verified(peer, datetime(2026, 1, 1, tzinfo=UTC))
     assert not REFUSING.verified(peer, datetime(2026, 1, 2, tzinfo=UTC))
     with pytest.raises(BadReview) as refused:
-        REFUSING.tells(verified=False)
+        REFUSING.full_answer(verified=False)
     assert refused.value.code == 401
-    assert Callers(TELL).tells(verified=False)
-    assert not Callers(LIMIT).tells(verified=False)
-    assert Callers(LIMIT).tells(verified=True)
+    assert Callers(TELL).full_answer(verified=False)
+    assert not Callers(LIMIT).full_answer(verified=False)
+    assert Callers(LIMIT).full_answer(verified=True)
 
 
 def test_probes_need_no_certificate(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from devtools.cluster.credentials import client_authority, client_certificate
 from devtools.webhooks.serving import Served, body, serving
-from webhooks.server.app import Limits
+from webhooks.server.app import ServerLimits
 from webhooks.server.callers import LIMIT, Callers
 from webhooks.tls.authority import SystemKeys
 
@@ -28,7 +28,7 @@ GOAL = 1.0
 
 
 @asynccontextmanager
-async def beset(folder: Path, limits: Limits | None = None) -> AsyncIterator[tuple[Served, list[asyncio.StreamWriter]]]:
+async def beset(folder: Path, limits: ServerLimits | None = None) -> AsyncIterator[tuple[Served, list[asyncio.StreamWriter]]]:
     """A server that verifies its callers and answers others by what they carry; connections in the list are cut at the end."""
     authority = client_authority(SystemKeys())
     shown = client_certificate(authority, "kube-apiserver")
@@ -148,7 +148,7 @@ def test_a_connection_that_is_in_use_outlives_a_flood(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sent", [HEAD[:20], HEAD + DATA[:10]])
 def test_requests_that_never_end_keep_nobody_out(tmp_path: Path, sent: bytes) -> None:
     async def all_of_it() -> None:
-        async with beset(tmp_path, Limits(connections=60, connections_per_address=30)) as (served, held):
+        async with beset(tmp_path, ServerLimits(connections=60, connections_per_address=30)) as (served, held):
             await _idle(served, held, 80, lambda number: f"127.0.1.{1 + number % 4}", served.trust)
             for writer in held:
                 writer.write(sent)
@@ -175,7 +175,7 @@ def test_bodies_that_are_announced_only_take_no_room(tmp_path: Path) -> None:
 
 def test_one_address_holds_no_more_than_half_of_what_bodies_may_take(tmp_path: Path) -> None:
     async def all_of_it() -> None:
-        limits = Limits(body_bytes=100_000, buffered_bytes=200_000)
+        limits = ServerLimits(body_bytes=100_000, buffered_bytes=200_000)
         async with beset(tmp_path, limits) as (served, held):
             await _idle(served, held, 4, lambda _: "127.0.1.1", served.trust)
             for writer in held:
@@ -191,7 +191,7 @@ def test_who_reads_no_answer_is_cut_off(tmp_path: Path) -> None:
     """Pipelined requests whose answers fill all buffers."""
 
     async def all_of_it() -> None:
-        async with beset(tmp_path, Limits(head_seconds=0.5)) as (served, _):
+        async with beset(tmp_path, ServerLimits(head_seconds=0.5)) as (served, _):
             reader, writer = await _connect(served, "127.0.1.1", served.trust)
             reader._transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own way
             async with asyncio.timeout(60):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhooks.server.connection_table import Entry, Phase, Standing, Table, group_of
-from webhooks.server.handshakes import Turns
+from webhooks.server.connection_table import ConnectionEntry, ConnectionPhase, ConnectionTable, Standing, group_of
+from webhooks.server.handshakes import HandshakeQueue
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_whose_an_address_is(address: object, group: str) -> None:
     assert group_of(address) == group
 
 
-def _full(table: Table, *groups: str) -> list[Entry]:
+def _full(table: ConnectionTable, *groups: str) -> list[ConnectionEntry]:
     entries = []
     for number, group in enumerate(groups):
         entry, evicted = table.enter(group, float(number))
@@ -38,39 +38,39 @@ def _full(table: Table, *groups: str) -> list[Entry]:
 
 
 def test_the_one_that_has_waited_longest_of_the_address_that_has_most_goes() -> None:
-    table = Table(limit=4, per_group=4, reserved=0)
+    table = ConnectionTable(limit=4, per_group=4, reserved=0)
     single, first, second, third = _full(table, "a", "b", "b", "b")
     assert table.enter("c", 9)[1] is first
-    table.change(second, 10, Phase.READING)
-    table.change(second, 11, Phase.WAITING)
+    table.change(second, 10, ConnectionPhase.READING)
+    table.change(second, 11, ConnectionPhase.WAITING)
     assert table.enter("a", 12)[1] is third, "second has been used since"
     assert len(table) == 4
     assert single in table._entries
 
 
 def test_of_one_address_who_waits_goes_before_whose_request_arrives_and_none_whose_request_is_decided() -> None:
-    table = Table(limit=3, per_group=3, reserved=0)
+    table = ConnectionTable(limit=3, per_group=3, reserved=0)
     busy, reading, waiting = _full(table, "a", "a", "a")
-    table.change(busy, 4, Phase.BUSY)
-    table.change(reading, 5, Phase.READING)
+    table.change(busy, 4, ConnectionPhase.BUSY)
+    table.change(reading, 5, ConnectionPhase.READING)
     assert table.enter("a", 6)[1] is waiting
     for entry in tuple(table._entries):
-        table.change(entry, 7, Phase.BUSY)
+        table.change(entry, 7, ConnectionPhase.BUSY)
     assert table.enter("a", 8) == (None, None)
     assert table.enter("b", 8) == (None, None)
-    table.change(busy, 9, Phase.WAITING)
+    table.change(busy, 9, ConnectionPhase.WAITING)
     assert table.enter("b", 10)[1] is busy
 
 
 def test_an_address_has_a_limit_of_its_own() -> None:
-    table = Table(limit=10, per_group=2, reserved=0)
+    table = ConnectionTable(limit=10, per_group=2, reserved=0)
     first, _ = _full(table, "a", "a")
     assert table.enter("a", 5)[1] is first
     assert table.enter("b", 5)[1] is None
 
 
 def test_who_got_a_verdict_stays_before_who_has_asked_nothing_and_who_is_verified_stays() -> None:
-    table = Table(limit=4, per_group=4, reserved=1)
+    table = ConnectionTable(limit=4, per_group=4, reserved=1)
     verified, proven, unproven = _full(table, "a", "b", "b")
     table.change(verified, 3, standing=Standing.VERIFIED)
     table.change(proven, 3, standing=Standing.PROVEN)
@@ -86,10 +86,10 @@ def test_who_got_a_verdict_stays_before_who_has_asked_nothing_and_who_is_verifie
 
 
 def test_room_is_reserved_for_verified_clients() -> None:
-    table = Table(limit=4, per_group=4, reserved=2)
+    table = ConnectionTable(limit=4, per_group=4, reserved=2)
     entries = _full(table, "a", "b")
     for entry in entries:
-        table.change(entry, 2, Phase.BUSY)
+        table.change(entry, 2, ConnectionPhase.BUSY)
     assert table.enter("c", 3) == (None, None)
     table.change(entries[0], 4, standing=Standing.VERIFIED)
     assert table.enter("c", 5)[0] is not None
@@ -97,18 +97,18 @@ def test_room_is_reserved_for_verified_clients() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.integers(0, 30)), max_size=60))
 def test_whatever_happens_the_limits_hold(steps: list[tuple[str, int, int]]) -> None:
-    table = Table(limit=6, per_group=4, reserved=2)
-    there: list[Entry] = []
+    table = ConnectionTable(limit=6, per_group=4, reserved=2)
+    there: list[ConnectionEntry] = []
     for now, (group, deed, which) in enumerate(steps):
         if deed == 0 or not there:
             entry, evicted = table.enter(group, now)
             if evicted is not None:
-                assert evicted.phase != Phase.BUSY
+                assert evicted.phase != ConnectionPhase.BUSY
                 assert evicted.standing != Standing.VERIFIED
                 there.remove(evicted)
             there += [entry] if entry is not None else []
         elif deed < 4:
-            table.change(there[which % len(there)], now, Phase(deed - 1))
+            table.change(there[which % len(there)], now, ConnectionPhase(deed - 1))
         elif deed == 4:
             table.change(there[which % len(there)], now, standing=Standing(which % 3))
         else:
@@ -120,7 +120,7 @@ def test_whatever_happens_the_limits_hold(steps: list[tuple[str, int, int]]) -> 
 
 
 def test_handshakes_take_turns_by_address_the_newest_first() -> None:
-    turns: Turns[str] = Turns(per_second=2, burst=3, now=0)
+    turns: HandshakeQueue[str] = HandshakeQueue(per_second=2, burst=3, now=0)
     for group, item in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("a", "a4")):
         turns.add(group, item)
     assert [turns.next(0), turns.next(0), turns.next(0), turns.next(0)] == ["a4", "b1", "a3", None]

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from devtools.webhooks.hostile_reviews import Hostile, expected, hostile_reviews, is_settled
-from devtools.webhooks.serving import KNOWLEDGE, Served, body, decide, serving, vmi
+from devtools.webhooks.serving import KNOWLEDGE, Served, body, decide_body, serving, vmi
 from tests.webhooks.server.test_server import ADMITTED
 from webhooks.review import BadReview, Review
-from webhooks.server.app import Limits
+from webhooks.server.app import ServerLimits
 from webhooks.server.log import json_logging
 from webhooks.validation import WEBHOOKS
 from webhooks.verdict import Verdict
@@ -52,7 +52,7 @@ def test_every_one_is_answered_as_it_should() -> None:
 
 def _decided(hostile: Hostile) -> tuple[Review, bytes, Verdict] | BadReview:
     try:
-        return decide(WEBHOOKS[hostile.path], hostile.body, KNOWLEDGE)
+        return decide_body(WEBHOOKS[hostile.path], hostile.body, KNOWLEDGE)
     except BadReview as bad:
         return bad
 
@@ -66,7 +66,7 @@ def test_over_the_network_they_leave_the_server_as_it_was(tmp_path: Path) -> Non
             assert (code, answer["kind"], answer["code"]) == (400, "Status", 400)
 
     async def all_of_it() -> None:
-        async with serving(tmp_path, limits=Limits(seconds=30)) as served:
+        async with serving(tmp_path, limits=ServerLimits(seconds=30)) as served:
             asked = iter(islice(hostile_reviews(2), 400))
 
             async def client() -> None:

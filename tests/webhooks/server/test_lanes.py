@@ -8,7 +8,7 @@ import time
 import pytest
 
 from webhooks.review import namespace_hint
-from webhooks.server.lanes import MAX_WAITING, FairThread, TooManyWaiting
+from webhooks.server.fair_thread import MAX_WAITING, FairThread, TooManyWaiting
 
 
 def busy(name: str, seconds: float, order: list[str]) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 
 from devtools.webhooks.serving import NAMES, Served, body, hang_up, serving, trusting, vmi
 from tests.webhooks.server.test_server import ADMITTED, LARGE, Held, _head, _until
-from webhooks.server.app import Limits
+from webhooks.server.app import ServerLimits
 from webhooks.server.log import json_logging
 from webhooks.tls.authority import Bundle, SystemKeys, bootstrap, renewed
-from webhooks.tls.exchange import CertificateFolder
+from webhooks.tls.reloading import CertificateFolder
 
 DATA = body(vmi())
 
@@ -134,7 +134,7 @@ def test_shutdown_loses_no_request(tmp_path: Path) -> None:
     held = Held()
 
     async def all_of_it() -> None:
-        async with serving(tmp_path, held, Limits(seconds=30)) as served:
+        async with serving(tmp_path, held, ServerLimits(seconds=30)) as served:
             half = await served.connect()
             half[1].write(_head(len(DATA)) + DATA[:100])
             await _until(lambda: served.server._in_flight == 1)
@@ -176,7 +176,7 @@ def test_shutdown_loses_no_request(tmp_path: Path) -> None:
 
 def test_a_request_that_never_ends_does_not_keep_the_server(tmp_path: Path) -> None:
     async def all_of_it() -> None:
-        async with serving(tmp_path, limits=Limits(seconds=0.5)) as served:
+        async with serving(tmp_path, limits=ServerLimits(seconds=0.5)) as served:
             reader, writer = await served.connect()
             writer.write(_head(100) + b"{")
             await _until(lambda: served.server._in_flight == 1)

@@ -9,7 +9,7 @@ import pytest
 
 from devtools.webhooks.serving import body, request, review, vmi
 from webhooks.review import BadReview, Review, answer, check_content_type, read_review
-from webhooks.verdict import INVALID, Cause, Verdict
+from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 
 def test_a_review_is_read() -> None:
@@ -120,7 +120,9 @@ def test_an_object_is_admitted_with_warnings() -> None:
 
 
 def test_a_denial_has_every_cause() -> None:
-    verdict = Verdict(allowed=False, causes=(Cause(INVALID, "first", "spec.a"), Cause("FieldValueRequired", "second", "spec.b")))
+    verdict = Verdict(
+        allowed=False, causes=(AdmissionCause(INVALID, "first", "spec.a"), AdmissionCause("FieldValueRequired", "second", "spec.b"))
+    )
     assert _answered(verdict) == {
         "uid": "u",
         "allowed": False,
@@ -141,7 +143,7 @@ def test_a_denial_has_every_cause() -> None:
 
 
 def test_answers_are_bounded() -> None:
-    causes = tuple(Cause(INVALID, f"{n}" + "x" * 5000, "f" * 5000) for n in range(1000))
+    causes = tuple(AdmissionCause(INVALID, f"{n}" + "x" * 5000, "f" * 5000) for n in range(1000))
     response = _answered(Verdict(allowed=False, causes=causes, warnings=tuple(f"{n}" + "w" * 1000 for n in range(1000))))
     assert len(response["status"]["details"]["causes"]) == 100
     assert response["status"]["message"].endswith("x…, and 900 more")

@@ -16,8 +16,9 @@ import pytest
 
 from devtools.webhooks.serving import JSON, KNOWLEDGE, SPEC, Served, body, hang_up, serving, status, vm, vmi
 from virt_dra.api.kubevirt_versions import Gates
-from webhooks.knowledge import Knowledge, KubeVirtOnly, Subject
-from webhooks.server.app import Limits
+from webhooks.knowledge import Knowledge, KubeVirtOnly
+from webhooks.rules.reviewed_spec import VmObject
+from webhooks.server.app import ServerLimits
 from webhooks.server.log import json_logging
 from webhooks.verdict import Verdict
 
@@ -45,7 +46,7 @@ def test_reviews_are_answered(tmp_path: Path) -> None:
     run(tmp_path, ask)
 
 
-MAX = Limits(body_bytes=2000)
+MAX = ServerLimits(body_bytes=2000)
 TOO_LARGE = status(413, "RequestEntityTooLarge", "the body is larger than 2000 bytes, the limit of this webhook")
 
 
@@ -124,7 +125,7 @@ def test_bodies_together_are_limited(tmp_path: Path) -> None:
         await _until(lambda: served.server._buffered == 0)
         assert await served.ask(body(vmi())) == ADMITTED
 
-    run(tmp_path, ask, limits=Limits(body_bytes=2000, buffered_bytes=2000))
+    run(tmp_path, ask, limits=ServerLimits(body_bytes=2000, buffered_bytes=2000))
 
 
 def _head(length: int, *more: str) -> bytes:
@@ -161,7 +162,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
         assert json.loads(content) == status(408, "Timeout", "the review could not be received within 0.2 s")[1]
         await hang_up(writer)
 
-    run(tmp_path, ask, limits=Limits(seconds=0.2))
+    run(tmp_path, ask, limits=ServerLimits(seconds=0.2))
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /validate-vmi HT"])
@@ -176,7 +177,7 @@ def test_a_connection_that_does_not_ask_is_closed(tmp_path: Path, sent: bytes) -
         await hang_up(writer)
         assert 'refused_connections_total{reason="slow"} 1.0' in (await served.plain("/metrics"))[1]
 
-    run(tmp_path, ask, limits=Limits(head_seconds=0.2))
+    run(tmp_path, ask, limits=ServerLimits(head_seconds=0.2))
 
 
 def test_a_connection_that_asked_may_be_idle_for_longer(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_a_connection_that_asked_may_be_idle_for_longer(tmp_path: Path) -> None:
             await asyncio.sleep(pause)
         await hang_up(writer)
 
-    run(tmp_path, ask, limits=Limits(head_seconds=1.0))
+    run(tmp_path, ask, limits=ServerLimits(head_seconds=1.0))
 
 
 def test_connections_are_limited(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_connections_are_limited(tmp_path: Path) -> None:
         await _until(lambda: sum(map(len, served.server._connections)) == 0)
         assert await served.ask(body(vmi())) == ADMITTED
 
-    run(tmp_path, ask, limits=Limits(connections=2))
+    run(tmp_path, ask, limits=ServerLimits(connections=2))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ class Held(KubeVirtOnly):
     asked: threading.Event = field(default_factory=threading.Event)
     let_go: threading.Event = field(default_factory=threading.Event)
 
-    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
+    def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         self.asked.set()
         self.let_go.wait(30)
         return Verdict(allowed=True)
@@ -262,7 +263,7 @@ def test_while_a_large_review_is_decided_others_are_answered(tmp_path: Path) -> 
         held.let_go.set()
         assert await large == ADMITTED
 
-    run(tmp_path, ask, knowledge=held, limits=Limits(seconds=30))
+    run(tmp_path, ask, knowledge=held, limits=ServerLimits(seconds=30))
 
 
 def test_a_review_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
@@ -368,7 +369,7 @@ async def _ask_three(served: Served, evil: str) -> None:
 
 def test_faults_of_ours_are_logged_by_kind_and_place(tmp_path: Path) -> None:
     class Broken(Held):
-        def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
+        def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
             raise KeyError("x\ny")
 
     log = StringIO()

@@ -14,8 +14,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from webhooks.tls.authority import SystemKeys, bootstrap
-from webhooks.tls.exchange import CertificateError, CertificateFolder, ReloadingTls
 from webhooks.tls.folder import AuthorityFolder
+from webhooks.tls.reloading import CertificateError, CertificateFolder, ReloadingTls
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

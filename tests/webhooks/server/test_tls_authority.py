@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from webhooks.tls.authority import (
     Bundle,
     BundleError,
-    Pair,
+    KeyPair,
     SystemKeys,
     bootstrap,
     names_of,
@@ -132,7 +132,7 @@ def _without_constraints(bundle: Bundle) -> Bundle:
     builder = x509.CertificateBuilder().subject_name(authority.certificate.subject).issuer_name(authority.certificate.subject)
     builder = builder.public_key(authority.key.public_key()).serial_number(7).not_valid_before(NOW).not_valid_after(_after(3650))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    return replace(bundle, authority=Pair(builder.sign(authority.key, hashes.SHA256()), authority.key))
+    return replace(bundle, authority=KeyPair(builder.sign(authority.key, hashes.SHA256()), authority.key))
 
 
 def test_an_authority_signs_for_servers_of_its_names_only_and_a_certificate_signs_nothing() -> None:

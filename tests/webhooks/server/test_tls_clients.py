@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from webhooks.tls.authority import Pair, SystemKeys, bootstrap, renewed, service_names
+from webhooks.tls.authority import KeyPair, SystemKeys, bootstrap, renewed, service_names
 
 HERE = Path(__file__).parent
 NAMES = service_names("hook", "virt-dra")
@@ -122,7 +122,7 @@ def test_a_thief_of_the_authoritys_key_can_make_no_wildcard_and_no_other_authori
     assert verify(bundle.ca_bundle, _signed(bundle.authority, "*.virt-dra.svc"), NAMES[0]) != ""
     below = bootstrap(NAMES, NOW, SystemKeys()).authority
     authority = _signed(bundle.authority, None, key=below.key, authority=True)
-    through = Pair(x509.load_pem_x509_certificate(authority), below.key)
+    through = KeyPair(x509.load_pem_x509_certificate(authority), below.key)
     assert verify(bundle.ca_bundle, _signed(through, NAMES[0]) + authority, NAMES[0]) != ""
 
 
@@ -133,7 +133,7 @@ def test_what_an_authority_signs_for_clients_is_refused(openssl: Verify) -> None
 
 
 def _signed(
-    signer: Pair,
+    signer: KeyPair,
     name: str | None,
     *,
     key: ec.EllipticCurvePrivateKey | None = None,

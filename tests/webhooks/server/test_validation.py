@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from devtools.webhooks.serving import KNOWLEDGE, SPEC, launcher_pod, review, vm, vmi
-from webhooks.knowledge import KubeVirtOnly, Subject
-from webhooks.lint import Preflight, Settings, World
+from webhooks.knowledge import KubeVirtOnly
+from webhooks.lint import LintInputs, LintSettings, Preflight
 from webhooks.review import BadReview, answer, read_review
-from webhooks.validation import WEBHOOKS, judge
-from webhooks.verdict import INVALID, Cause, Verdict
+from webhooks.rules.reviewed_spec import VmObject
+from webhooks.validation import WEBHOOKS, verdict_on
+from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 ADMITTED = Verdict(allowed=True)
 NO_REQUEST: dict[str, Any] = {**SPEC, "domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}
@@ -22,7 +23,7 @@ MALFORMED: dict[str, Any] = {"domain": {"devices": {"gpus": "all"}}}
 
 
 def _verdict(obj: object, old: object = None, path: str = "/validate-vmi", **members: object) -> Verdict:
-    return judge(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), KNOWLEDGE)
+    return verdict_on(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), KNOWLEDGE)
 
 
 def _denied(verdict: Verdict) -> list[tuple[str, str]]:
@@ -126,17 +127,17 @@ class Seeing(KubeVirtOnly):
     """Knowledge that notes what it was asked and finds the same each time."""
 
     found: Verdict = _NOTHING
-    asked: list[Subject] = field(default_factory=list)
-    before: list[Subject | None] = field(default_factory=list)
+    asked: list[VmObject] = field(default_factory=list)
+    before: list[VmObject | None] = field(default_factory=list)
 
-    def preflight(self, subject: Subject, old: Subject | None = None) -> Verdict:
+    def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         self.asked.append(subject)
         self.before.append(old)
         return self.found
 
 
 def _seen(seeing: Seeing, obj: object, old: object = None, path: str = "/validate-vmi", **members: object) -> Verdict:
-    return judge(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), seeing)
+    return verdict_on(WEBHOOKS[path], read_review(json.dumps(review(obj, old, **members)).encode()), seeing)
 
 
 def test_what_an_object_names_is_looked_at_in_the_namespace_of_the_request() -> None:
@@ -153,7 +154,7 @@ def test_of_an_update_what_was_is_told() -> None:
 
 
 def test_what_is_found_can_deny() -> None:
-    cause = Cause(INVALID, "there is no such template", "spec.resourceClaims[0]")
+    cause = AdmissionCause(INVALID, "there is no such template", "spec.resourceClaims[0]")
     assert _seen(Seeing(KNOWLEDGE.gates, found=Verdict(allowed=False, causes=(cause,))), vmi()) == Verdict(allowed=False, causes=(cause,))
 
 
@@ -174,23 +175,23 @@ def test_nothing_is_looked_up_where_it_would_not_matter(obj: object, old: object
 UNUSED = {"resourceClaims": [*SPEC["resourceClaims"], {"name": "d", "resourceClaimTemplateName": "t"}], "domain": SPEC["domain"]}
 
 
-@pytest.mark.parametrize(("unwarned", "warnings"), [((), 1), (("unused-claim",), 0), (("other",), 1)])
-def test_warnings_of_the_rules_can_be_left_out(unwarned: tuple[str, ...], warnings: int) -> None:
-    verdict = _seen(Seeing(KNOWLEDGE.gates, unwarned=unwarned), vmi(UNUSED))
+@pytest.mark.parametrize(("unwanted_warnings", "warnings"), [((), 1), (("unused-claim",), 0), (("other",), 1)])
+def test_warnings_of_the_rules_can_be_left_out(unwanted_warnings: tuple[str, ...], warnings: int) -> None:
+    verdict = _seen(Seeing(KNOWLEDGE.gates, unwanted_warnings=unwanted_warnings), vmi(UNUSED))
     assert (verdict.allowed, len(verdict.warnings)) == (True, warnings)
 
 
 @pytest.mark.parametrize(
     ("settings", "want"),
     [
-        (Settings.for_admission(), (True, 1)),
-        (Settings.for_admission(ignore={"unused-claim"}), (True, 0)),
-        (Settings.for_admission(deny={"unused-claim"}), (False, 0)),
+        (LintSettings.for_admission(), (True, 1)),
+        (LintSettings.for_admission(ignore={"unused-claim"}), (True, 0)),
+        (LintSettings.for_admission(deny={"unused-claim"}), (False, 0)),
     ],
 )
-def test_warnings_of_the_rules_are_ignored_and_denied_by_their_ids(settings: Settings, want: tuple[bool, int]) -> None:
-    knowledge = Preflight(World.of([], known=()), settings)
-    verdict = judge(WEBHOOKS["/validate-vmi"], read_review(json.dumps(review(vmi(UNUSED))).encode()), knowledge)
+def test_warnings_of_the_rules_are_ignored_and_denied_by_their_ids(settings: LintSettings, want: tuple[bool, int]) -> None:
+    knowledge = Preflight(LintInputs.of([], known=()), settings)
+    verdict = verdict_on(WEBHOOKS["/validate-vmi"], read_review(json.dumps(review(vmi(UNUSED))).encode()), knowledge)
     assert (verdict.allowed, len(verdict.warnings)) == want
 
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from webhooks.worker.turns import NAMESPACES, Refused, Shares, Turn, Turns
+from webhooks.worker.evaluation_queue import NAMESPACES, EvaluationQueue, QueueLimits, Turn, TurnRefused
 
 
 @dataclass
 class Office:
     """Turns, with a clock, and who got one in which order."""
 
-    shares: Shares = field(default_factory=lambda: Shares(fast=2, slow=1, waiting=3, all_waiting=6, burst=2.0, rate=0.2))
+    shares: QueueLimits = field(default_factory=lambda: QueueLimits(fast=2, slow=1, waiting=3, all_waiting=6, burst=2.0, rate=0.2))
     now: float = 0.0
     given: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.turns = Turns(self.shares, lambda: self.now)
+        self.turns = EvaluationQueue(self.shares, lambda: self.now)
 
     def ask(self, namespace: str) -> Turn:
         return self.turns.ask(namespace, lambda: self.given.append(namespace))
@@ -76,7 +76,7 @@ def test_who_has_run_longest_ends_where_others_wait() -> None:
 def test_an_allowance_is_used_up_and_comes_back() -> None:
     office = Office()
     office.turns.end(office.ask("a"), 2.5)
-    with pytest.raises(Refused, match="used up its share"):
+    with pytest.raises(TurnRefused, match="used up its share"):
         office.ask("a")
     office.ask("b")
     office.now = 3.0  # 0.6 s are back, of which 0.5 were owed
@@ -98,12 +98,12 @@ def test_those_who_wait_are_limited_by_namespace_and_in_all() -> None:
     office = Office()
     for _ in range(4):
         office.ask("a")
-    with pytest.raises(Refused, match="too many other reviews"):
+    with pytest.raises(TurnRefused, match="too many other reviews"):
         office.ask("a")
     office.ask("b")
     for namespace in "cde":
         office.ask(namespace)
-    with pytest.raises(Refused, match="too many other reviews"):
+    with pytest.raises(TurnRefused, match="too many other reviews"):
         office.ask("f")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from devtools.webhooks.slow_selectors import cluster
-from webhooks.selectors.answers import MAX_MESSAGE, Depths, Failure, Question
+from webhooks.selectors.answers import MAX_MESSAGE, SelectorDepths, SelectorQuestion, SliceFault
 from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.parts import Work
+from webhooks.selectors.published_slice import Work
 from webhooks.worker.wire import (
     MAX_LINE,
     BadAnswer,
@@ -23,9 +23,9 @@ from webhooks.worker.wire import (
     read_questions,
 )
 
-PARTS = tuple(cluster({}, devices=2, slices=3).world.inventory.parts)
-EACH = Question("each", ("true", "device.driver == 'x'"), PARTS)
-ANY = Question("any", ("true",), PARTS)
+PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.parts)
+EACH = SelectorQuestion("each", ("true", "device.driver == 'x'"), PARTS)
+ANY = SelectorQuestion("any", ("true",), PARTS)
 
 
 def test_a_question_and_its_answers_come_over_as_they_were() -> None:
@@ -38,7 +38,7 @@ def test_a_question_and_its_answers_come_over_as_they_were() -> None:
     assert work == 1000
     heard = [read_answers(line, [EACH, ANY]) for n, each in enumerate(asked) for line in answer_lines(n, evaluate(each, Work()))]
     assert [(each.question, [answer for _, answer in each.answers], each.valid) for each in heard] == [
-        (0, [Depths(b"\1\1")] * 3, False),
+        (0, [SelectorDepths(b"\1\1")] * 3, False),
         (0, [], True),
         (1, [True], False),
         (1, [], True),
@@ -82,7 +82,7 @@ def test_what_is_no_answer_is_refused(line: bytes) -> None:
 
 
 def test_no_line_of_answers_is_longer_than_the_server_reads() -> None:
-    worst = Depths(b"\0" * 128, Failure.of(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0))
+    worst = SelectorDepths(b"\0" * 128, SliceFault.of(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0))
     lines = list(answer_lines(0, ((position, worst) for position in range(200))))
     assert max(map(len, lines)) < MAX_LINE / 4
     assert sum(len(json.loads(line).get("each", ())) for line in lines) == 200
@@ -90,4 +90,4 @@ def test_no_line_of_answers_is_longer_than_the_server_reads() -> None:
 
 def test_a_message_has_an_end() -> None:
     heard = read_answers(json.dumps({"q": 0, "fault": [0, "x" * 100_000]}).encode(), [EACH])
-    assert heard.fault == Failure(0, "x" * MAX_MESSAGE + "…")
+    assert heard.fault == SliceFault(0, "x" * MAX_MESSAGE + "…")

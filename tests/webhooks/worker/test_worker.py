@@ -16,21 +16,21 @@ import pytest
 
 from devtools.webhooks.slow_selectors import DRIVER, HOSTILE, cluster
 from virt_dra.api.resource_v1 import ResourceSlice
-from webhooks.lint import Inventory
-from webhooks.selectors.answers import Evaluator
+from webhooks.lint import DeviceInventory
+from webhooks.selectors.answers import SelectorEvaluator
 from webhooks.selectors.evaluating import TOO_MUCH_WORK, InProcess
 from webhooks.server.reviewing import Collecting
+from webhooks.worker.evaluation_queue import QueueLimits
 from webhooks.worker.parent import Worker, WorkerLimits
 from webhooks.worker.process import SLOW_NICE
-from webhooks.worker.turns import Shares
 
-PLENTY = WorkerLimits(seconds=20, fast_seconds=20, work=None, shares=Shares(burst=1000))
+PLENTY = WorkerLimits(seconds=20, fast_seconds=20, work=None, shares=QueueLimits(burst=1000))
 """So that a machine that is busy with something else makes no difference."""
 MODEL = f'device.attributes["{DRIVER}"].model'
 
 
-def inventory() -> Inventory:
-    return cluster({}).world.inventory
+def inventory() -> DeviceInventory:
+    return cluster({}).inputs.inventory
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Observed:
 
 
 @asynccontextmanager
-async def working(known: Callable[[], Inventory], limits: WorkerLimits = PLENTY) -> AsyncIterator[tuple[Worker, Observed]]:
+async def working(known: Callable[[], DeviceInventory], limits: WorkerLimits = PLENTY) -> AsyncIterator[tuple[Worker, Observed]]:
     observed = Observed()
     worker = Worker(lambda: known().parts, limits, observer=observed)
     async with worker.running():
@@ -68,7 +68,7 @@ def files_open(pid: str) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def run(test: Callable[[Worker, Observed, Inventory], Awaitable[None]], limits: WorkerLimits = PLENTY) -> None:
+def run(test: Callable[[Worker, Observed, DeviceInventory], Awaitable[None]], limits: WorkerLimits = PLENTY) -> None:
     async def whole() -> None:
         known = inventory()
         async with working(lambda: known, limits) as (worker, observed):
@@ -77,7 +77,7 @@ def run(test: Callable[[Worker, Observed, Inventory], Awaitable[None]], limits: 
     asyncio.run(whole())
 
 
-def seen(inventory: Inventory, expressions: Sequence[str], limit: int | None, evaluator: Evaluator) -> Any:
+def seen(inventory: DeviceInventory, expressions: Sequence[str], limit: int | None, evaluator: SelectorEvaluator) -> Any:
     match, drivers = inventory.matching(expressions, limit, evaluator), inventory.drivers(expressions, evaluator)
     fault = match.fault and (match.fault.selector, match.fault.message, str(match.fault.device))
     return (
@@ -91,7 +91,7 @@ def seen(inventory: Inventory, expressions: Sequence[str], limit: int | None, ev
     )
 
 
-async def found(worker: Worker, inventory: Inventory, expressions: Sequence[str], limit: int | None, namespace: str = "n") -> Any:
+async def found(worker: Worker, inventory: DeviceInventory, expressions: Sequence[str], limit: int | None, namespace: str = "n") -> Any:
     """What is seen once the worker was asked."""
     collecting = Collecting()
     seen(inventory, expressions, limit, collecting)
@@ -121,7 +121,7 @@ QUESTIONS: list[list[str]] = [
 
 @pytest.mark.parametrize("limit", [None, 10])
 def test_it_finds_what_this_process_finds(limit: int | None) -> None:
-    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         for number, expressions in enumerate(QUESTIONS):
             assert await found(worker, known, expressions, limit, f"n{number}") == seen(inventory(), expressions, limit, InProcess()), (
                 expressions
@@ -146,7 +146,7 @@ def test_a_changed_slice_is_asked_alone_and_seen_by_the_worker() -> None:
             known.matching([f'{MODEL} == "m1"'], None, collecting)
             assert [[part.name for part in question.parts] for question, _ in collecting.asked] == [["s1"]]
             assert len((await found(worker, known, [f'{MODEL} == "m1"'], None))[0]) == 3 + 1 + 3
-            fresh = Inventory().changed([new])
+            fresh = DeviceInventory().changed([new])
             assert (await found(worker, fresh, ['device.driver != "x"'], None))[0] == [f"d (driver {DRIVER}, pool node-1)"]
 
     asyncio.run(test())
@@ -154,7 +154,7 @@ def test_a_changed_slice_is_asked_alone_and_seen_by_the_worker() -> None:
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(name: str) -> None:
-    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         # 20 times, so that it takes too long even where the engine has been made faster
         expressions = [f"{HOSTILE[name]} && {n} < 100" if n else HOSTILE[name] for n in range(20)]
         asked = [[each] for each in expressions]
@@ -176,7 +176,7 @@ def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(name: s
 
 
 def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -> None:
-    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         collecting = Collecting()
         known.matching([HOSTILE["loops"]], None, collecting)
         assert "takes longer" in await worker.answer("n", collecting.asked, 0.5)
@@ -191,7 +191,7 @@ def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -> None
 
 
 def test_work_has_an_end_before_time_has() -> None:
-    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         assert (await found(worker, known, [HOSTILE["loops"]], None))[5] == "evaluating them is more work than one review may cause"
         assert observed.outcomes == ["stopped"]
 
@@ -202,7 +202,7 @@ def test_memory_has_an_end() -> None:
     doubled = "".join(f"cel.bind(x{n}, x{n - 1} + x{n - 1}, " for n in range(1, 26))
     greedy = f"cel.bind(x0, [1,2,3,4,5,6,7,8], {doubled} x25.size() > 0{')' * 26}"
 
-    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         collecting = Collecting()
         known.matching([greedy], None, collecting)
         assert worker.pid is not None
@@ -213,7 +213,7 @@ def test_memory_has_an_end() -> None:
 
 
 def test_a_killed_worker_is_replaced_and_filled_again() -> None:
-    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         before = worker.pid
         assert before is not None
         waiting = asyncio.create_task(found(worker, known, [HOSTILE["loops"]], None))
@@ -234,7 +234,7 @@ def test_a_killed_worker_is_replaced_and_filled_again() -> None:
 def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webhooks.worker.parent._ALIVE_SECONDS", 0.5)
 
-    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         before = worker.pid
         assert before is not None
         os.kill(before, signal.SIGSTOP)
@@ -250,7 +250,7 @@ def test_nothing_is_left_of_it() -> None:
     async def test() -> None:
         known = inventory()
         others = children(os.getpid())  # such as a control plane of other tests
-        async with working(lambda: known, WorkerLimits(seconds=0.1, work=None, shares=Shares(burst=1000))) as (worker, observed):
+        async with working(lambda: known, WorkerLimits(seconds=0.1, work=None, shares=QueueLimits(burst=1000))) as (worker, observed):
             await found(worker, known, ["true"], None)
             files = files_open("self")
             for number in range(30):
@@ -277,7 +277,7 @@ def test_nothing_is_left_of_it() -> None:
 def test_children_may_do_little() -> None:
     """As the kernel says, while one runs."""
 
-    async def test(worker: Worker, observed: Observed, known: Inventory) -> None:
+    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         running = asyncio.create_task(found(worker, known, [HOSTILE["loops"]], None))
         directory = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
         await until(lambda: bool(directory.read_text().split()))

@@ -26,8 +26,8 @@ from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import read_written
 from virt_dra.live.lint import Gathered, gather
 from virt_dra.simulator.deadline import AllocationDeadline
-from webhooks.lint import CHECKS, Judgement, Settings, judge
-from webhooks.lint.world import DEFAULT_NAMESPACE, EVERYTHING, KINDS
+from webhooks.lint import CHECKS, LintResult, LintSettings, lint_documents
+from webhooks.lint.inputs import DEFAULT_NAMESPACE, EVERYTHING, KINDS
 
 Format: TypeAlias = Literal["text", "json", "sarif"]
 
@@ -131,17 +131,17 @@ def command(
     from virt_dra.simulator.fit import Fitting  # not needed for --help and --list, and not quick
 
     with progress("checking VMs") as told:
-        judgement = judge(
+        judgement = lint_documents(
             once.documents,
-            Settings.for_command(ignore=ignore, deny=deny, warn=warn),
+            LintSettings.for_command(ignore=ignore, deny=deny, warn=warn),
             version=kubevirt,
             gates=gates,
             namespace=namespace,
             known=EVERYTHING - gathered.unknown if complete or live else None,
             address_keys=address_keys,
-            there=there,
+            existing=there,
             trial=partial(Fitting, limit=AllocationDeadline()),
-            told=told,
+            progress=told,
             also=[Sourced(each, _place(each)) for each in there if all_namespaces or each.namespace == namespace],
         )
     if paths and not live:
@@ -150,11 +150,11 @@ def command(
     if output == "text":
         say("\n".join(map(visible, report.lines())))
     else:
-        print_document(report.to_json() if output == "json" else sarif(judgement.judged, (), once.replaced), "json")
+        print_document(report.to_json() if output == "json" else sarif(judgement.checked, (), once.replaced), "json")
     sys.exit(1 if report.denials else 0)
 
 
-def _require_subjects(judgement: Judgement, documents: Sequence[Document], paths: Sequence[str], output: Format) -> None:
+def _require_subjects(judgement: LintResult, documents: Sequence[Document], paths: Sequence[str], output: Format) -> None:
     """Ends the process where nothing of the input can be read, or none of it is a VM."""
     if not judgement.readable:
         _refuse(unreadable(documents), output)

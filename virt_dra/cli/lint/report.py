@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
 from virt_dra.api.wire import Json
 from virt_dra.cluster.duplicates import Replaced
-from webhooks.lint import DENIAL, Judged, Judgement
+from webhooks.lint import DENIAL, LintResult, ObjectFindings
 
 FORMAT = 1
 """Of the JSON object; grows when a member changes its meaning or goes away."""
@@ -16,7 +16,7 @@ FORMAT = 1
 _KINDS = {"DeviceClass": "DeviceClasses", "ResourceSlice": "ResourceSlices"}
 
 
-def entry(judged: Judged) -> Json:
+def entry(judged: ObjectFindings) -> Json:
     """One object as a member of ``objects``."""
     return {
         "kind": judged.kind,
@@ -32,29 +32,29 @@ def entry(judged: Judged) -> Json:
 class LintReport:
     """The report on a judgement, as lines of text or as JSON."""
 
-    judgement: Judgement
+    judgement: LintResult
     replaced: tuple[Replaced, ...] = ()
 
     @property
     def version(self) -> KubeVirtVersion:
-        return self.judgement.world.configuration.version
+        return self.judgement.inputs.configuration.version
 
     @property
     def observed(self) -> ObservedVersion | None:
         """What the KubeVirt object says of its version, if there is one."""
-        return self.judgement.world.configuration.observed
+        return self.judgement.inputs.configuration.observed
 
     @property
     def denials(self) -> int:
-        return sum(each.severity == DENIAL for obj in self.judgement.judged for each in obj.findings)
+        return sum(each.severity == DENIAL for obj in self.judgement.checked for each in obj.findings)
 
     @property
     def warnings(self) -> int:
-        return sum(each.severity != DENIAL for obj in self.judgement.judged for each in obj.findings)
+        return sum(each.severity != DENIAL for obj in self.judgement.checked for each in obj.findings)
 
     def lines(self) -> Iterator[str]:
         """One a finding: where the object is, which it is, what was found, the id. Then the sum."""
-        for obj in self.judgement.judged:
+        for obj in self.judgement.checked:
             for each in obj.findings:
                 yield f"{obj.source}: {obj.title}: {each}"
         for replaced in self.replaced:
@@ -78,7 +78,7 @@ class LintReport:
             "warnings": self.warnings,
             "replaced": [each.to_json() for each in self.replaced],
             "notChecked": list(self.judgement.not_checked),
-            "objects": [entry(each) for each in self.judgement.judged],
+            "objects": [entry(each) for each in self.judgement.checked],
         }
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from virt_dra.api.reading.documents import DocumentSource, ReadProblem
 from virt_dra.api.wire import Json
 from virt_dra.cluster.duplicates import Replaced
-from webhooks.lint import CHECKS, DENIAL, Finding, Judged, Severity
+from webhooks.lint import CHECKS, DENIAL, LintFinding, ObjectFindings, Severity
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 STANDARD_INPUT = "stdin"
@@ -18,7 +18,7 @@ STANDARD_INPUT = "stdin"
 _RULE_INDEX = {check.id: index for index, check in enumerate(CHECKS)}
 
 
-def sarif(judged: Iterable[Judged], problems: tuple[ReadProblem, ...] = (), replaced: tuple[Replaced, ...] = ()) -> Json:
+def sarif(judged: Iterable[ObjectFindings], problems: tuple[ReadProblem, ...] = (), replaced: tuple[Replaced, ...] = ()) -> Json:
     """One run. ``problems``: why the input could not be read; the run was not successful then."""
     driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules()}
     invocation: Json = {"executionSuccessful": not problems}
@@ -46,7 +46,7 @@ def _rules() -> list[Json]:
     ]
 
 
-def _result(vm: Judged, finding: Finding) -> Json:
+def _result(vm: ObjectFindings, finding: LintFinding) -> Json:
     place = f"{vm.title}/{finding.field}" if finding.field else vm.title
     return {
         "ruleId": finding.id,

@@ -29,8 +29,8 @@ from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings
-from webhooks.lint import Judgement, judge
-from webhooks.lint import Settings as LintSettings
+from webhooks.lint import LintResult, lint_documents
+from webhooks.lint import LintSettings as LintSettings
 
 EPILOG = """\b
 Examples:
@@ -140,9 +140,9 @@ def _read(job: _Job, output: Format) -> Written:
     return written
 
 
-def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, severities: LintSettings, output: Format) -> Judgement:
+def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, severities: LintSettings, output: Format) -> LintResult:
     """The lint, as ``virt-dra lint`` has it. Ends the command where no object can be read, or none is a VM."""
-    judgement = judge(
+    judgement = lint_documents(
         documents,
         severities,
         version=settings.kubevirt,
@@ -158,7 +158,7 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, sev
     return judgement
 
 
-def _run(judgement: Judgement, settings: RunSettings) -> Ran:
+def _run(judgement: LintResult, settings: RunSettings) -> Ran:
     ran: list[Ran] = []
     inputs, refused = inputs_of(judgement)
 

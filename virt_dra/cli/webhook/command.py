@@ -17,8 +17,8 @@ from virt_dra.cli.shared.options import address_keys_option, kubevirt_gates_opti
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.files import read_inputs
 from webhooks.knowledge import DRIVER_WAIT, Knowledge, KubeVirtOnly, LauncherSettings
-from webhooks.lint import BY_ID, Preflight, Settings, World
-from webhooks.server.callers import DEFAULT_NAME, LIMIT, REFUSE, TELL, Answer, Callers
+from webhooks.lint import BY_ID, LintInputs, LintSettings, Preflight
+from webhooks.server.callers import DEFAULT_NAME, LIMIT, REFUSE, TELL, Callers, UnverifiedPolicy
 
 EPILOG = """\b
 Examples:
@@ -141,7 +141,7 @@ def command(
     service: tuple[str, str] | None,
     client_ca: Path | None,
     client_names: tuple[str, ...],
-    unverified_callers: Answer | None,
+    unverified_callers: UnverifiedPolicy | None,
     host: str,
     port: int,
     plain_port: int,
@@ -174,7 +174,7 @@ def command(
     try:
         from virt_dra.cli.webhook.serving import CallerChoice, Listening, TlsOptions, serve_known, serve_live
         from virt_dra.live.world import LiveSettings
-        from webhooks.server.app import Limits
+        from webhooks.server.app import ServerLimits
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("aiohttp", "cryptography", "prometheus_client"):
             raise
@@ -188,9 +188,9 @@ def command(
         raise click.UsageError("--client-name and --unverified-callers=refuse need --client-ca")
     unverified = unverified_callers or (REFUSE if client_ca is not None else LIMIT if live else TELL)
     callers = CallerChoice(client_ca, Callers(unverified, frozenset(client_names) or frozenset({DEFAULT_NAME})))
-    lint = Settings.for_admission(*(frozenset(BY_ID if EVERY in ids else ids) for ids in (deny, warn, ignore)))
+    lint = LintSettings.for_admission(*(frozenset(BY_ID if EVERY in ids else ids) for ids in (deny, warn, ignore)))
     launcher = LauncherSettings(metadata_writers(writes_metadata, writes_no_metadata), wait_image, timedelta(seconds=driver_wait))
-    limits, listening = Limits(body_bytes=max_body, seconds=timeout), Listening(host, port, plain_port, announce)
+    limits, listening = ServerLimits(body_bytes=max_body, seconds=timeout), Listening(host, port, plain_port, announce)
     level = logging.getLevelNamesMapping()[log_level.upper()]
     if live:
         serve_live(cluster, LiveSettings(lint, launcher, kubevirt, gates, address_keys), tls, limits, listening, level, callers)
@@ -210,9 +210,9 @@ def _knowledge(
     version: KubeVirtVersion | None,
     choices: dict[str, bool],
     keys: tuple[DriverKeys, ...],
-    settings: Settings,
+    settings: LintSettings,
     launcher: LauncherSettings,
 ) -> Knowledge:
     """Of the objects. Without any, nothing is held against a VM for what it names."""
-    world = World.of(objects, version=version, gates=choices, address_keys=keys)
+    world = LintInputs.of(objects, version=version, gates=choices, address_keys=keys)
     return Preflight(world, settings, launcher) if objects else KubeVirtOnly(world.configuration.gates, launcher, settings.ignore)

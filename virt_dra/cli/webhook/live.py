@@ -13,11 +13,11 @@ from typing import Final
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.live.world import LiveSettings, LiveWorld
-from webhooks.server.app import Limits, WebhookServer
+from webhooks.server.app import ServerLimits, WebhookServer
 from webhooks.server.callers import Callers
 from webhooks.server.log import LOGGER
 from webhooks.server.metrics import Metrics
-from webhooks.tls.exchange import CertificateSource, ReloadingTls
+from webhooks.tls.reloading import CertificateSource, ReloadingTls
 
 _LOGGED_EVERY: Final = 10.0
 """Seconds between two lines about what the server waits for."""
@@ -28,7 +28,7 @@ async def live_server(
     cluster: ClusterChoice,
     settings: LiveSettings,
     certificate: CertificateSource,
-    limits: Limits,
+    limits: ServerLimits,
     client_ca: Path | None,
     callers: Callers,
 ) -> AsyncIterator[WebhookServer]:

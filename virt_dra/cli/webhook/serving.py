@@ -21,12 +21,12 @@ from virt_dra.cli.shared.output import refuse
 from virt_dra.cli.webhook.live import live_server
 from virt_dra.live.world import LiveSettings
 from webhooks.knowledge import Knowledge
-from webhooks.server.app import Limits, WebhookServer
+from webhooks.server.app import ServerLimits, WebhookServer
 from webhooks.server.callers import LIMIT, Callers
 from webhooks.server.log import LOGGER, json_logging
 from webhooks.tls.authority import service_names
-from webhooks.tls.exchange import CertificateError, CertificateFolder, CertificateSource, ReloadingTls
 from webhooks.tls.folder import AuthorityFolder
+from webhooks.tls.reloading import CertificateError, CertificateFolder, CertificateSource, ReloadingTls
 
 _RELOAD_SECONDS: Final = 10.0
 
@@ -73,7 +73,7 @@ class Listening:
 
 
 def serve_known(
-    knowledge: Knowledge, tls: TlsOptions, limits: Limits, listening: Listening, level: int, choice: CallerChoice
+    knowledge: Knowledge, tls: TlsOptions, limits: ServerLimits, listening: Listening, level: int, choice: CallerChoice
 ) -> None:  # fmt: skip
     """Serve by what was read at the start, until a signal. Raises UsageError; ends the process where it can't serve."""
     try:
@@ -92,7 +92,7 @@ def serve_live(
     cluster: ClusterChoice,
     settings: LiveSettings,
     tls: TlsOptions,
-    limits: Limits,
+    limits: ServerLimits,
     listening: Listening,
     level: int,
     choice: CallerChoice,

@@ -6,41 +6,41 @@ from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, V1_6_0, V1_9_0
-from webhooks.lint.finding import Found
-from webhooks.lint.subject import Linted
-from webhooks.rules.subject import GPUS, HOST_DEVICES, KINDS
+from webhooks.lint.linted import Linted
+from webhooks.rules.reviewed_spec import DEVICE_LISTS, GPUS, HOST_DEVICES
+from webhooks.verdict import FieldIssue
 
 PERMITTED = "spec.configuration.permittedHostDevices"
 
 
-def permitted_host_devices(linted: Linted) -> Iterator[Found]:
+def permitted_host_devices(linted: Linted) -> Iterator[FieldIssue]:
     """A launcher pod that KubeVirt refuses to render."""
-    permitted, version = linted.world.configuration.permitted, linted.version
+    permitted, version = linted.inputs.configuration.permitted, linted.version
     if permitted is None:
         return
     listed = {each.resource_name for each in permitted.pci_host_devices}
     listed |= {each.resource_name for each in permitted.mediated_devices} | {each.resource_name for each in permitted.usb}
-    skipped = version < V1_9_0 and GPUS_WITH_DRA in linted.world.configuration.gates  # K-15.3: switches the check off for every GPU
-    for kind in KINDS:
+    skipped = version < V1_9_0 and GPUS_WITH_DRA in linted.inputs.configuration.gates  # K-15.3: switches the check off for every GPU
+    for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(linted.reviewed.spec)):
             field = linted.path(f"{kind.field}[{index}]")
             if device.is_plugin and device.device_name not in listed and not (kind is GPUS and skipped):
-                yield Found(
+                yield FieldIssue(
                     f"{field}.deviceName",
                     f"{quoted(device.device_name or '')} is no resourceName in {PERMITTED} of the KubeVirt object, so KubeVirt {version} "
                     "refuses to make the VM's pod. Add it there, or correct the name",
                 )
             elif device.is_dra and kind is HOST_DEVICES and V1_6_0 <= version < V1_9_0:
-                yield Found(
+                yield FieldIssue(
                     field,
                     f"KubeVirt {version} holds host devices from claims against {PERMITTED}, where they can't be listed, and "
                     "refuses to make the VM's pod. Remove permittedHostDevices, write the device under gpus, or use KubeVirt 1.9",
                 )
 
 
-def device_served_twice(linted: Linted) -> Iterator[Found]:
+def device_served_twice(linted: Linted) -> Iterator[FieldIssue]:
     """KubeVirt's own device plugin hands out, by vendor and product, what a DRA driver hands out too; neither knows of the other."""
-    permitted = linted.world.configuration.permitted
+    permitted = linted.inputs.configuration.permitted
     if permitted is None:
         return
     own = {
@@ -49,7 +49,7 @@ def device_served_twice(linted: Linted) -> Iterator[Found]:
     for use in linted.uses:
         for product, device in linted.candidates(use).products.items():
             if product in own:
-                yield Found(
+                yield FieldIssue(
                     use.request_field,
                     f"the device {device} that request {quoted(use.request_name)} may get is a {product}, and KubeVirt's own device plugin "
                     f"hands out such devices as {own[product]}: one device may be given to two VMs. Take {product} out of "

@@ -10,9 +10,9 @@ from virt_dra.api.integration.known_drivers import KNOWN_DRIVERS, NVIDIA
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
 from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS
-from webhooks.lint.finding import Found
-from webhooks.lint.subject import Linted, NamedClaim, Use
-from webhooks.selectors.published import text_of
+from webhooks.lint.linted import ClaimUse, Linted, NamedClaim
+from webhooks.selectors.slice_device import text_of
+from webhooks.verdict import FieldIssue
 
 VFIO_CONFIG: Final = "VfioDeviceConfig"
 _IOMMU: Final = "iommu {backendPolicy: LegacyOnly, enableAPIDevice: true}"
@@ -25,12 +25,12 @@ FOR_CONTAINERS: Final = frozenset({"gpu", "mig"})
 """Types of NVIDIA's devices that are not bound to vfio-pci."""
 
 
-def drivers_of(linted: Linted, use: Use) -> tuple[str, ...]:
+def drivers_of(linted: Linted, use: ClaimUse) -> tuple[str, ...]:
     """The drivers that may serve a use, sorted: those of the devices that match, else that of a well-known class (K-6.7)."""
     return linted.drivers(use.claim, use.request_name).names if use.claim is not None else ()
 
 
-def vfio_config_missing(linted: Linted) -> Iterator[Found]:
+def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
     """K-11.3: without this configuration the NVIDIA driver does not expose /dev/vfio/vfio."""
     for use in linted.uses:
         claim = use.claim
@@ -46,7 +46,7 @@ def vfio_config_missing(linted: Linted) -> Iterator[Found]:
             if config.driver == NVIDIA and _member(config.parameters, "kind") == VFIO_CONFIG
         ]
         if not given:
-            yield Found(
+            yield FieldIssue(
                 claim.field,
                 f"{claim} has no {wanted} for request {quoted(use.request_name)}; without it the driver does not expose /dev/vfio/vfio, "
                 f"and the VM does not boot. Add it at {claim.root}.devices.config",
@@ -60,20 +60,20 @@ def vfio_config_missing(linted: Linted) -> Iterator[Found]:
         if api_device is not True:
             wrong.append(f"iommu.enableAPIDevice is {_said(api_device)} and must be true")
         if wrong:
-            yield Found(
+            yield FieldIssue(
                 claim.field,
                 f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} {'; '.join(wrong)}; otherwise the driver does not "
                 "expose /dev/vfio/vfio, and the VM does not boot",
             )
 
 
-def _configurations(linted: Linted, use: Use) -> Sequence[OpaqueDeviceConfiguration]:
+def _configurations(linted: Linted, use: ClaimUse) -> Sequence[OpaqueDeviceConfiguration]:
     """What applies to a request, the class's before the claim's, as a driver reads it: the last of a kind wins."""
     claim = use.claim
     assert claim is not None
     assert claim.spec is not None
-    names = {use.request_name, *(wish.name for wish in use.wishes)}
-    classes = [device_class for wish in use.wishes if (device_class := linted.class_of(wish)) is not None]
+    names = {use.request_name, *(option.name for option in use.options)}
+    classes = [device_class for option in use.options if (device_class := linted.class_of(option)) is not None]
     of_class = [each.opaque for device_class in classes for each in device_class.spec.config]
     of_claim = [each.opaque for each in claim.spec.devices.config if not each.requests or names & set(each.requests)]
     return [opaque for opaque in (*of_class, *of_claim) if opaque is not None]
@@ -91,7 +91,7 @@ def _said(value: object) -> str:
     return quoted(value) if isinstance(value, str) else type(value).__name__
 
 
-def not_a_vfio_device(linted: Linted) -> Iterator[Found]:
+def not_a_vfio_device(linted: Linted) -> Iterator[FieldIssue]:
     """Devices that stay bound to their own driver for containers: a VM can't have them (K-6.7)."""
     yield from not_bound_to_vfio(linted)
     for use in linted.uses:
@@ -101,17 +101,17 @@ def not_a_vfio_device(linted: Linted) -> Iterator[Found]:
             continue
         share = "every device" if len(bound) == len(candidates) else f"{len(bound)} of {len(candidates)} devices"
         kind = quoted(text_of(bound[0], "type") or "")
-        yield Found(
+        yield FieldIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get, such as {bound[0]}, is of type {kind}, which the driver keeps for "
             'containers. Use a class that selects type "vfio", such as vfio.gpu.nvidia.com',
         )
 
 
-def not_bound_to_vfio(linted: Linted) -> Iterator[Found]:
+def not_bound_to_vfio(linted: Linted) -> Iterator[FieldIssue]:
     """K-6.7: the Intel driver rebinds a card to vfio-pci for its class gpu-vfio.intel.com; for gpu.intel.com it stays the host's."""
     for use in linted.uses:
-        if not any(wish.class_name == INTEL for wish in use.wishes):
+        if not any(option.class_name == INTEL for option in use.options):
             continue
         if any(_member(config.parameters, "driver") in VFIO_DRIVERS for config in _configurations(linted, use) if config.driver == INTEL):
             continue
@@ -120,14 +120,14 @@ def not_bound_to_vfio(linted: Linted) -> Iterator[Found]:
         if bound:
             kernel_driver = text_of(bound[0], "driver")
             now = f" is bound to {quoted(kernel_driver)} and" if kernel_driver else ""
-            yield Found(
+            yield FieldIssue(
                 use.request_field,
                 f"a device that request {quoted(use.request_name)} may get, such as {bound[0]},{now} stays with the host for class "
                 f"{INTEL}. Use the class gpu-vfio.intel.com, for which the driver binds it to vfio-pci",
             )
 
 
-def config_for_another_driver(linted: Linted) -> Iterator[Found]:
+def config_for_another_driver(linted: Linted) -> Iterator[FieldIssue]:
     """K-12.3: configuration that no driver reads, because the devices are another driver's."""
     for claim in linted.used_claims:
         if claim.spec is None:
@@ -137,7 +137,7 @@ def config_for_another_driver(linted: Linted) -> Iterator[Found]:
                 continue
             drivers = _drivers(linted, claim, config.requests)
             if drivers and config.opaque.driver not in drivers:
-                yield Found(
+                yield FieldIssue(
                     claim.field,
                     f"{claim} {claim.root}.devices.config[{index}].opaque.driver: no device that the claim may get is of driver "
                     f"{quoted(config.opaque.driver)}, so nobody reads this configuration; the devices are of "
@@ -147,29 +147,29 @@ def config_for_another_driver(linted: Linted) -> Iterator[Found]:
 
 def _drivers(linted: Linted, claim: NamedClaim, requests: Sequence[str]) -> tuple[str, ...]:
     """The drivers of what matches the named requests (all, if none is named); () where one of them isn't known."""
-    wishes = [wish for name in requests for wish in claim.wishes_of(name)] if requests else list(claim.wishes)
+    options = [option for name in requests for option in claim.options_of(name)] if requests else list(claim.options)
     found: set[str] = set()
-    for wish in wishes:
-        match = linted.matching(wish)
+    for option in options:
+        match = linted.matching(option)
         if match is None or match.cut or not match.devices:
             return ()
         found |= set(match.set.drivers)
     return tuple(sorted(found))
 
 
-def driver_without_metadata(linted: Linted) -> Iterator[Found]:
+def driver_without_metadata(linted: Linted) -> Iterator[FieldIssue]:
     for use in linted.uses:
         for driver in drivers_of(linted, use):
             known = KNOWN_DRIVERS.get(driver)
             if known is not None and known.unfit:
-                yield Found(
+                yield FieldIssue(
                     use.request_field,
                     f"the devices for request {quoted(use.request_name)} are of driver {driver}, which can't serve VMs: "
                     f"{known.unfit}. Use a driver for passthrough, such as sriovnetwork.k8snetworkplumbingwg.io",
                 )
 
 
-def no_address(linted: Linted) -> Iterator[Found]:
+def no_address(linted: Linted) -> Iterator[FieldIssue]:
     """K-5.11: no key of K-6 has a usable value, so that nobody can tell which device it is."""
     for use in linted.uses:
         candidates = linted.candidates(use)
@@ -179,14 +179,14 @@ def no_address(linted: Linted) -> Iterator[Found]:
         device, why = unusable[0]
         detail = "the driver must publish one" if linted.settings.at_admission else why.message
         share = "every device" if len(unusable) == len(candidates) else f"{len(unusable)} of {len(candidates)} devices"
-        yield Found(
+        yield FieldIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get {'has' if share == 'every device' else 'have'} no usable address, "
             f"such as {device}: {detail}",
         )
 
 
-def address_key(linted: Linted) -> Iterator[Found]:
+def address_key(linted: Linted) -> Iterator[FieldIssue]:
     """K-7.9, K-5.16: an address that virt-dra finds and KubeVirt, left alone, does not look at."""
     version = linted.version
     if version < V1_6_0:
@@ -210,7 +210,7 @@ def address_key(linted: Linted) -> Iterator[Found]:
             if version < V1_8_0
             else "let the metadata shim of virt-dra supply it, or have the driver publish it so"
         )
-        yield Found(
+        yield FieldIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get, such as {unread[0]}, "
             f"{'has' if share == 'every device' else 'have'} an address under another key than KubeVirt {version} reads, which is "

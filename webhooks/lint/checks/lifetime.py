@@ -5,45 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
-from webhooks.lint.finding import Found
-from webhooks.lint.subject import Linted
-from webhooks.lint.world import title
-from webhooks.rules.subject import KINDS
+from webhooks.lint.inputs import title
+from webhooks.lint.linted import Linted
+from webhooks.rules.reviewed_spec import DEVICE_LISTS
+from webhooks.verdict import FieldIssue
 
 
-def direct_claim_pins(linted: Linted) -> Iterator[Found]:
+def direct_claim_pins(linted: Linted) -> Iterator[FieldIssue]:
     """K-10.2, K-10.3: a migration's target needs the same devices as its source, on another node."""
     for claim in linted.claims:
         if claim.direct:
-            yield Found(
+            yield FieldIssue(
                 claim.field,
                 f"a ResourceClaim that is named directly ({quoted(claim.name)}) keeps its devices, and with them the VM on their node: it "
                 "can't migrate, and after a loss of the node it does not start elsewhere. Use a template, unless just that is wanted",
             )
 
 
-def direct_claim_shared(linted: Linted) -> Iterator[Found]:
+def direct_claim_shared(linted: Linted) -> Iterator[FieldIssue]:
     """One device can't be passed to two running VMs."""
     own = title(linted.object)
     for claim in linted.claims:
-        others = [user for user in linted.world.users.get((linted.namespace, claim.name), ()) if user != own] if claim.direct else []
+        others = [user for user in linted.inputs.users.get((linted.namespace, claim.name), ()) if user != own] if claim.direct else []
         if others:
             named = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-            yield Found(
+            yield FieldIssue(
                 claim.field,
                 f"ResourceClaim {quoted(claim.name)} is named by {named} too; only one of them can run at a time. "
                 "Give each VM its own claim, best from a template",
             )
 
 
-def eviction_blocks_drain(linted: Linted) -> Iterator[Found]:
+def eviction_blocks_drain(linted: Linted) -> Iterator[FieldIssue]:
     """K-10.1: what can't migrate and must be migrated keeps its node from being drained."""
     strategy = (linted.reviewed.spec.model_extra or {}).get("evictionStrategy")
     if strategy != "LiveMigrate":
         return
-    for kind in KINDS:
+    for kind in DEVICE_LISTS:
         if any(device.is_dra for device in kind.devices(linted.reviewed.spec)):
-            yield Found(
+            yield FieldIssue(
                 linted.path("evictionStrategy"),
                 f"a VM with {kind.plural} from claims can't migrate, so with LiveMigrate its node can't be drained while it runs. "
                 "Use LiveMigrateIfPossible, or None to let it be shut down",

@@ -19,8 +19,8 @@ from virt_dra.api.validation import validate_create
 from virt_dra.api.validation.metadata import annotation_map, label_map
 from virt_dra.api.wire import field_path
 from virt_dra.cel.validation import COMPILED
-from webhooks.lint.finding import Found
 from webhooks.lint.manifest import Manifest
+from webhooks.verdict import FieldIssue
 
 NOW: Final = "1970-01-01T00:00:00Z"
 """For defaults that are times; no rule checks them."""
@@ -33,19 +33,19 @@ SCANNED: Final = 10_000
 REFUSED: Final = "kubectl and the API server's strict validation refuse it; without that it is dropped"
 
 
-def unreadable_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
+def unreadable_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
     """Values of another type than their field has, and versions that aren't served (K-2.2)."""
     for path, message in manifest.problems:
-        yield Found(path, message)
+        yield FieldIssue(path, message)
 
 
-def unrendered_template(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
+def unrendered_template(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
     """Template instructions (``{{ … }}``, ``{% … %}``) in fields where no text of Kubernetes has braces."""
     for path, text in _texts(manifest.raw, ()):
         if ("{{" in text or "{%" in text) and not _may_have_braces(manifest, path):
             action = template_action(text[:SCANNED])
             if action is not None:
-                yield Found(field_path(path), f"`{action}` is an instruction of a template that was not rendered. {RENDER_FIRST}")
+                yield FieldIssue(field_path(path), f"`{action}` is an instruction of a template that was not rendered. {RENDER_FIRST}")
 
 
 def _texts(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -66,17 +66,17 @@ def _may_have_braces(manifest: Manifest, path: tuple[Any, ...]) -> bool:
     return isinstance(manifest.object, UnknownObject) and path[0] != "metadata"
 
 
-def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
+def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
     """Fields that the kind doesn't have (K-1.9). A cluster's objects are exempt: its API server knew their fields."""
     if manifest.stored:
         return
     schema = _schema(manifest, release)
     if schema is None:
         for each in unknown_fields(manifest.raw):
-            yield Found(each.path, each.message if each.advice else f"{each.message} ({REFUSED})")
+            yield FieldIssue(each.path, each.message if each.advice else f"{each.message} ({REFUSED})")
         return
     for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
-        yield Found(field.path, _of_kubevirt(field, release))
+        yield FieldIssue(field.path, _of_kubevirt(field, release))
 
 
 def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
@@ -99,14 +99,14 @@ def _of_kubevirt(field: UnknownSchemaField, release: Gates | None) -> str:
     return f"unknown field{meant} ({REFUSED})"
 
 
-def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]:
+def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
     """What the API server's validation refuses, in its words."""
     schema = _schema(manifest, release)
     if schema is not None:
         known = {path for path, _ in manifest.problems}
         for fault in islice(schema_walk.faults(schema_walk.pruned(manifest.raw, schema), schema), FOUND_MAX):
             if fault.path not in known:
-                yield Found(fault.path, fault.message)
+                yield FieldIssue(fault.path, fault.message)
     obj = manifest.object
     if obj is None:
         return
@@ -119,11 +119,11 @@ def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[Found]
             if generate_name_is_wrong:
                 continue
             field = "metadata.generateName"
-        yield Found(field, error.message)
+        yield FieldIssue(field, error.message)
     if isinstance(obj, VirtualMachine):
         template, root = obj.spec.template.metadata, "spec.template.metadata"
         for error in (*label_map(template.labels, f"{root}.labels"), *annotation_map(template.annotations, f"{root}.annotations")):
-            yield Found(error.field, f"{error.message}. The API server refuses every VMI that KubeVirt makes of the template")
+            yield FieldIssue(error.field, f"{error.message}. The API server refuses every VMI that KubeVirt makes of the template")
 
 
 def _as_created(obj: TypedObject) -> tuple[TypedObject, bool]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from virt_dra.api.go_text import quoted
-from webhooks.lint.finding import Found
-from webhooks.lint.subject import Linted, NamedClaim
-from webhooks.lint.world import CLASSES, SLICES
+from webhooks.lint.inputs import CLASSES, SLICES
+from webhooks.lint.linted import Linted, NamedClaim
+from webhooks.verdict import FieldIssue
 
 HOST_NAME = "kubernetes.io/hostname"
 SHOWN = 3
@@ -26,7 +26,7 @@ class _Bound:
         return f"request {quoted(self.request)} of {self.claim}"
 
 
-def no_usable_node(linted: Linted) -> Iterator[Found]:
+def no_usable_node(linted: Linted) -> Iterator[FieldIssue]:
     """A node that isn't known is taken to fit."""
     lacking = _lacking(linted)
     usable: list[_Bound] = []
@@ -39,7 +39,7 @@ def no_usable_node(linted: Linted) -> Iterator[Found]:
         if not linted.settings.at_admission:
             where += ": " + "; ".join(f"{node} lacks {lacking[node]}" for node in sorted(bound.nodes)[:SHOWN])
             where += "; …" if len(bound.nodes) > SHOWN else ""
-        yield Found(
+        yield FieldIssue(
             linted.path("nodeSelector"),
             f"the devices that match {bound} are {where}. Change nodeSelector, or ask for devices of other nodes",
         )
@@ -47,7 +47,7 @@ def no_usable_node(linted: Linted) -> Iterator[Found]:
     common = first.nodes if first else frozenset()
     for bound in usable[1:]:
         if not common & bound.nodes:
-            yield Found(
+            yield FieldIssue(
                 bound.claim.field,
                 f"no node has devices for {bound} and for {first} too{_apart(linted, common, bound.nodes)}, and a VM runs on one node. "
                 "Ask for devices that are together on some node",
@@ -56,47 +56,47 @@ def no_usable_node(linted: Linted) -> Iterator[Found]:
         common &= bound.nodes
 
 
-def pod_refused(linted: Linted) -> Iterator[Found]:
+def pod_refused(linted: Linted) -> Iterator[FieldIssue]:
     """VMs that KubeVirt admits and whose launcher pod virt-controller can't create, however often it tries (K-3.2, K-4)."""
-    why = linted.world.trial.pod(linted.expanded, linted.namespace) if linted.world.trial is not None else None
+    why = linted.inputs.trial.pod(linted.expanded, linted.namespace) if linted.inputs.trial is not None else None
     if why is not None:
-        yield Found(linted.path("resourceClaims"), f"the VM gets no launcher pod: {why}. Change the fields of the VM that lead to it")
+        yield FieldIssue(linted.path("resourceClaims"), f"the VM gets no launcher pod: {why}. Change the fields of the VM that lead to it")
 
 
-def claims_do_not_fit(linted: Linted) -> Iterator[Found]:
+def claims_do_not_fit(linted: Linted) -> Iterator[FieldIssue]:
     """Claims that the allocator can't satisfy even on an unused cluster: constraints, counters, groups and numbers together (A-7)."""
-    trial = linted.world.trial
-    if trial is None or not {CLASSES, SLICES} <= linted.world.known:
+    trial = linted.inputs.trial
+    if trial is None or not {CLASSES, SLICES} <= linted.inputs.known:
         return
     why = trial.claims(linted.expanded, linted.namespace)
     if why is not None:
-        yield Found(
+        yield FieldIssue(
             linted.path("resourceClaims"),
             f"no node could serve the VM's claims together, even if nobody used a device: {why}. "
             "Ask for less or for other devices, change the constraints, or provide a node that has them",
         )
 
 
-def invalid_domain(linted: Linted) -> Iterator[Found]:
+def invalid_domain(linted: Linted) -> Iterator[FieldIssue]:
     """Faults for which the launcher makes no libvirt domain of the VM with the devices that it would get (K-7)."""
-    trial = linted.world.trial
+    trial = linted.inputs.trial
     fault = trial.domain(linted.expanded, linted.namespace) if trial is not None else None
     if fault is not None:
         field, message = fault
         path = linted.path(field.removeprefix("spec."))
-        yield Found(path, f"there is no libvirt domain for this VM: {message.removeprefix(f'{field}: ')}")
+        yield FieldIssue(path, f"there is no libvirt domain for this VM: {message.removeprefix(f'{field}: ')}")
 
 
 def _bound(linted: Linted) -> Iterator[_Bound]:
     for claim in linted.claims:
         if claim.allocated is not None:
-            found = [linted.world.inventory.get(driver, pool, device) for _, driver, pool, device in claim.allocated]
+            found = [linted.inputs.inventory.get(driver, pool, device) for _, driver, pool, device in claim.allocated]
             nodes = {device.node for device in found if device is not None and device.node}
             if nodes:
                 yield _Bound(claim, claim.allocated[0][0], frozenset(nodes))
             continue
-        for request in dict.fromkeys(wish.request for wish in claim.wishes):
-            matches = [linted.matching(wish) for wish in claim.wishes_of(request)]
+        for request in dict.fromkeys(option.request for option in claim.options):
+            matches = [linted.matching(option) for option in claim.options_of(request)]
             known = [match.set.nodes for match in matches if match is not None and not match.cut]
             nodes = set().union(*known)
             if len(known) == len(matches) and nodes and "" not in nodes:
@@ -107,7 +107,7 @@ def _lacking(linted: Linted) -> Mapping[str, str]:
     """The nodes that don't fit the VM's nodeSelector, each with the first label that it doesn't have."""
     found: dict[str, str] = {}
     wanted = tuple(linted.reviewed.spec.node_selector.items())
-    for name, node in linted.world.nodes.items() if wanted else ():
+    for name, node in linted.inputs.nodes.items() if wanted else ():
         labels = node.metadata.labels
         for key, value in wanted:
             if labels.get(key, name if key == HOST_NAME else None) != value:

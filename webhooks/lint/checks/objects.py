@@ -9,40 +9,42 @@ from virt_dra.api.go_text import quoted
 from virt_dra.api.instancetypes import MissingReference
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.nearest import listed, nearest, nearest_first
-from webhooks.lint.finding import Found
-from webhooks.lint.subject import Linted, NamedClaim
-from webhooks.lint.world import CLASSES, Key
-from webhooks.rules.subject import HOST_DEVICES
+from webhooks.lint.inputs import CLASSES, NamespacedName
+from webhooks.lint.linted import Linted, NamedClaim
+from webhooks.rules.reviewed_spec import HOST_DEVICES
+from webhooks.verdict import FieldIssue
 
 
-def refused_object(linted: Linted) -> Iterator[Found]:
+def refused_object(linted: Linted) -> Iterator[FieldIssue]:
     """A template, claim or class of the input that the API server would refuse, so that it won't exist."""
     for claim in linted.claims:
         why = _refused(linted, claim)
         if why is not None:
-            yield Found(claim.field, f"{claim} {why}")
-        for name in dict.fromkeys(wish.class_name for wish in claim.wishes if linted.class_of(wish) is None and claim.allocated is None):
-            why = linted.world.refused.get((CLASSES, "", name))
+            yield FieldIssue(claim.field, f"{claim} {why}")
+        for name in dict.fromkeys(
+            option.class_name for option in claim.options if linted.class_of(option) is None and claim.allocated is None
+        ):
+            why = linted.inputs.refused.get((CLASSES, "", name))
             if why is not None:
-                yield Found(claim.field, f"DeviceClass {quoted(name)}, which {claim} names, {why}")
+                yield FieldIssue(claim.field, f"DeviceClass {quoted(name)}, which {claim} names, {why}")
 
 
 def _refused(linted: Linted, claim: NamedClaim) -> str | None:
-    return linted.world.refused.get((claim.kind, linted.namespace, claim.name)) if claim.spec is None else None
+    return linted.inputs.refused.get((claim.kind, linted.namespace, claim.name)) if claim.spec is None else None
 
 
-def template_missing(linted: Linted) -> Iterator[Found]:
-    yield from _missing(linted, linted.world.templates, [claim for claim in linted.claims if not claim.direct])
+def template_missing(linted: Linted) -> Iterator[FieldIssue]:
+    yield from _missing(linted, linted.inputs.templates, [claim for claim in linted.claims if not claim.direct])
 
 
-def claim_missing(linted: Linted) -> Iterator[Found]:
-    yield from _missing(linted, linted.world.claims, [claim for claim in linted.claims if claim.direct])
+def claim_missing(linted: Linted) -> Iterator[FieldIssue]:
+    yield from _missing(linted, linted.inputs.claims, [claim for claim in linted.claims if claim.direct])
 
 
-def _missing(linted: Linted, there: Iterable[Key], named: Iterable[NamedClaim]) -> Iterator[Found]:
+def _missing(linted: Linted, there: Iterable[NamespacedName], named: Iterable[NamedClaim]) -> Iterator[FieldIssue]:
     compared = 0
     for claim in named:
-        if claim.spec is not None or claim.kind not in linted.world.known or _refused(linted, claim) is not None:
+        if claim.spec is not None or claim.kind not in linted.inputs.known or _refused(linted, claim) is not None:
             continue
         # What other namespaces have is not for everybody who may create a VM.
         elsewhere = [] if linted.settings.at_admission else sorted(namespace for namespace, name in there if name == claim.name)
@@ -52,7 +54,7 @@ def _missing(linted: Linted, there: Iterable[Key], named: Iterable[NamedClaim]) 
         meant = nearest(claim.name, here) if compared <= NAMES_COMPARED else None
         if meant is not None:
             hint = f"; there is {quoted(meant)}{hint}"
-        yield Found(
+        yield FieldIssue(
             claim.field,
             f"there is no {claim.kind} {quoted(claim.name)} in namespace {linted.namespace}{hint}. "
             f"The VM doesn't start until it exists: create it, or correct the name",
@@ -67,7 +69,7 @@ def _namespaces(names: list[str]) -> str:
     return ("namespace " if len(names) == 1 else "namespaces ") + ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
-def request_missing(linted: Linted) -> Iterator[Found]:
+def request_missing(linted: Linted) -> Iterator[FieldIssue]:
     """K-1.4: the requests of a claim, not their alternatives."""
     for use in linted.uses:
         claim = use.claim
@@ -80,30 +82,30 @@ def request_missing(linted: Linted) -> Iterator[Found]:
         else:
             named = listed(nearest_first(use.request_name, present))
             advice = f"it has {named}; name one of them" if present else "it has none; add one"
-        yield Found(use.request_field, f"{claim} has no request {quoted(use.request_name)}: {advice}")
+        yield FieldIssue(use.request_field, f"{claim} has no request {quoted(use.request_name)}: {advice}")
 
 
-def class_missing(linted: Linted) -> Iterator[Found]:
+def class_missing(linted: Linted) -> Iterator[FieldIssue]:
     """Of every request, used or not: a claim is allocated as a whole."""
-    if CLASSES not in linted.world.known:
+    if CLASSES not in linted.inputs.known:
         return
     compared = 0
     for claim in linted.claims:
-        for wish in claim.wishes:
-            refused = (CLASSES, "", wish.class_name) in linted.world.refused
-            if linted.class_of(wish) is None and claim.allocated is None and not refused:
+        for option in claim.options:
+            refused = (CLASSES, "", option.class_name) in linted.inputs.refused
+            if linted.class_of(option) is None and claim.allocated is None and not refused:
                 compared += 1
-                known = sorted(linted.world.classes)
-                first = nearest_first(wish.class_name, known) if compared <= NAMES_COMPARED else known
+                known = sorted(linted.inputs.classes)
+                first = nearest_first(option.class_name, known) if compared <= NAMES_COMPARED else known
                 there = f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}" if first else "there are no classes"
-                yield Found(
+                yield FieldIssue(
                     claim.field,
-                    f"{claim} {wish.path}.deviceClassName: there is no DeviceClass {quoted(wish.class_name)}; {there}. "
+                    f"{claim} {option.path}.deviceClassName: there is no DeviceClass {quoted(option.class_name)}; {there}. "
                     "Install the driver that brings the class, or name another one",
                 )
 
 
-def claim_not_listed(linted: Linted) -> Iterator[Found]:
+def claim_not_listed(linted: Linted) -> Iterator[FieldIssue]:
     """Claims that host devices name and the VM lacks. KubeVirt 1.6 and 1.7 don't check that (K-2.30); the pod is refused (K-3.2)."""
     if not V1_6_0 <= linted.version < V1_8_0:
         return
@@ -111,7 +113,7 @@ def claim_not_listed(linted: Linted) -> Iterator[Found]:
     for index, device in enumerate(HOST_DEVICES.devices(linted.reviewed.spec)):
         if device.is_dra and device.claim_name and device.claim_name not in entries:
             field = f"{linted.path(HOST_DEVICES.field)}[{index}].claimName"
-            yield Found(field, f"{not_listed(device.claim_name, entries)}. The API server refuses the VM's pod")
+            yield FieldIssue(field, f"{not_listed(device.claim_name, entries)}. The API server refuses the VM's pod")
 
 
 def not_listed(name: str, entries: Collection[str]) -> str:
@@ -120,24 +122,26 @@ def not_listed(name: str, entries: Collection[str]) -> str:
     return f"claimName {quoted(name)} is not in spec.resourceClaims; {there}"
 
 
-def instancetype_missing(linted: Linted) -> Iterator[Found]:
+def instancetype_missing(linted: Linted) -> Iterator[FieldIssue]:
     """An instancetype or preference that doesn't exist, for which KubeVirt refuses the VM (K-16.1)."""
     for missing in linted.expansion.missing if linted.expansion is not None else ():
-        if missing.kind in linted.world.known:
+        if missing.kind in linted.inputs.known:
             advice = _other_kind(missing) or "Create it"
-            yield Found(missing.field, f"{missing} does not exist; KubeVirt refuses the VM, and does not start one that it has. {advice}")
+            yield FieldIssue(
+                missing.field, f"{missing} does not exist; KubeVirt refuses the VM, and does not start one that it has. {advice}"
+            )
 
 
-def instancetype_not_checked(linted: Linted) -> Iterator[Found]:
+def instancetype_not_checked(linted: Linted) -> Iterator[FieldIssue]:
     """What isn't checked of a VM because its instancetype or preference is unknown."""
     if linted.settings.at_admission:
         return  # KubeVirt's own webhook looks it up
     for missing in linted.expansion.missing if linted.expansion is not None else ():
-        if missing.kind not in linted.world.known:
+        if missing.kind not in linted.inputs.known:
             whose = "preference" if missing.field.startswith("spec.preference") else "instancetype"
             what = "its devices, CPUs and memory are" if whose == "instancetype" else "what it prefers and requires is"
             advice = _other_kind(missing) or "Add it to the files"
-            yield Found(missing.field, f"{missing} is not among the files, so {what} not checked. {advice}")
+            yield FieldIssue(missing.field, f"{missing} is not among the files, so {what} not checked. {advice}")
 
 
 def _other_kind(missing: MissingReference) -> str:

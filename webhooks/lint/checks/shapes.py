@@ -7,44 +7,44 @@ from collections.abc import Iterator
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import V1_8_0
 from virt_dra.api.resource_v1 import ADMIN_ACCESS_LABEL
-from webhooks.lint.finding import Found
-from webhooks.lint.subject import Linted, Wish
+from webhooks.lint.linted import Linted, RequestOption
+from webhooks.verdict import FieldIssue
 
 
-def several_devices(linted: Linted) -> Iterator[Found]:
+def several_devices(linted: Linted) -> Iterator[FieldIssue]:
     """Of a request with alternatives only where each asks for several; else first-available says it."""
     for use in linted.uses:
-        if not all(map(_several, use.wishes)):
+        if not all(map(_several, use.options)):
             continue
-        for wish in use.wishes:
+        for option in use.options:
             assert use.claim is not None
-            asked, member = ("all devices that match", "allocationMode") if wish.all_devices else (f"{wish.count} devices", "count")
+            asked, member = ("all devices that match", "allocationMode") if option.all_devices else (f"{option.count} devices", "count")
             if linted.version < V1_8_0:
                 then = f"KubeVirt {linted.version} gives the VM the first of them and none of the others"
             else:
                 then = f"KubeVirt {linted.version} takes exactly one device per request, so the VM will not start"
-            yield Found(
+            yield FieldIssue(
                 use.request_field,
-                f"request {quoted(wish.name)} asks for {asked} ({use.claim} {wish.path}.{member}), and one device entry takes one; {then}. "
-                "Write one request, with count 1, for each device",
+                f"request {quoted(option.name)} asks for {asked} ({use.claim} {option.path}.{member}), and a device entry takes one; "
+                f"{then}. Write one request, with count 1, for each device",
             )
 
 
-def _several(wish: Wish) -> bool:
-    return wish.all_devices or wish.count > 1
+def _several(option: RequestOption) -> bool:
+    return option.all_devices or option.count > 1
 
 
-def first_available(linted: Linted) -> Iterator[Found]:
+def first_available(linted: Linted) -> Iterator[FieldIssue]:
     for use in linted.uses:
         request = use.request
         if request is None or not request.first_available:
             continue
-        if linted.shimmed(use) and not any(map(_several, use.wishes)):
+        if linted.shimmed(use) and not any(map(_several, use.options)):
             continue
         names = ", ".join(quoted(f"{request.name}/{each.name}") for each in request.first_available[:3])
-        several = [quoted(wish.name) for wish in use.wishes if _several(wish)]
+        several = [quoted(option.name) for option in use.options if _several(option)]
         also = f". Besides, {', '.join(several)} would be several devices, where one device entry takes one" if several else ""
-        yield Found(
+        yield FieldIssue(
             use.request_field,
             f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} does not find the chosen "
             f"one: it is called {names}{' or the like' if len(request.first_available) > 1 else ''} then. "
@@ -52,26 +52,26 @@ def first_available(linted: Linted) -> Iterator[Found]:
         )
 
 
-def admin_access(linted: Linted) -> Iterator[Found]:
+def admin_access(linted: Linted) -> Iterator[FieldIssue]:
     """A device that others use is never a VM's (K-5.7); and the API server takes such a claim in few namespaces only (A-22.10)."""
-    reported: set[Wish] = set()
+    reported: set[RequestOption] = set()
     for use in linted.uses:
-        for wish in use.wishes:
+        for option in use.options:
             assert use.claim is not None
-            if wish.admin_access:
-                reported.add(wish)
-                yield Found(
+            if option.admin_access:
+                reported.add(option)
+                yield FieldIssue(
                     use.request_field,
-                    f"request {quoted(wish.name)} asks for admin access ({use.claim} {wish.path}.adminAccess), which shares devices that "
-                    "others use; such a device is never handed to a VM. Remove adminAccess",
+                    f"request {quoted(option.name)} asks for admin access ({use.claim} {option.path}.adminAccess), which shares devices "
+                    "that others use; such a device is never handed to a VM. Remove adminAccess",
                 )
-    if linted.settings.at_admission or linted.world.permits_admin_access(linted.namespace):
+    if linted.settings.at_admission or linted.inputs.permits_admin_access(linted.namespace):
         return
     for claim in linted.claims:
-        for wish in claim.wishes if not linted.world.is_stored(claim.kind, linted.namespace, claim.name) else ():
-            if wish.admin_access and wish not in reported:
-                yield Found(
+        for option in claim.options if not linted.inputs.is_stored(claim.kind, linted.namespace, claim.name) else ():
+            if option.admin_access and option not in reported:
+                yield FieldIssue(
                     claim.field,
-                    f"{claim} {wish.path}.adminAccess: the API server takes a claim with admin access only in a namespace with the label "
+                    f"{claim} {option.path}.adminAccess: the API server takes a claim with admin access only in a namespace with the label "
                     f"{ADMIN_ACCESS_LABEL}=true, and no VM has a use for it. Remove adminAccess",
                 )

@@ -15,16 +15,16 @@ from virt_dra.api.kubevirt_versions import (
     V1_8_3,
     V1_9_0,
 )
-from webhooks.lint.finding import Found
-from webhooks.lint.subject import Linted
+from webhooks.lint.linted import Linted
 from webhooks.rules.features import HOOK_SIDECARS
-from webhooks.rules.subject import KINDS
+from webhooks.rules.reviewed_spec import DEVICE_LISTS
+from webhooks.verdict import FieldIssue
 
 
-def feature_gate_off(linted: Linted) -> Iterator[Found]:
+def feature_gate_off(linted: Linted) -> Iterator[FieldIssue]:
     """One finding a gate; 1.6 and 1.7 admit host devices of a gate that is off, and such a VM never starts (K-2.30)."""
-    spec, version, gates = linted.reviewed.spec, linted.version, linted.world.configuration.gates
-    for kind in KINDS:
+    spec, version, gates = linted.reviewed.spec, linted.version, linted.inputs.configuration.gates
+    for kind in DEVICE_LISTS:
         if version >= V1_6_0 and kind.gate not in gates and any(device.is_dra for device in kind.devices(spec)):
             yield _off(linted, linted.path(kind.field), kind.gate, f"{kind.plural} from claims")
     if spec.domain.devices.host_devices and HOST_DEVICES not in gates:
@@ -38,33 +38,33 @@ def feature_gate_off(linted: Linted) -> Iterator[Found]:
         yield _off(linted, f"{linted.reviewed.metadata}.annotations[{HOOK_SIDECARS}]", SIDECAR, "a hook sidecar")
 
 
-def _off(linted: Linted, field: str, gate: str, what: str) -> Found:
-    what_to_do = linted.world.configuration.gates.how_to_enable(gate)
-    return Found(
+def _off(linted: Linted, field: str, gate: str, what: str) -> FieldIssue:
+    what_to_do = linted.inputs.configuration.gates.how_to_enable(gate)
+    return FieldIssue(
         field,
         f"{what} need{'' if what.endswith('s') or 's from' in what else 's'} the feature gate {gate}, which is off in KubeVirt "
         f"{linted.version}. In the KubeVirt object, {what_to_do}",
     )
 
 
-def kubevirt_too_old(linted: Linted) -> Iterator[Found]:
+def kubevirt_too_old(linted: Linted) -> Iterator[FieldIssue]:
     """K-2.31."""
     if linted.version >= V1_6_0:
         return
-    for kind in KINDS:
+    for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(linted.reviewed.spec)):
             if device.is_dra:
-                yield Found(
+                yield FieldIssue(
                     linted.path(f"{kind.field}[{index}]"),
                     f"KubeVirt {linted.version} can't give a VM a device from a claim. Use KubeVirt 1.8.3 or newer, or name the device "
                     "with deviceName and let virt-dra stand in for the device plugin",
                 )
 
 
-def metadata_path(linted: Linted) -> Iterator[Found]:
+def metadata_path(linted: Linted) -> Iterator[FieldIssue]:
     """K-7.11."""
     if V1_8_0 <= linted.version < V1_8_3 and any(use.kind != "networks" and not linted.shimmed(use) for use in linted.uses):
-        yield Found(
+        yield FieldIssue(
             linted.path("resourceClaims"),
             f"KubeVirt {linted.version} looks for the addresses of devices below /var/run/dra-device-attributes, and drivers write them "
             "below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 or newer, or the metadata shim of virt-dra, which "
@@ -72,12 +72,12 @@ def metadata_path(linted: Linted) -> Iterator[Found]:
         )
 
 
-def direct_claim_unresolved(linted: Linted) -> Iterator[Found]:
+def direct_claim_unresolved(linted: Linted) -> Iterator[FieldIssue]:
     """K-5.15: these versions wait for a status entry of every claim, and direct claims have none."""
     if V1_6_0 <= linted.version < V1_8_0 and any(use.kind != "networks" for use in linted.uses):
         for claim in linted.claims:
             if claim.direct:
-                yield Found(
+                yield FieldIssue(
                     claim.field,
                     f"KubeVirt {linted.version} never finds the devices of a VM that names a ResourceClaim directly, here "
                     f"{quoted(claim.name)}: it waits for a status that Kubernetes gives to claims from templates only. "

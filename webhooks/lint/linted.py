@@ -26,18 +26,17 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.wire import Json
 from webhooks.lint.device_set import DeviceSet
-from webhooks.lint.finding import Settings
-from webhooks.lint.inventory import Drivers, Match, Work
+from webhooks.lint.finding import LintSettings
+from webhooks.lint.inputs import CLAIMS, SLICES, TEMPLATES, LintInputs
+from webhooks.lint.inventory import Match, MatchingDrivers, Work
 from webhooks.lint.named_driver import named_driver
-from webhooks.lint.world import CLAIMS, SLICES, TEMPLATES, Subject, World
-from webhooks.rules.subject import KINDS
-from webhooks.rules.subject import Subject as Reviewed
-from webhooks.selectors.answers import Evaluator
+from webhooks.rules.reviewed_spec import DEVICE_LISTS, ReviewedSpec, VmObject
+from webhooks.selectors.answers import SelectorEvaluator
 from webhooks.selectors.evaluating import InProcess
 
 
 @dataclass(frozen=True, eq=False)
-class Wish:
+class RequestOption:
     """What one request, or one alternative of it, asks for.
 
     ``path``: where it stands in the claim's object; ``name``: as results name it, ``gpu`` or ``gpu/big``.
@@ -107,33 +106,33 @@ class NamedClaim:
         return next((each for each in self.spec.devices.requests if each.name == name), None) if self.spec else None
 
     @cached_property
-    def wishes(self) -> tuple[Wish, ...]:
+    def options(self) -> tuple[RequestOption, ...]:
         """Every request that names a class, alternatives one by one."""
-        found: list[Wish] = []
+        found: list[RequestOption] = []
         for index, request in enumerate(self.spec.devices.requests if self.spec else ()):
             path = f"{self.root}.devices.requests[{index}]"
             if request.exactly is not None:
-                found.append(Wish(f"{path}.exactly", request.name, request.exactly))
+                found.append(RequestOption(f"{path}.exactly", request.name, request.exactly))
             for position, alternative in enumerate(request.first_available):
-                found.append(Wish(f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative))
+                found.append(RequestOption(f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative))
         return tuple(found)
 
     @cached_property
-    def _by_request(self) -> Mapping[str, tuple[Wish, ...]]:
-        found: dict[str, list[Wish]] = {}
-        for wish in self.wishes:
-            found.setdefault(wish.request, []).append(wish)
-        return {name: tuple(wishes) for name, wishes in found.items()}
+    def _by_request(self) -> Mapping[str, tuple[RequestOption, ...]]:
+        found: dict[str, list[RequestOption]] = {}
+        for option in self.options:
+            found.setdefault(option.request, []).append(option)
+        return {name: tuple(options) for name, options in found.items()}
 
-    def wishes_of(self, name: str) -> tuple[Wish, ...]:
+    def options_of(self, name: str) -> tuple[RequestOption, ...]:
         """Those of a request, or one alternative named as ``request/alternative``."""
         request, slash, _ = name.partition("/")
-        wishes = self._by_request.get(request, ())
-        return tuple(wish for wish in wishes if wish.name == name) if slash else wishes
+        options = self._by_request.get(request, ())
+        return tuple(option for option in options if option.name == name) if slash else options
 
 
 @dataclass(frozen=True, eq=False)
-class Use:
+class ClaimUse:
     """A device (or network) of the VM that is served by a claim. ``claim`` is None where no entry has that name."""
 
     kind: str
@@ -149,39 +148,39 @@ class Use:
         return self.claim.request(self.request_name) if self.claim else None
 
     @property
-    def wishes(self) -> tuple[Wish, ...]:
-        return self.claim.wishes_of(self.request_name) if self.claim else ()
+    def options(self) -> tuple[RequestOption, ...]:
+        return self.claim.options_of(self.request_name) if self.claim else ()
 
 
 @dataclass(frozen=True, eq=False)
 class Linted:
     """One VM or VMI under the lint."""
 
-    object: Subject
+    object: VmObject
     namespace: str
-    world: World
-    settings: Settings = field(default_factory=Settings)
-    evaluator: Evaluator | None = None
+    inputs: LintInputs
+    settings: LintSettings = field(default_factory=LintSettings)
+    evaluator: SelectorEvaluator | None = None
     """Finds what selectors say of devices; None for this process, within the settings."""
 
     @cached_property
-    def reviewed(self) -> Reviewed:
+    def reviewed(self) -> ReviewedSpec:
         """As the rules of admission see it."""
-        return Reviewed.of(self.expanded, self.world.configuration.gates)
+        return ReviewedSpec.of(self.expanded, self.inputs.configuration.gates)
 
     @cached_property
     def expansion(self) -> Expansion | None:
         """The VM with its instancetype and preference applied; None for a VMI."""
-        return expand(self.object, self.world.instancetypes, self.namespace) if isinstance(self.object, VirtualMachine) else None
+        return expand(self.object, self.inputs.instancetypes, self.namespace) if isinstance(self.object, VirtualMachine) else None
 
     @property
-    def expanded(self) -> Subject:
+    def expanded(self) -> VmObject:
         """As KubeVirt validates it."""
         return self.object if self.expansion is None else self.expansion.vm
 
     @property
     def version(self) -> KubeVirtVersion:
-        return self.world.configuration.version
+        return self.inputs.configuration.version
 
     def path(self, name: str) -> str:
         return self.reviewed.path(name)
@@ -194,11 +193,11 @@ class Linted:
             place = self.path(f"resourceClaims[{index}]")
             template, claim = entry.resource_claim_template_name, entry.resource_claim_name
             if template and not claim:
-                named = self.world.templates.get((self.namespace, template))
+                named = self.inputs.templates.get((self.namespace, template))
                 spec, created = (named.spec.spec, named.metadata.creation_timestamp) if named else (None, None)
                 found.append(NamedClaim(entry.name, f"{place}.resourceClaimTemplateName", TEMPLATES, template, spec, None, created))
             elif claim and not template:
-                direct = self.world.claims.get((self.namespace, claim))
+                direct = self.inputs.claims.get((self.namespace, claim))
                 allocation = direct.status.allocation if direct else None
                 results = (
                     [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results] if allocation else None
@@ -209,26 +208,28 @@ class Linted:
         return self._few(found)
 
     def _few(self, claims: Sequence[NamedClaim]) -> tuple[NamedClaim, ...]:
-        """The first of the claims, with no more wishes together than are judged."""
-        if self.settings.max_wishes is None:
+        """The first of the claims, with no more options together than are judged."""
+        if self.settings.max_options is None:
             return tuple(claims)
-        sums = accumulate(len(claim.wishes) for claim in claims)
-        return tuple(claim for claim, wishes in zip(claims, sums, strict=True) if wishes <= self.settings.max_wishes)
+        sums = accumulate(len(claim.options) for claim in claims)
+        return tuple(claim for claim, options in zip(claims, sums, strict=True) if options <= self.settings.max_options)
 
     @cached_property
-    def uses(self) -> tuple[Use, ...]:
+    def uses(self) -> tuple[ClaimUse, ...]:
         """In the order gpus, hostDevices, networks; those without a claim or request name are admission's matter (K-2.14)."""
         by_entry: dict[str, NamedClaim] = {}
         for claim in self.claims:
             by_entry.setdefault(claim.entry, claim)
         spec = self.reviewed.spec
-        found: list[Use] = []
-        for kind in KINDS:
+        found: list[ClaimUse] = []
+        for kind in DEVICE_LISTS:
             for index, device in enumerate(kind.devices(spec)):
                 if device.is_dra and device.claim_name and device.request_name:
                     place = self.path(f"{kind.field}[{index}]")
                     found.append(
-                        Use(kind.path, place, device.name, f"{place}.requestName", device.request_name, by_entry.get(device.claim_name))
+                        ClaimUse(
+                            kind.path, place, device.name, f"{place}.requestName", device.request_name, by_entry.get(device.claim_name)
+                        )
                     )
         interfaces = {interface.name: interface for interface in reversed(spec.domain.devices.interfaces)}
         for index, network in enumerate(spec.networks):
@@ -236,7 +237,7 @@ class Linted:
             if reference is not None and reference.claim_name and reference.request_name:
                 place = self.path(f"networks[{index}]")
                 found.append(
-                    Use(
+                    ClaimUse(
                         "networks",
                         place,
                         network.name,
@@ -252,96 +253,98 @@ class Linted:
     def used_claims(self) -> tuple[NamedClaim, ...]:
         return tuple(dict.fromkeys(use.claim for use in self.uses if use.claim is not None))
 
-    def class_of(self, wish: Wish) -> DeviceClass | None:
-        return self.world.classes.get(wish.class_name)
+    def class_of(self, option: RequestOption) -> DeviceClass | None:
+        return self.inputs.classes.get(option.class_name)
 
-    def expressions(self, wish: Wish) -> tuple[tuple[str, str], ...]:
-        """The selectors of a wish, the class's first: where each stands, and its text."""
-        device_class = self.class_of(wish)
+    def expressions(self, option: RequestOption) -> tuple[tuple[str, str], ...]:
+        """The selectors of a option, the class's first: where each stands, and its text."""
+        device_class = self.class_of(option)
         of_class = device_class.spec.selectors if device_class else ()
         told = [
-            (f'DeviceClass "{wish.class_name}" spec.selectors[{n}]', each.cel.expression) for n, each in enumerate(of_class) if each.cel
+            (f'DeviceClass "{option.class_name}" spec.selectors[{n}]', each.cel.expression) for n, each in enumerate(of_class) if each.cel
         ]
-        told += [(f"{wish.path}.selectors[{n}]", each.cel.expression) for n, each in enumerate(wish.selectors) if each.cel]
+        told += [(f"{option.path}.selectors[{n}]", each.cel.expression) for n, each in enumerate(option.selectors) if each.cel]
         return tuple(told)
 
-    def matching(self, wish: Wish) -> Match | None:
+    def matching(self, option: RequestOption) -> Match | None:
         """None where class or slices aren't known."""
-        if wish not in self._matches:
-            known = self.class_of(wish) is not None and SLICES in self.world.known
-            texts = [text for _, text in self.expressions(wish)] if known else []
-            self._matches[wish] = self.world.inventory.matching(texts, self.settings.max_devices, self._evaluator) if known else None
-        return self._matches[wish]
+        if option not in self._matches:
+            known = self.class_of(option) is not None and SLICES in self.inputs.known
+            texts = [text for _, text in self.expressions(option)] if known else []
+            self._matches[option] = self.inputs.inventory.matching(texts, self.settings.max_devices, self._evaluator) if known else None
+        return self._matches[option]
 
     @cached_property
-    def _matches(self) -> dict[Wish, Match | None]:
+    def _matches(self) -> dict[RequestOption, Match | None]:
         return {}
 
     @cached_property
-    def _evaluator(self) -> Evaluator:
+    def _evaluator(self) -> SelectorEvaluator:
         return self.evaluator or InProcess(Work(self.settings.max_work))
 
-    def drivers_matching(self, wish: Wish) -> Drivers:
-        """The drivers with a device that every selector of the wish, and of its class, matches. ``cut`` if a limit ended the search."""
-        if wish not in self._served:
-            self._served[wish] = self.world.inventory.drivers([text for _, text in self.expressions(wish)], self._evaluator)
-        return self._served[wish]
+    def drivers_matching(self, option: RequestOption) -> MatchingDrivers:
+        """The drivers with a device that every selector of the option, and of its class, matches. ``cut`` if a limit ended the search."""
+        if option not in self._served:
+            self._served[option] = self.inputs.inventory.drivers([text for _, text in self.expressions(option)], self._evaluator)
+        return self._served[option]
 
     @cached_property
-    def _served(self) -> dict[Wish, Drivers]:
+    def _served(self) -> dict[RequestOption, MatchingDrivers]:
         return {}
 
-    def drivers(self, claim: NamedClaim, request: str) -> Drivers:
+    def drivers(self, claim: NamedClaim, request: str) -> MatchingDrivers:
         """The drivers that may serve a request: of the devices allocated already, else of those that match, else those that
         classes name; ``cut`` where others may."""
         if claim.allocated is not None:
             prefix = f"{request}/"
-            return Drivers(tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)})))
+            return MatchingDrivers(tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)})))
         names: set[str] = set()
-        wishes = claim.wishes_of(request)
-        cut = not wishes
-        for wish in wishes:
-            if self.class_of(wish) is None or SLICES not in self.world.known:
+        options = claim.options_of(request)
+        cut = not options
+        for option in options:
+            if self.class_of(option) is None or SLICES not in self.inputs.known:
                 cut = True
                 continue
-            found = self.drivers_matching(wish)
+            found = self.drivers_matching(option)
             names.update(found.names)
             cut = cut or found.cut
         if names:
-            return Drivers(tuple(sorted(names)), cut)
-        of_classes = [DRIVER_OF_CLASS.get(wish.class_name) or named_driver(text for _, text in self.expressions(wish)) for wish in wishes]
+            return MatchingDrivers(tuple(sorted(names)), cut)
+        of_classes = [
+            DRIVER_OF_CLASS.get(option.class_name) or named_driver(text for _, text in self.expressions(option)) for option in options
+        ]
         told = tuple(sorted({driver for driver in of_classes if driver is not None}))
-        return Drivers(told, cut and (None in of_classes or not told))
+        return MatchingDrivers(told, cut and (None in of_classes or not told))
 
-    def shimmed(self, use: Use) -> bool:
+    def shimmed(self, use: ClaimUse) -> bool:
         """Whether virt-dra supplies the metadata of a use, whatever the driver publishes and wherever it writes (K-11.1)."""
         claim = use.claim
         if self.settings.writers is None or claim is None:
             return False
         try:
-            wish = chosen_path(self.reviewed.annotations)
+            option = chosen_path(self.reviewed.annotations)
         except InvalidPathChoice:
             return False
         source: Json = {"resourceClaimName" if claim.direct else "resourceClaimTemplateName": claim.name}
         entry = PodResourceClaim.from_wire({"name": claim.entry, **source})
         drivers = self.drivers(claim, use.request_name).names
-        return decide(entry, use.request_name, self.version, wish, drivers, self.settings.writers).path == METADATA_SHIM
+        return decide(entry, use.request_name, self.version, option, drivers, self.settings.writers).path == METADATA_SHIM
 
-    def candidates(self, use: Use) -> DeviceSet:
+    def candidates(self, use: ClaimUse) -> DeviceSet:
         """The devices that this use may get, as far as known: those allocated already, else those that match."""
         if use not in self._candidates:
             self._candidates[use] = self._found(use)
         return self._candidates[use]
 
     @cached_property
-    def _candidates(self) -> dict[Use, DeviceSet]:
+    def _candidates(self) -> dict[ClaimUse, DeviceSet]:
         return {}
 
-    def _found(self, use: Use) -> DeviceSet:
+    def _found(self, use: ClaimUse) -> DeviceSet:
         claim = use.claim
         if claim is not None and claim.allocated is not None:
             prefix = f"{use.request_name}/"
             results = [each for each in claim.allocated if each[0] == use.request_name or each[0].startswith(prefix)]
-            found = (self.world.inventory.get(driver, pool, device) for _, driver, pool, device in results)
+            found = (self.inputs.inventory.get(driver, pool, device) for _, driver, pool, device in results)
             return DeviceSet(tuple(each for each in found if each is not None))
-        return DeviceSet.union(match.set for wish in use.wishes if (match := self.matching(wish)) is not None)
+        return DeviceSet.union(match.set for option in use.options if (match := self.matching(option)) is not None)

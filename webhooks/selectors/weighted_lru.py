@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class WeightedLru(Generic[K, V]):
     """An LRU cache whose values have weights of at most ``limit`` in all; the newest value is kept even if it is heavier. Thread-safe."""
 
     def __init__(self, limit: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from launcher.hostdev import Address, Hostdev
+from launcher.hostdev import HostAddress, Hostdev
 from launcher.xml import compact
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -16,7 +16,7 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Request:
+class ConversionInputs:
     """A VMI and all that its launcher can see. ``pod`` helps to name generated claims.
 
     ``files``: the metadata files of the container, absolute path -> content; None where nobody looked for any.
@@ -30,14 +30,14 @@ class Request:
 
 
 @dataclass(frozen=True)
-class HostDevice:
+class ConvertedDevice:
     """One device of the VMI as libvirt will see it."""
 
     device: str
     """``gpus/NAME``, ``hostDevices/NAME`` or ``interfaces/NAME``."""
     source: str
     """``status``, ``metadata`` or ``environment``."""
-    address: Address
+    address: HostAddress
     element: Hostdev
     field: str
     """The entry it was made for, as a field path."""
@@ -50,5 +50,5 @@ class HostDevice:
         """The ``<hostdev>`` as KubeVirt writes it, on one line (K-7.14 to K-7.16)."""
         return compact(self.element)
 
-    def with_element(self, element: Hostdev) -> HostDevice:
+    def with_element(self, element: Hostdev) -> ConvertedDevice:
         return replace(self, element=element)

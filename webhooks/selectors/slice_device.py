@@ -13,12 +13,12 @@ from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.cel import CompileError, DeviceInput, EvaluationError, compile_selector, device_input
 from virt_dra.cel.reads import Reads, Wanted
 
-Name = tuple[str, str, str]
+SliceDeviceName = tuple[str, str, str]
 """Driver, pool, device."""
 
 
 @dataclass(frozen=True, eq=False)
-class Published:
+class SliceDevice:
     """A device of a pool's newest generation. ``node``: the only node that has it, or ""."""
 
     driver: str
@@ -42,14 +42,14 @@ class Published:
             return error.message
 
     @property
-    def name(self) -> Name:
+    def name(self) -> SliceDeviceName:
         return self.driver, self.pool, self.device.name
 
     def __str__(self) -> str:
         return f"{self.device.name} (driver {self.driver}, pool {self.pool})"
 
 
-def values_read(expression: str, published: Published) -> str:
+def values_read(expression: str, published: SliceDevice) -> str:
     """What a selector looks at, with the values that a device has there: ``model "T4", memory 16Gi``; "" where the text doesn't tell."""
     try:
         reads = compile_selector(expression).reads
@@ -71,7 +71,7 @@ def values_read(expression: str, published: Published) -> str:
 VALUES_SHOWN = 3
 
 
-def contradiction(expression: str, devices: Sequence[Published]) -> str:
+def contradiction(expression: str, devices: Sequence[SliceDevice]) -> str:
     """What a selector wants that no device has: ``model is "T4" on all 12 devices; the selector wants "A100"``; "" where each part of it
     holds for some device, or can't be derived from its text."""
     try:
@@ -98,7 +98,7 @@ def contradiction(expression: str, devices: Sequence[Published]) -> str:
     return ""
 
 
-def _value(published: Published, want: Wanted) -> str | None:
+def _value(published: SliceDevice, want: Wanted) -> str | None:
     """What a device has there, as it would be written in a selector; None where it isn't there or is of another kind."""
     if want.field == "driver":
         return _literal(published.driver)
@@ -115,7 +115,7 @@ def _literal(value: str | bool | int) -> str:
     return quoted(value) if isinstance(value, str) else str(value).lower()
 
 
-def seen_by(reads: Reads, published: Published) -> tuple[object, ...]:
+def seen_by(reads: Reads, published: SliceDevice) -> tuple[object, ...]:
     """What expressions that read this see of a device, besides its driver; equal for two devices that are the same for them."""
     seen: list[object] = [bool(published.device.allow_multiple_allocations)] if reads.allow_multiple_allocations else []
     for domain, identifier in sorted(reads.attributes):
@@ -127,7 +127,7 @@ def seen_by(reads: Reads, published: Published) -> tuple[object, ...]:
     return tuple(seen)
 
 
-def _of(published: Published, domain: str, identifier: str) -> DeviceAttribute | None:
+def _of(published: SliceDevice, domain: str, identifier: str) -> DeviceAttribute | None:
     names = _names(published.driver, domain, identifier)
     return next((published.device.attributes[name] for name in names if name in published.device.attributes), None)
 
@@ -136,7 +136,7 @@ def _names(driver: str, domain: str, identifier: str) -> tuple[str, ...]:
     return (f"{domain}/{identifier}", identifier) if domain == driver else (f"{domain}/{identifier}",)
 
 
-def text_of(published: Published, identifier: str) -> str | None:
+def text_of(published: SliceDevice, identifier: str) -> str | None:
     """The text under one of the driver's own attributes, or None."""
     attribute = _of(published, published.driver, identifier)
     return attribute.string if attribute is not None else None

@@ -22,7 +22,7 @@ NAMESPACES: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Shares:
+class QueueLimits:
     """Limits of the queue. ``fast``, ``slow``: children at a time; ``waiting``: reviews of a namespace that wait; ``all_waiting``: of all.
 
     ``burst``: seconds of evaluation that a namespace may use at once; ``rate``: seconds that it gets back every second.
@@ -36,7 +36,7 @@ class Shares:
     rate: float = 0.2
 
 
-class Refused(Exception):
+class TurnRefused(Exception):
     """The review may not wait for a turn; the text says why, for the user who wrote the selector."""
 
 
@@ -59,10 +59,10 @@ class _Allowance:
 
 
 @dataclass
-class Turns:
+class EvaluationQueue:
     """Its state: who runs, who waits, and who has used how much."""
 
-    shares: Shares
+    shares: QueueLimits
     clock: Callable[[], float]
     _waiting: dict[str, deque[Turn]] = field(default_factory=dict)
     _running: dict[str, Turn] = field(default_factory=dict)
@@ -75,12 +75,12 @@ class Turns:
         return sum(map(len, self._waiting.values()))
 
     def ask(self, namespace: str, given: Callable[[], None]) -> Turn:
-        """Queue a review, and give it its turn at once where a slot is free. Raises :class:`Refused`."""
+        """Queue a review, and give it its turn at once where a slot is free. Raises :class:`TurnRefused`."""
         if self.left(namespace) <= 0:
-            raise Refused("its namespace has used up its share of the time for evaluating selectors; try again in some seconds")
+            raise TurnRefused("its namespace has used up its share of the time for evaluating selectors; try again in some seconds")
         queue = self._waiting.get(namespace, ())
         if len(queue) >= self.shares.waiting or self.waiting >= self.shares.all_waiting:
-            raise Refused("too many other reviews wait for their selectors to be evaluated; try again in some seconds")
+            raise TurnRefused("too many other reviews wait for their selectors to be evaluated; try again in some seconds")
         turn = Turn(namespace, given)
         self._waiting.setdefault(namespace, deque()).append(turn)
         self._give()

@@ -33,7 +33,7 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import OwnerReference
 from virt_dra.api.reading.json_annotations import AnnotationError, joined
 from virt_dra.api.wire import Json
-from webhooks.knowledge import Knowledge, LauncherSettings, Serving
+from webhooks.knowledge import Knowledge, LauncherSettings, RequestDrivers
 from webhooks.launcher_pod.lost_requests import loses_requests, lost_requests
 from webhooks.launcher_pod.patch import (
     Patch,
@@ -44,7 +44,7 @@ from webhooks.launcher_pod.patch import (
     resources_of,
 )
 from webhooks.launcher_pod.refusals import refusals
-from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, Cause, Verdict
+from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, AdmissionCause, Verdict
 
 COMPUTE: Final = "compute"
 """The container that runs QEMU. It is found by this name, never by its position (K-4.3)."""
@@ -100,9 +100,9 @@ def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
     except AnnotationError as error:
         # The message names the annotation, too: an event shows nothing of a cause but its message.
         problems = ((visible(joined(error.field, path)), visible(message)) for path, message in error.problems)
-        return Verdict(False, tuple(Cause(INVALID, f"{place}: {message}", place) for place, message in problems))
+        return Verdict(False, tuple(AdmissionCause(INVALID, f"{place}: {message}", place) for place, message in problems))
     except paths.InvalidPathChoice as error:
-        return Verdict(False, (Cause(INVALID, visible(str(error)), str(error).partition(": ")[0]),))
+        return Verdict(False, (AdmissionCause(INVALID, visible(str(error)), str(error).partition(": ")[0]),))
 
 
 @dataclass
@@ -119,7 +119,7 @@ class _Mutation:
     owner: OwnerReference
     knowledge: Knowledge
     patch: Patch = field(default_factory=Patch)
-    causes: list[Cause] = field(default_factory=list)
+    causes: list[AdmissionCause] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     volumes: list[Json] = field(default_factory=list)
     mounts: list[Json] = field(default_factory=list)
@@ -140,7 +140,7 @@ class _Mutation:
             message = (
                 f"{len(decisions)} requests are used, of which virt-dra would have to serve some; no VM has more than {MAX_PAIRS} devices"
             )
-            return Verdict(False, (Cause(INVALID, message, f"{self._field}.resources.claims"),))
+            return Verdict(False, (AdmissionCause(INVALID, message, f"{self._field}.resources.claims"),))
         for pair in shims:
             self._add_metadata(claims[pair.claim], pair)
         if devices:
@@ -218,7 +218,9 @@ class _Mutation:
         self.warnings += () if refused else warnings
         return decisions
 
-    def _serving(self, claims: Mapping[str, PodResourceClaim], pairs: Iterable[ClaimRequestPair]) -> Mapping[ClaimRequestPair, Serving]:
+    def _serving(
+        self, claims: Mapping[str, PodResourceClaim], pairs: Iterable[ClaimRequestPair]
+    ) -> Mapping[ClaimRequestPair, RequestDrivers]:
         """The drivers of the pairs, as far as they may be told of: see the module."""
         entries, asked = tuple(claims.values()), tuple(pairs)
         if not self.knowledge.verified:
@@ -274,7 +276,7 @@ class _Mutation:
         return True
 
     def _clash(self, place: str, message: str) -> None:
-        self.causes.append(Cause(DUPLICATE, f"{message}; call it something else", place))
+        self.causes.append(AdmissionCause(DUPLICATE, f"{message}; call it something else", place))
 
     # --- device-plugin ---
 
@@ -300,7 +302,7 @@ class _Mutation:
             f"VirtualMachineInstance {self.owner.name[:253]!r}, {why}, is not known to this webhook yet; the pod is to be created again "
             "in a moment"
         )
-        self.causes.append(Cause(NOT_FOUND, message, "metadata.ownerReferences"))
+        self.causes.append(AdmissionCause(NOT_FOUND, message, "metadata.ownerReferences"))
 
     def _with_claims(self, have: Mapping[str, PodResourceClaim], devices: Iterable[AssignedDevice]) -> dict[str, PodResourceClaim]:
         """Claims in place of extended resources; the claims that the pod has then."""
@@ -355,7 +357,7 @@ class _Mutation:
                 new.append({"name": variable, "valueFrom": {"fieldRef": annotation_reference(annotation)}})
             elif not refers_to((there[-1][1].value_from or {}).get("fieldRef"), annotation):
                 message = f"variable {variable} is set by something else, so KubeVirt would not see the addresses of the claims' devices"
-                self.causes.append(Cause(DUPLICATE, f"{message}; remove it", f"{self._field}.env[{there[-1][0]}].name"))
+                self.causes.append(AdmissionCause(DUPLICATE, f"{message}; remove it", f"{self._field}.env[{there[-1][0]}].name"))
         self.patch.append((*self._at, "env"), len(self.compute.env), new)
 
     def _add_wait(self) -> None:

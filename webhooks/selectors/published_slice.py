@@ -10,62 +10,62 @@ from typing import Final
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import BudgetExceeded, CompiledSelector, EvaluationError, Interrupted, Work
-from webhooks.selectors.published import Name, Published
+from webhooks.selectors.slice_device import SliceDevice, SliceDeviceName
 
-__all__ = ["Answer", "Fault", "Part", "Pool", "Work", "ask"]
+__all__ = ["DeviceAnswer", "PoolKey", "PublishedSlice", "SelectorFault", "Work", "ask"]
 
 _PER_DEVICE: Final = 1.0
 """Microseconds (measured) per device, besides what evaluating its selectors is charged."""
 
-Pool = tuple[str, str]
+PoolKey = tuple[str, str]
 """Driver and pool."""
 
 
 @dataclass(frozen=True)
-class Fault:
+class SelectorFault:
     """An error of a selector: ``selector`` is its position; ``device`` the one it failed on, None where it doesn't compile."""
 
     selector: int
     message: str
-    device: Published | None = None
+    device: SliceDevice | None = None
 
 
-Answer = int | Fault
+DeviceAnswer = int | SelectorFault
 """The position of the first selector that doesn't match, or their number where all match; a fault where one fails."""
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PublishedSlice:
     """A ResourceSlice's name, pool and devices; made with :meth:`of`. Compared by identity."""
 
-    pool: Pool
+    pool: PoolKey
     generation: int
     name: str
-    devices: tuple[Published, ...]
+    devices: tuple[SliceDevice, ...]
 
     @classmethod
-    def of(cls, part: ResourceSlice, keys: Mapping[str, tuple[DriverKeys, ...]]) -> Part:
+    def of(cls, part: ResourceSlice, keys: Mapping[str, tuple[DriverKeys, ...]]) -> PublishedSlice:
         """Convert a slice. ``keys``: configured attribute keys of device addresses, by driver (K-6.6)."""
         spec = part.spec
         own = keys.get(spec.driver, ())
         devices = tuple(
-            Published(spec.driver, spec.pool.name, device, spec.node_name or device.node_name or "", own) for device in spec.devices
+            SliceDevice(spec.driver, spec.pool.name, device, spec.node_name or device.node_name or "", own) for device in spec.devices
         )
         return cls((spec.driver, spec.pool.name), spec.pool.generation, part.name, devices)
 
     @cached_property
-    def by_name(self) -> Mapping[Name, Published]:
+    def by_name(self) -> Mapping[SliceDeviceName, SliceDevice]:
         return {each.name: each for each in self.devices}
 
 
-def ask(published: Published, selectors: Sequence[CompiledSelector], work: Work) -> Answer:
+def ask(published: SliceDevice, selectors: Sequence[CompiledSelector], work: Work) -> DeviceAnswer:
     """Evaluate selectors, all of which must hold, on a device. Raises Interrupted where the budget of work doesn't suffice, or a selector
     exceeds the limits of one evaluation."""
     if not selectors:
         return 0
     given = published.input
     if isinstance(given, str):
-        return Fault(0, given, published)
+        return SelectorFault(0, given, published)
     if work.spent(_PER_DEVICE):
         raise Interrupted
     watcher = None if work.left is None and work.interrupt is None else work
@@ -78,5 +78,5 @@ def ask(published: Published, selectors: Sequence[CompiledSelector], work: Work)
         except BudgetExceeded:  # our own limit, not Kubernetes': its result is unknown
             raise Interrupted from None
         except EvaluationError as error:
-            return Fault(position, error.message, published)
+            return SelectorFault(position, error.message, published)
     return len(selectors)

@@ -24,13 +24,13 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from webhooks.lint.inventory import Inventory
+from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.manifest import Identity
-from webhooks.selectors.published import Published
+from webhooks.rules.reviewed_spec import VmObject
+from webhooks.selectors.slice_device import SliceDevice
 
-Key = tuple[str, str]
+NamespacedName = tuple[str, str]
 """Namespace and name."""
-Subject = VirtualMachine | VirtualMachineInstance
 
 TEMPLATES: Final = ResourceClaimTemplate.KIND
 CLAIMS: Final = ResourceClaim.KIND
@@ -39,13 +39,13 @@ SLICES: Final = ResourceSlice.KIND
 KINDS: Final = (TEMPLATES, CLAIMS, CLASSES, SLICES)
 
 EVERYTHING: Final = frozenset((*KINDS, *instancetypes.KINDS, instancetypes.REVISION))
-"""The value of :attr:`World.known` where a whole cluster is known."""
+"""The value of :attr:`LintInputs.known` where a whole cluster is known."""
 
 DEFAULT_NAMESPACE: Final = "default"
 
 
 @dataclass(frozen=True)
-class Configuration:
+class KubeVirtAtHand:
     """The KubeVirt at hand: its version with the gates that are on, and permittedHostDevices, None where it isn't set (K-4.8).
 
     ``observed``: what the KubeVirt object says of its version; None where there is no object, or a version is given instead.
@@ -62,7 +62,7 @@ class Configuration:
     @classmethod
     def of(
         cls, kubevirt: KubeVirt | None, version: KubeVirtVersion | None = None, choices: Mapping[str, bool] | None = None
-    ) -> Configuration:
+    ) -> KubeVirtAtHand:
         """What a KubeVirt object says (K-1.11, K-1.12), unless a version or gates are given; without either the newest is assumed."""
         configuration = (kubevirt or KubeVirt()).spec.configuration
         observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
@@ -74,21 +74,21 @@ class Configuration:
 class Trial(Protocol):
     """Tries a VM of a namespace on a cluster in which no device is in use. Each method returns why it would fail, None if it wouldn't."""
 
-    def pod(self, subject: Subject, namespace: str) -> str | None:
+    def pod(self, subject: VmObject, namespace: str) -> str | None:
         """Why it gets no launcher pod."""
 
-    def claims(self, subject: Subject, namespace: str) -> str | None:
+    def claims(self, subject: VmObject, namespace: str) -> str | None:
         """Why no node could serve its claims."""
 
-    def unchecked(self, subject: Subject, namespace: str) -> str | None:
+    def unchecked(self, subject: VmObject, namespace: str) -> str | None:
         """The limit of ours that kept :meth:`claims` from an answer, when it was asked just now; None without one."""
 
-    def domain(self, subject: Subject, namespace: str) -> tuple[str, str] | None:
+    def domain(self, subject: VmObject, namespace: str) -> tuple[str, str] | None:
         """Why there is no domain: the field of the VMI, and the reason. Devices that can't be known are left out."""
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class LintInputs:
     """Lookups that the checks need; a server keeps its own mappings and makes a World of them for each review, at no cost.
 
     ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; one that a VM made is not listed beside it.
@@ -97,14 +97,14 @@ class World:
     ``trial``: runs scheduler, allocator and launcher; None where that isn't wanted, as at admission.
     """
 
-    configuration: Configuration = field(default_factory=Configuration)
-    templates: Mapping[Key, ResourceClaimTemplate] = field(default_factory=dict)
-    claims: Mapping[Key, ResourceClaim] = field(default_factory=dict)
+    configuration: KubeVirtAtHand = field(default_factory=KubeVirtAtHand)
+    templates: Mapping[NamespacedName, ResourceClaimTemplate] = field(default_factory=dict)
+    claims: Mapping[NamespacedName, ResourceClaim] = field(default_factory=dict)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
-    inventory: Inventory = field(default_factory=Inventory)
+    inventory: DeviceInventory = field(default_factory=DeviceInventory)
     nodes: Mapping[str, Node] = field(default_factory=dict)
-    users: Mapping[Key, Collection[str]] = field(default_factory=dict)
-    vmis: Mapping[Key, VirtualMachineInstance] = field(default_factory=dict)
+    users: Mapping[NamespacedName, Collection[str]] = field(default_factory=dict)
+    vmis: Mapping[NamespacedName, VirtualMachineInstance] = field(default_factory=dict)
     taint_rules: Mapping[str, DeviceTaintRule] = field(default_factory=dict)
     namespaces: Mapping[str, Namespace] = field(default_factory=dict)
     known: frozenset[str] = frozenset(KINDS)
@@ -123,8 +123,8 @@ class World:
         known: Collection[str] | None = None,
         address_keys: Iterable[DriverKeys] = (),
         refused: Mapping[Identity, str] | None = None,
-    ) -> World:
-        """A world of objects, in whatever order. Of two with one name the later counts; what names no namespace is in ``namespace``.
+    ) -> LintInputs:
+        """A inputs of objects, in whatever order. Of two with one name the later counts; what names no namespace is in ``namespace``.
 
         ``known`` None: templates and claims are all there, as they stand beside the VMs that name them. Classes and slices come with
         the cluster: slices are all there if any is, classes if any class or slice is. Instancetypes and preferences of a namespace are
@@ -138,16 +138,16 @@ class World:
             known = {TEMPLATES, CLAIMS, *((CLASSES,) if classes or slices else ()), *((SLICES,) if slices else ())}
             known |= {each.kind for each in objects if each.kind in instancetypes.NAMESPACED_KINDS}
         return cls(
-            configuration=Configuration.of(kubevirt, version, gates),
+            configuration=KubeVirtAtHand.of(kubevirt, version, gates),
             templates={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaimTemplate)},
             claims={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaim)},
             classes=classes,
-            inventory=Inventory.of(slices, address_keys),
+            inventory=DeviceInventory.of(slices, address_keys),
             nodes={each.name: each for each in objects if isinstance(each, Node)},
             vmis={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, VirtualMachineInstance)},
             taint_rules={each.name: each for each in objects if isinstance(each, DeviceTaintRule)},
             namespaces={each.name: each for each in objects if isinstance(each, Namespace)},
-            users=claim_users((each for each in objects if isinstance(each, Subject)), namespace),
+            users=claim_users((each for each in objects if isinstance(each, VmObject)), namespace),
             known=frozenset(known),
             refused=refused or {},
             instancetypes=Instancetypes.of(objects, namespace),
@@ -163,13 +163,13 @@ class World:
         obj = (self.claims if kind == CLAIMS else self.templates).get((namespace, name))
         return obj is not None and bool(obj.metadata.uid)
 
-    def taints(self, published: Published) -> tuple[DeviceTaint, ...]:
+    def taints(self, published: SliceDevice) -> tuple[DeviceTaint, ...]:
         """What its driver and the cluster's rules say of a device (A-24)."""
         rules = [rule.spec for rule in self.taint_rules.values() if _is_for(rule.spec.device_selector, published)]
         return (*published.device.taints, *(rule.taint for rule in rules))
 
 
-def _is_for(selector: DeviceTaintSelector | None, published: Published) -> bool:
+def _is_for(selector: DeviceTaintSelector | None, published: SliceDevice) -> bool:
     """Whether a rule is for a device; without a selector it is for none (A-24.2)."""
     if selector is None:
         return False
@@ -177,16 +177,16 @@ def _is_for(selector: DeviceTaintSelector | None, published: Published) -> bool:
     return all(want is None or want == have for want, have in wanted)
 
 
-def claim_users(subjects: Iterable[Subject], namespace: str = DEFAULT_NAMESPACE) -> Mapping[Key, Collection[str]]:
-    """The :attr:`World.users` of VMs and VMIs."""
-    users: dict[Key, dict[str, None]] = {}
+def claim_users(subjects: Iterable[VmObject], namespace: str = DEFAULT_NAMESPACE) -> Mapping[NamespacedName, Collection[str]]:
+    """The :attr:`LintInputs.users` of VMs and VMIs."""
+    users: dict[NamespacedName, dict[str, None]] = {}
     for subject in subjects:
         for key in direct_claims(subject, namespace):
             users.setdefault(key, {})[title(subject)] = None
     return MappingProxyType({key: tuple(named) for key, named in users.items()})
 
 
-def direct_claims(subject: Subject, namespace: str = DEFAULT_NAMESPACE) -> tuple[Key, ...]:
+def direct_claims(subject: VmObject, namespace: str = DEFAULT_NAMESPACE) -> tuple[NamespacedName, ...]:
     """The claims that a VM or VMI names directly, each once; none for a VMI that a VM made."""
     owner = subject.metadata.controller_owner
     if isinstance(subject, VirtualMachineInstance) and owner is not None and owner.kind == VirtualMachine.KIND:
@@ -196,6 +196,6 @@ def direct_claims(subject: Subject, namespace: str = DEFAULT_NAMESPACE) -> tuple
     return tuple(dict.fromkeys((subject.namespace or namespace, name) for name in named if name))
 
 
-def title(subject: Subject) -> str:
+def title(subject: VmObject) -> str:
     """``VirtualMachine "a"``."""
     return f'{subject.KIND} "{subject.name or subject.metadata.generate_name}"'

@@ -13,36 +13,36 @@ from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
 from virt_dra.api.nearest import listed, nearest_first
 from virt_dra.api.reading.json_annotations import AnnotationError, joined
 from webhooks.lint.checks.objects import not_listed
-from webhooks.lint.finding import PAGES, Found
-from webhooks.lint.subject import Linted
+from webhooks.lint.finding import PAGES
+from webhooks.lint.linted import Linted
 from webhooks.rules.features import RESERVED_LABELS
+from webhooks.rules.reviewed_spec import DEVICE_LISTS
 from webhooks.rules.silence import annotated
-from webhooks.rules.subject import KINDS
 from webhooks.rules.warnings import Warner
-from webhooks.verdict import NOT_FOUND, Cause
+from webhooks.verdict import NOT_FOUND, AdmissionCause, FieldIssue
 from webhooks.vmi import review
 
 
-def kubevirt_refuses(linted: Linted) -> Iterator[Found]:
+def kubevirt_refuses(linted: Linted) -> Iterator[FieldIssue]:
     """K-2, as if every gate were on: a gate that is off has a finding of its own, and hides other faults from KubeVirt's rules."""
     every_gate = Gates.of(linted.version, dict.fromkeys(KNOWN_GATES, True))
     refusals = linted.expansion.refusals if linted.expansion is not None else ()
     for refusal in refusals:
-        yield Found(refusal.field, f"KubeVirt {linted.version} refuses the object: {refusal.message}")
+        yield FieldIssue(refusal.field, f"KubeVirt {linted.version} refuses the object: {refusal.message}")
     if refusals:
         return
     for cause in review(linted.expanded, every_gate).causes:
-        yield Found(cause.field, f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}{_unlisted(linted, cause)}")
+        yield FieldIssue(cause.field, f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}{_unlisted(linted, cause)}")
 
 
-def _unlisted(linted: Linted, cause: Cause) -> str:
+def _unlisted(linted: Linted, cause: AdmissionCause) -> str:
     """Which claim name it is that ``spec.resourceClaims`` lacks; KubeVirt's causes of K-2.17 don't say it."""
     spec = linted.reviewed.spec
     entries = [entry.name for entry in spec.resource_claims]
     if cause.field == linted.path("resourceClaims") and cause.message.startswith(
         "vmi.spec.resourceClaims must specify all claims used in "
     ):
-        for kind in KINDS:
+        for kind in DEVICE_LISTS:
             for index, device in enumerate(kind.devices(spec)):
                 if device.is_dra and device.claim_name and device.claim_name not in entries:
                     return f"; {linted.path(kind.field)}[{index}]: {not_listed(device.claim_name, entries)}"
@@ -53,17 +53,17 @@ def _unlisted(linted: Linted, cause: Cause) -> str:
     return ""
 
 
-def warned(warner: Warner) -> Callable[[Linted], Iterator[Found]]:
+def warned(warner: Warner) -> Callable[[Linted], Iterator[FieldIssue]]:
     """The check that says what a rule warns of."""
 
-    def find(linted: Linted) -> Iterator[Found]:
+    def find(linted: Linted) -> Iterator[FieldIssue]:
         for warning in warner(linted.reviewed):
-            yield Found(warning.field, warning.message)
+            yield FieldIssue(warning.field, warning.message)
 
     return find
 
 
-def reserved_label(linted: Linted) -> Iterator[Found]:
+def reserved_label(linted: Linted) -> Iterator[FieldIssue]:
     """K-9.4. An object that was read from a cluster has them by right."""
     if linted.object.metadata.uid:
         return
@@ -77,43 +77,43 @@ def reserved_label(linted: Linted) -> Iterator[Found]:
         if label in labels:
             field = f"{linted.reviewed.metadata}.labels[{label}]"
             whose = "the VMIs of this template" if template else "the VMI"
-            yield Found(field, f"only KubeVirt may set this label; it refuses {whose}. Remove the label")
+            yield FieldIssue(field, f"only KubeVirt may set this label; it refuses {whose}. Remove the label")
 
 
-def status_on_create(linted: Linted) -> Iterator[Found]:
+def status_on_create(linted: Linted) -> Iterator[FieldIssue]:
     """K-9.5: the status of a new VMI is kept, and believed."""
     vmi = linted.object
     if isinstance(vmi, VirtualMachineInstance) and vmi.given("status") and vmi.status.to_wire() and not vmi.metadata.uid:
         fields = ", ".join(map(quoted, list(vmi.status.to_wire())[:5]))
-        yield Found("status", f"a new VMI has a status ({fields}), which KubeVirt keeps and believes. Remove it")
+        yield FieldIssue("status", f"a new VMI has a status ({fields}), which KubeVirt keeps and believes. Remove it")
 
 
-def unknown_lint_id(known: Collection[str]) -> Callable[[Linted], Iterator[Found]]:
+def unknown_lint_id(known: Collection[str]) -> Callable[[Linted], Iterator[FieldIssue]]:
     """The check that the annotation names ``known`` ids only: one that doesn't exist silences nothing, and nobody would notice."""
 
-    def find(linted: Linted) -> Iterator[Found]:
+    def find(linted: Linted) -> Iterator[FieldIssue]:
         for field, ids in annotated(linted.object).items():
             for id in dict.fromkeys(ids):
                 if id not in known:
                     close = get_close_matches(id, sorted(known), n=1)
                     meant = f"did you mean {close[0]}?" if close else f"the ids are listed in {PAGES}"
-                    yield Found(field, f"there is no finding {quoted(id[:100])}, so this silences nothing; {meant}")
+                    yield FieldIssue(field, f"there is no finding {quoted(id[:100])}, so this silences nothing; {meant}")
 
     return find
 
 
-def integration_annotation(linted: Linted) -> Iterator[Found]:
+def integration_annotation(linted: Linted) -> Iterator[FieldIssue]:
     """What the pod webhook would refuse the launcher pod for (K-11): better said before there is a VM."""
     annotations, root = linted.reviewed.annotations, f"{linted.reviewed.metadata}.annotations"
     try:
         chosen_path(annotations, root)
     except InvalidPathChoice as error:
         field, _, message = str(error).partition(": ")
-        yield Found(field, message)
+        yield FieldIssue(field, message)
     try:
         claims = read_device_claims(annotations, root)
         if claims and not linted.reviewed.instancetype:  # its devices aren't known
             assign(VirtualMachineInstance(spec=linted.reviewed.spec), claims, root=root)
     except AnnotationError as error:
         for path, message in error.problems:
-            yield Found(joined(error.field, path), message)
+            yield FieldIssue(joined(error.field, path), message)

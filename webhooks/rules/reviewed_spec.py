@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, Gates
-from webhooks.verdict import Cause
+from webhooks.verdict import AdmissionCause
+
+VmObject = VirtualMachine | VirtualMachineInstance
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReviewedSpec:
     """A VMI spec under review.
 
     ``root`` is the path of the spec (``spec``, or ``spec.template.spec`` in a VM), ``metadata`` that of its metadata (K-2.1).
@@ -29,7 +31,7 @@ class Subject:
     """True if the request isn't from one of KubeVirt's own accounts."""
 
     @classmethod
-    def of(cls, obj: VirtualMachineInstance | VirtualMachine, gates: Gates, outsider: bool = False) -> Subject:
+    def of(cls, obj: VmObject, gates: Gates, outsider: bool = False) -> ReviewedSpec:
         if isinstance(obj, VirtualMachine):
             template = obj.spec.template
             metadata, instancetype = template.metadata, _has_instancetype(obj)
@@ -52,11 +54,11 @@ def _has_instancetype(vm: VirtualMachine) -> bool:
     return bool((vm.spec.model_extra or {}).get("instancetype"))
 
 
-Rule = Callable[[Subject], Iterator[Cause]]
+Rule = Callable[[ReviewedSpec], Iterator[AdmissionCause]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class DeviceList:
     """One of the two lists of devices, with the words its messages use."""
 
     path: str
@@ -76,6 +78,6 @@ class Kind:
         return devices.gpus if self is GPUS else devices.host_devices
 
 
-GPUS = Kind("gpus", "GPU", GPUS_WITH_DRA)
-HOST_DEVICES = Kind("hostDevices", "HostDevice", HOST_DEVICES_WITH_DRA)
-KINDS = (GPUS, HOST_DEVICES)
+GPUS = DeviceList("gpus", "GPU", GPUS_WITH_DRA)
+HOST_DEVICES = DeviceList("hostDevices", "HostDevice", HOST_DEVICES_WITH_DRA)
+DEVICE_LISTS = (GPUS, HOST_DEVICES)

@@ -9,7 +9,7 @@ from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo
 
 
 @dataclass(frozen=True)
-class DeviceKind:
+class EntryKind:
     path: str
     word: str
     prefixes: tuple[str, ...]
@@ -33,7 +33,7 @@ class DeviceKind:
         return f"spec.domain.devices.{self.path}[{index}]"
 
 
-GPUS = DeviceKind(
+GPUS = EntryKind(
     path="gpus",
     word="GPU",
     prefixes=(PCI_PREFIX, MDEV_PREFIX),
@@ -43,7 +43,7 @@ GPUS = DeviceKind(
     dra_failure="failed to create DRA GPU host-devices: ",
     no_status="vmi has dra gpu devices but no device status found",
 )
-HOST_DEVICES = DeviceKind(
+HOST_DEVICES = EntryKind(
     path="hostDevices",
     word="HostDevice",
     prefixes=(PCI_PREFIX, MDEV_PREFIX, USB_PREFIX),

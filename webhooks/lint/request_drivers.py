@@ -1,0 +1,91 @@
+"""Which drivers may serve a request of a launcher pod, and what is missing for an answer (K-11, decision 0012). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from virt_dra.api import names
+from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.go_text import visible
+from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
+from virt_dra.api.integration.paths import ClaimRequestPair
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.meta import parse_time
+from virt_dra.api.resource_v1 import DeviceClass
+from webhooks.knowledge import MissingObject, RequestDrivers
+from webhooks.lint.finding import LintSettings
+from webhooks.lint.inputs import CLASSES, SLICES, LintInputs
+from webhooks.lint.linted import Linted, NamedClaim, RequestOption
+from webhooks.lint.named_driver import named_driver
+from webhooks.selectors.answers import SelectorEvaluator
+
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def serving(
+    inputs: LintInputs,
+    settings: LintSettings,
+    namespace: str,
+    claims: Iterable[PodResourceClaim],
+    pairs: Iterable[ClaimRequestPair],
+    evaluator: SelectorEvaluator | None = None,
+) -> Mapping[ClaimRequestPair, RequestDrivers]:
+    """The drivers of each pair, as far as they are known.
+
+    ``evaluator``: as for :class:`Linted`.
+    ``pairs`` whose claim entry has no single source, or comes after the settings' limit, are left out.
+    """
+    spec = VirtualMachineInstanceSpec(resource_claims=tuple(claims))
+    linted = Linted(VirtualMachineInstance(spec=spec), namespace, inputs, settings, evaluator)
+    named = {claim.entry: claim for claim in reversed(linted.claims)}
+    return {pair: _of(linted, named[pair.claim], pair.request) for pair in pairs if pair.claim in named}
+
+
+def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
+    if claim.spec is None:
+        # The API server refuses a pod with a name that no object can have, and says so better.
+        known = claim.kind in linted.inputs.known and not names.dns1123_subdomain(claim.name)
+        by = f'resourceClaims entry "{visible(claim.entry)[:63]}" of the VM'
+        return RequestDrivers(complete=False, missing=(MissingObject(claim.kind, claim.name, linted.namespace, by),) if known else ())
+    drivers = linted.drivers(claim, request)
+    if claim.allocated is not None:
+        return RequestDrivers(drivers.names, not drivers.cut)
+    options = claim.options_of(request)
+    missing = tuple(dict.fromkeys(each for option in options for each in _missing_class(linted, claim, option)))
+    undecided = None if drivers.names or missing or not options or _cut_short(linted, options) else _newest(linted, claim, options)
+    return RequestDrivers(drivers.names, not drivers.cut, missing, undecided)
+
+
+def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> Iterable[MissingObject]:
+    """The option's DeviceClass, unless the driver is known without it."""
+    if linted.class_of(option) is not None or CLASSES not in linted.inputs.known or _named(linted, option) is not None:
+        return
+    if not names.dns1123_subdomain(option.class_name):  # no class of a name that isn't valid can ever exist
+        yield MissingObject(DeviceClass.KIND, option.class_name, "", f'request "{option.name}" of {claim} in namespace {linted.namespace}')
+
+
+def _named(linted: Linted, option: RequestOption) -> str | None:
+    return DRIVER_OF_CLASS.get(option.class_name) or named_driver(text for _, text in linted.expressions(option))
+
+
+def _cut_short(linted: Linted, options: Iterable[RequestOption]) -> bool:
+    """True if no driver is known only because of a limit of virt-dra's own, which must not keep a VM from starting."""
+    if SLICES not in linted.inputs.known:
+        return True
+    return any(linted.drivers_matching(option).cut for option in options)
+
+
+def _newest(linted: Linted, claim: NamedClaim, options: Iterable[RequestOption]) -> datetime:
+    """The creation time of the newest object that says what the request asks for: its claim or template, or a DeviceClass."""
+    classes = (linted.class_of(option) for option in options)
+    texts = (claim.created, *(each.metadata.creation_timestamp for each in classes if each is not None))
+    return max(_time(text) for text in texts)
+
+
+def _time(text: str | None) -> datetime:
+    try:
+        return parse_time(text) if text else _LONG_AGO
+    except (ValueError, OverflowError):
+        return _LONG_AGO
