@@ -223,56 +223,71 @@ def decide(
 ) -> PathDecision:
     """The path of one pair of a launcher pod's container ``compute`` (decision 0012).
 
-    ``entry``: of the pod's resourceClaims, not yet validated by anybody; ``request``: "" for the whole claim. ``drivers``: those of the
-    devices that may serve the request, as far as they are known. ``writers``: those that write metadata files
+    ``entry``: of the pod's resourceClaims, not yet validated by anybody; ``request``: "" for the whole claim. ``choice``: the user's.
+    ``drivers``: those of the devices that may serve the request, as far as they are known. ``writers``: those that write metadata files
     (``known_drivers.metadata_writers``). ``in_device_claims``: the claim was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
     """
-
     pair = ClaimRequestPair(entry.name, request)
-
-    def decided(path: IntegrationPath, reason: str, message: str, *, warning: bool = False) -> PathDecision:
-        return PathDecision(pair, path, reason, message, warning)
-
-    if not pair.request:
-        return decided(NONE, NO_REQUEST, f"claim {pair.claim} is used whole; KubeVirt finds a device by its request only", warning=True)
-    if names.dns1123_label(pair.claim) or names.dns1123_label(pair.request):
-        return decided(NONE, BAD_NAME, f"{str(pair)[:140]!r} are no DNS labels, which Kubernetes wants for claim and request", warning=True)
-    if entry.resource_claim_name and names.dns1123_subdomain(entry.resource_claim_name):
-        return decided(NONE, BAD_NAME, f"{entry.resource_claim_name[:270]!r} is no name of a ResourceClaim", warning=True)
+    known = tuple(sorted(set(drivers)))
+    writing = tuple(driver for driver in known if driver in writers)
+    unusable = _unusable_names(entry, pair)
+    if unusable is not None:
+        return unusable
     if in_device_claims:
-        return decided(DEVICE_PLUGIN, IN_DEVICE_CLAIMS, f"the claim takes the place of extended resources ({DEVICE_CLAIMS_ANNOTATION})")
+        message = f"the claim takes the place of extended resources ({DEVICE_CLAIMS_ANNOTATION})"
+        return PathDecision(pair, DEVICE_PLUGIN, IN_DEVICE_CLAIMS, message)
     if choice == DEVICE_PLUGIN:
         message = f"path {DEVICE_PLUGIN} needs the annotation {DEVICE_CLAIMS_ANNOTATION}, and devices with deviceName instead of claimName"
-        return decided(NONE, NO_DEVICE_CLAIMS, message, warning=True)
+        return PathDecision(pair, NONE, NO_DEVICE_CLAIMS, message, warning=True)
     if version < V1_8_0:
         advice = f"use KubeVirt 1.8.0 or newer, or devices with deviceName and the annotation {DEVICE_CLAIMS_ANNOTATION}"
-        return decided(NONE, NO_METADATA_READ, f"KubeVirt {version} reads no metadata files; {advice}", warning=True)
-    known = tuple(sorted(set(drivers)))
-    listed = ", ".join(known)
-    if choice == METADATA_SHIM:
-        clashing = sorted(writers.intersection(known)) if version >= V1_8_3 else []
-        if clashing:
-            message = f"driver {', '.join(clashing)} writes a metadata file of its own, which can't be mounted into the shim's volume"
-            return decided(METADATA_SHIM, ASKED_FOR, message, warning=True)
-        return decided(METADATA_SHIM, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
-    if choice == NATIVE:
-        if version < V1_8_3:
-            message = (
-                f"KubeVirt {version} looks for metadata files where no driver writes them; use 1.8.3 or newer, or path {METADATA_SHIM}"
-            )
-            return decided(NATIVE, ASKED_FOR, message, warning=True)
-        return decided(NATIVE, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
+        return PathDecision(pair, NONE, NO_METADATA_READ, f"KubeVirt {version} reads no metadata files; {advice}", warning=True)
+    if choice != AUTO:
+        return _as_chosen(pair, choice, version, writing)
     if version < V1_8_3:
-        return decided(METADATA_SHIM, OLD_METADATA_PATH, f"KubeVirt {version} looks for metadata files where no driver writes them")
-    writing = sorted(writers.intersection(known))
-    if known and len(writing) == len(known):
-        return decided(NATIVE, DRIVER_WRITES_METADATA, f"driver {listed} writes metadata files")
-    if writing:
-        message = (
-            f"of the drivers that may serve the request ({listed}) only {', '.join(writing)} writes metadata files; "
-            "use a DeviceClass that selects one driver"
-        )
-        return decided(NATIVE, DRIVERS_DIFFER, message, warning=True)
+        return PathDecision(pair, METADATA_SHIM, OLD_METADATA_PATH, _looks_elsewhere(version))
+    return _by_drivers(pair, known, writing)
+
+
+def _unusable_names(entry: PodResourceClaim, pair: ClaimRequestPair) -> PathDecision | None:
+    """The decision for names with which no path works; None if they are fine."""
+    if not pair.request:
+        message = f"claim {pair.claim} is used whole; KubeVirt finds a device by its request only"
+        return PathDecision(pair, NONE, NO_REQUEST, message, warning=True)
+    if names.dns1123_label(pair.claim) or names.dns1123_label(pair.request):
+        message = f"{str(pair)[:140]!r} are no DNS labels, which Kubernetes wants for claim and request"
+        return PathDecision(pair, NONE, BAD_NAME, message, warning=True)
+    if entry.resource_claim_name and names.dns1123_subdomain(entry.resource_claim_name):
+        return PathDecision(pair, NONE, BAD_NAME, f"{entry.resource_claim_name[:270]!r} is no name of a ResourceClaim", warning=True)
+    return None
+
+
+def _looks_elsewhere(version: KubeVirtVersion) -> str:
+    return f"KubeVirt {version} looks for metadata files where no driver writes them"
+
+
+def _as_chosen(pair: ClaimRequestPair, choice: IntegrationPath, version: KubeVirtVersion, writing: tuple[str, ...]) -> PathDecision:
+    """The native or metadata-shim path that the user asks for, with a warning where it can't work."""
+    if choice == METADATA_SHIM and version >= V1_8_3 and writing:
+        message = f"driver {', '.join(writing)} writes a metadata file of its own, which can't be mounted into the shim's volume"
+        return PathDecision(pair, choice, ASKED_FOR, message, warning=True)
+    if choice == NATIVE and version < V1_8_3:
+        message = f"{_looks_elsewhere(version)}; use 1.8.3 or newer, or path {METADATA_SHIM}"
+        return PathDecision(pair, choice, ASKED_FOR, message, warning=True)
+    return PathDecision(pair, choice, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
+
+
+def _by_drivers(pair: ClaimRequestPair, known: tuple[str, ...], writing: tuple[str, ...]) -> PathDecision:
+    """The path that follows from which drivers may serve the request, and which of these write metadata files."""
+    listed = ", ".join(known)
     if not known:
-        return decided(METADATA_SHIM, DRIVER_UNKNOWN, "no published device says which driver serves the request")
-    return decided(METADATA_SHIM, DRIVER_WRITES_NO_METADATA, f"driver {listed} is not known to write metadata files")
+        return PathDecision(pair, METADATA_SHIM, DRIVER_UNKNOWN, "no published device says which driver serves the request")
+    if not writing:
+        return PathDecision(pair, METADATA_SHIM, DRIVER_WRITES_NO_METADATA, f"driver {listed} is not known to write metadata files")
+    if writing == known:
+        return PathDecision(pair, NATIVE, DRIVER_WRITES_METADATA, f"driver {listed} writes metadata files")
+    message = (
+        f"of the drivers that may serve the request ({listed}) only {', '.join(writing)} writes metadata files; "
+        "use a DeviceClass that selects one driver"
+    )
+    return PathDecision(pair, NATIVE, DRIVERS_DIFFER, message, warning=True)
