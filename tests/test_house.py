@@ -61,13 +61,31 @@ def test_relative_links_in_documents_lead_somewhere() -> None:
 
 
 def test_every_decision_has_a_number_of_its_own_and_a_reason() -> None:
-    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    decisions = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     numbers = [page.name[:4] for page in decisions]
     assert numbers == [f"{n:04}" for n in range(1, len(decisions) + 1)]
     for page in decisions:
         text = page.read_text(encoding="utf-8")
         assert text.startswith(f"# {page.name[:4]}: "), page.name
         assert re.search(r"\b(why|context|because)\b", text, re.IGNORECASE), page.name
+
+
+def _linked(page: Path) -> set[Path]:
+    links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    return {target for link in links if (target := (page.parent / link).resolve()).suffix == ".md"}
+
+
+def test_every_document_is_linked_from_an_index() -> None:
+    indexes = [ROOT / "docs" / name for name in ("README.md", "decisions/README.md", "lint/README.md")]
+    linked = set().union(*map(_linked, indexes))
+    assert {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - linked == {indexes[0].resolve()}
+
+
+def test_the_index_of_decisions_has_their_titles() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs" / "decisions").glob("[0-9]*.md"):
+        number, title = page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").split(": ", 1)
+        assert f"| [{number}]({page.name}) | {title} |" in index
 
 
 @pytest.mark.parametrize("pattern", [r"/" + "work/", "/ro" + "ot/", r"\.py" + "env", "brief" + r"\.md"])
