@@ -43,12 +43,12 @@ __all__ = [
 ]
 
 AnyVmi = VirtualMachineInstance | VirtualMachine | Mapping[str, object]
-"""A VMI, typed or as the dict that YAML gives; a VirtualMachine stands for the VMI it would start."""
+"""A VMI, as an object or as a dict parsed from YAML; a VirtualMachine stands for the VMI that it would start."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """All that a VMI becomes. ``warnings`` are whole sentences about what did not fail but should be known."""
+    """The result of converting a VMI. ``warnings``: sentences about faults that didn't prevent the conversion."""
 
     hostdevs: tuple[ConvertedDevice, ...]
     domain: Domain
@@ -71,7 +71,7 @@ def hostdevs(
     """The host devices of a VMI in the order of ``<devices>`` (K-7.22), each with ``.device``, ``.source``, ``.address`` and ``.xml``.
 
     ``env`` are the compute container's variables (never the caller's own); ``pod`` names the claims generated for it (K-7.5); ``files``
-    are the metadata files in it, absolute path -> content (K-7.7).
+    are its metadata files, absolute path -> content (K-7.7).
     Raises :class:`LauncherError`, or :class:`virt_dra.api.wire.WireError` for a dict that is no VMI.
     """
     return host_devices(_request(vmi, env, pod, kubevirt, files))

@@ -1,4 +1,4 @@
-"""What the launcher is asked to convert, and what it answers: immutable values."""
+"""The input and the output of a conversion: immutable values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ConversionInputs:
-    """A VMI and all that its launcher can see. ``pod`` helps to name generated claims.
+    """A VMI, and what its launcher can read. ``pod``: its status has the names of generated claims.
 
-    ``files``: the metadata files of the container, absolute path -> content; None where nobody looked for any.
+    ``files``: the metadata files of the container, absolute path -> content; None if they weren't read.
     """
 
     vmi: VirtualMachineInstance
@@ -31,7 +31,7 @@ class ConversionInputs:
 
 @dataclass(frozen=True)
 class ConvertedDevice:
-    """One device of the VMI as libvirt will see it."""
+    """A device of the VMI with its host address and its ``<hostdev>`` element."""
 
     device: str
     """``gpus/NAME``, ``hostDevices/NAME`` or ``interfaces/NAME``."""
@@ -40,10 +40,10 @@ class ConvertedDevice:
     address: HostAddress
     element: Hostdev
     field: str
-    """The entry it was made for, as a field path."""
+    """The field path of its entry in the VMI."""
     is_dra: bool
     notes: tuple[str, ...] = ()
-    """What is worth knowing though nothing failed: sources that disagree, an address libvirt will refuse."""
+    """Warnings about it: sources that disagree."""
 
     @property
     def xml(self) -> str:

@@ -1,4 +1,4 @@
-"""All host devices of a VMI, in the order of ``<devices>``, and what must hold between them (K-7.17, K-7.22, K-5.13)."""
+"""All host devices of a VMI in the order of ``<devices>``, and the constraints between them (K-7.17, K-7.22, K-5.13)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from launcher.conversion import ConversionInputs, ConvertedDevice
 from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import DUPLICATE_ADDRESS, DUPLICATE_ALIAS, UNWRITABLE_TEXT, LauncherError
 from launcher.sriov import left_out, sriov_devices
-from launcher.xml import XmlTextError, carried
+from launcher.xml import XmlTextError, checked_text
 from virt_dra.api.kubevirt_versions import V1_8_0
 
 
 def host_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
-    """Host devices before GPUs, plugin before claim in each, SR-IOV last (K-7.22).
+    """The host devices: hostDevices before gpus, in each those of device plugins before those of claims, SR-IOV last (K-7.22).
 
-    Raises :class:`LauncherError` for the first fault, in KubeVirt's order of resolution, in which SR-IOV comes first (K-7.22a).
+    Raises :class:`LauncherError` for the first fault in KubeVirt's order of resolution, in which SR-IOV comes first (K-7.22a).
     """
-    _names_can_be_written(request)
+    _check_names(request)
     networks = sriov_devices(request)
     devices = tuple(device for kind in (HOST_DEVICES, GPUS) for device in _of_kind(request, kind)) + networks
-    _aliases_differ(devices)
-    _claimed_devices_differ(devices)
+    _check_aliases(devices)
+    _check_addresses(devices)
     return devices
 
 
@@ -32,7 +32,7 @@ def _of_kind(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevic
 
 
 def warnings(request: ConversionInputs, devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:
-    """What did not fail but should be known: sources that disagree, addresses that libvirt will refuse, interfaces left out."""
+    """Faults that didn't prevent the conversion: sources that disagree, addresses that libvirt will refuse, interfaces left out."""
     found = [note for device in devices for note in device.notes]
     found += [f"{d.device}: libvirt will refuse {d.address}: {d.address.libvirt_refuses}" for d in devices if d.address.libvirt_refuses]
     found += [_both(first, second) for first, second in _pairs_with_one_address(devices)]
@@ -40,7 +40,8 @@ def warnings(request: ConversionInputs, devices: tuple[ConvertedDevice, ...]) ->
 
 
 def _second_framebuffer(devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:
-    """KubeVirt refuses two at admission when they are asked for (K-2.23), but gives one by default to plugin and claimed GPUs each."""
+    """A warning if several devices have a ramfb. KubeVirt refuses two explicit ones at admission (K-2.23), but adds one by default to the
+    GPUs of device plugins and one to those of claims."""
     first, *others = [device.device for device in devices if device.element.is_mdev and device.element.ramfb == "on"] or [""]
     if not others:
         return ()
@@ -48,21 +49,24 @@ def _second_framebuffer(devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]
     return (f"{first} and {', '.join(others)} both have ramfb; libvirt accepts one device with it: {advice}",)
 
 
-def _names_can_be_written(request: ConversionInputs) -> None:
-    """Names go into aliases (K-7.17). Said before anything else, for a name that can't be printed explains no other error."""
+def _check_names(request: ConversionInputs) -> None:
+    """Raises :class:`LauncherError` for a name that XML can't hold: names become aliases (K-7.17).
+
+    Checked first, since all other messages contain names.
+    """
     devices = request.vmi.spec.domain.devices
     named = [(f"gpus[{index}]", gpu.name) for index, gpu in enumerate(devices.gpus)]
     named += [(f"hostDevices[{index}]", entry.name) for index, entry in enumerate(devices.host_devices)]
     named += [(f"interfaces[{index}]", interface.name) for index, interface in enumerate(devices.interfaces)]
     for path, name in named:
         try:
-            carried(name)
+            checked_text(name)
         except XmlTextError as error:
             field = f"spec.domain.devices.{path}.name"
             raise LauncherError(UNWRITABLE_TEXT, field, f"{field}: {error}") from None
 
 
-def _aliases_differ(devices: tuple[ConvertedDevice, ...]) -> None:
+def _check_aliases(devices: tuple[ConvertedDevice, ...]) -> None:
     seen: dict[str | None, ConvertedDevice] = {}
     for device in devices:
         first = seen.setdefault(device.element.alias, device)
@@ -77,8 +81,9 @@ def _same_alias(first: ConvertedDevice, second: ConvertedDevice) -> str:
     return f"{first.field} and {second.field} have the same name {second.device.partition('/')[2]!r}: {alias}"
 
 
-def _claimed_devices_differ(devices: tuple[ConvertedDevice, ...]) -> None:
-    """An address twice is an error where a claim is involved (K-5.13). Two plugin pools do give it out twice in KubeVirt (K-7.3)."""
+def _check_addresses(devices: tuple[ConvertedDevice, ...]) -> None:
+    """Raises :class:`LauncherError` for two devices with one address if one is of a claim (K-5.13). KubeVirt accepts it from two plugins
+    (K-7.3)."""
     for first, second in _pairs_with_one_address(devices):
         if first.is_dra or second.is_dra:
             raise LauncherError(DUPLICATE_ADDRESS, second.device, _both(first, second))

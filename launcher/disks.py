@@ -1,4 +1,4 @@
-"""The ``<disk>`` of each ``spec.domain.devices.disks`` entry, at the place where KubeVirt's launcher finds its volume."""
+"""The ``<disk>`` element of each ``spec.domain.devices.disks`` entry, with the path at which KubeVirt's launcher has its volume."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, LauncherError
-from launcher.xml import Page, Property, XmlTextError, carried
+from launcher.xml import Page, Property, XmlTextError, checked_text
 from virt_dra.api.kubevirt_v1 import Disk as DiskEntry
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
@@ -15,7 +15,7 @@ IMAGE = "/var/run/kubevirt-private/vmi-disks/{}/disk.img"
 BLOCK_DEVICE = "/dev/{}"
 _TARGETS: Mapping[str, str] = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
 _BUSES: Mapping[str, tuple[str, ...]] = {"disk": tuple(_TARGETS), "cdrom": ("sata", "scsi", "usb"), "lun": ("virtio", "scsi")}
-"""The buses of each kind of disk; libvirt refuses the others."""
+"""The buses that libvirt accepts for each kind of disk."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DiskElement(Page):
 
 
 def disks(vmi: VirtualMachineInstance) -> tuple[DiskElement, ...]:
-    """In spec order, with guest names counted per prefix (``vda``, ``vdb``, ``sda``). Raises :class:`LauncherError` naming the field."""
+    """The disks in spec order, with target names counted per prefix (``vda``, ``vdb``, ``sda``). Raises :class:`LauncherError`."""
     counters: dict[str, Iterator[str]] = {prefix: _letters() for prefix in _TARGETS.values()}
     built = []
     for index, entry in enumerate(vmi.spec.domain.devices.disks):
@@ -77,30 +77,30 @@ def disks(vmi: VirtualMachineInstance) -> tuple[DiskElement, ...]:
 
 
 def _device_and_bus(entry: DiskEntry, field: str, cdrom_bus: str) -> tuple[str, str]:
-    """``disk`` on virtio where the entry says nothing, as KubeVirt defaults it."""
+    """The kind of disk and its bus; by default ``disk`` on virtio, as in KubeVirt."""
     extra = entry.model_extra or {}
     device = next((kind for kind in _BUSES if isinstance(extra.get(kind), dict)), "disk")
     options = extra.get(device)
     bus = options.get("bus") if isinstance(options, dict) else None
     bus = bus or (cdrom_bus if device == "cdrom" else "virtio")
     if not isinstance(bus, str) or bus not in _BUSES[device]:
-        told = f"{field}.{device}.bus: {bus!r} is not one of {', '.join(_BUSES[device])}"
-        raise LauncherError(INVALID_DOMAIN, f"{field}.{device}.bus", told)
+        message = f"{field}.{device}.bus: {bus!r} is not one of {', '.join(_BUSES[device])}"
+        raise LauncherError(INVALID_DOMAIN, f"{field}.{device}.bus", message)
     return device, bus
 
 
 def _volume(name: str, field: str) -> str:
-    """A volume's name is part of a path, so it must not lead elsewhere."""
+    """The name of a volume. It becomes part of a path, so it must not contain separators."""
     if not name or "/" in name or "\n" in name or name in (".", ".."):
         raise LauncherError(INVALID_DOMAIN, f"{field}.name", f"{field}.name: {name!r} can't be the name of a volume")
     try:
-        return carried(name)
+        return checked_text(name)
     except XmlTextError as error:
         raise LauncherError(UNWRITABLE_TEXT, f"{field}.name", f"{field}.name: {error}") from None
 
 
 def _letters() -> Iterator[str]:
-    """a … z, aa, ab, …"""
+    """The letters of target names: a … z, aa, ab, …"""
     count = 0
     while True:
         text, rest = "", count

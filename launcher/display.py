@@ -1,4 +1,4 @@
-"""Which GPU shows a picture: ``display`` and ``ramfb`` (K-7.18 to K-7.20)."""
+"""The ``display`` and ``ramfb`` attributes of GPUs (K-7.18 to K-7.20)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def display_options(gpu: GPU | None) -> VGPUDisplayOptions | None:
 
 
 def mdev_with_display(gpu: GPU | None, element: Hostdev) -> Hostdev:
-    """A mediated GPU as its own entry asks (K-7.18). ``ramFB: {}`` means true (K-7.20)."""
+    """An mdev GPU with the display that its entry asks for (K-7.18). ``ramFB: {}`` means true (K-7.20)."""
     options = display_options(gpu)
     if options is None or options.enabled is False:
         return element
@@ -22,7 +22,7 @@ def mdev_with_display(gpu: GPU | None, element: Hostdev) -> Hostdev:
 
 
 def plugin_pci_with_display(gpu: GPU | None, element: Hostdev, version: KubeVirtVersion) -> Hostdev:
-    """A device plugin's whole PCI GPU (K-7.19): never before 1.9, and only when asked in so many words."""
+    """A PCI GPU of a device plugin with the display that its entry enables explicitly; none before KubeVirt 1.9 (K-7.19)."""
     options = display_options(gpu)
     if version < V1_9_0 or options is None or options.enabled is not True:
         return element
@@ -31,7 +31,7 @@ def plugin_pci_with_display(gpu: GPU | None, element: Hostdev, version: KubeVirt
 
 
 def with_default_display(elements: Sequence[Hostdev], gpus: Iterable[GPU]) -> tuple[Hostdev, ...]:
-    """If no GPU of the VMI has ``display`` at all, the first mdev of this builder gets one (K-7.18)."""
+    """The elements; if no GPU of the VMI has ``display`` options, the first mdev among them gets a display (K-7.18)."""
     first = next((index for index, element in enumerate(elements) if element.is_mdev), None)
     if first is None or any(display_options(gpu) is not None for gpu in gpus):
         return tuple(elements)

@@ -1,6 +1,6 @@
-"""The whole ``<domain>``: the smallest one that libvirt defines and that can hold the VMI's host devices.
+"""The ``<domain>``: the smallest one that libvirt accepts and that can hold the VMI's host devices.
 
-What the devices do not depend on (networks, consoles, firmware, pinning) is left to the launcher that runs the VM.
+The launcher that runs the VM adds what the devices don't depend on: networks, consoles, firmware, CPU pinning.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from launcher.disks import DiskElement, disks
 from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, AddressSyntaxError, LauncherError
 from launcher.hostdev import LIBVIRT, Dialect, Hostdev
 from launcher.mdev import MdevUuid
-from launcher.xml import Page, Property, XmlTextError, carried
+from launcher.xml import Page, Property, XmlTextError, checked_text
 from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
 from virt_dra.api.quantity import Quantity
 
 DEFAULT_MEMORY = Quantity("1Gi")
-"""For a VMI that names none. KubeVirt refuses such a VMI at admission, a unit test need not care."""
+"""For a VMI without memory. KubeVirt refuses it at admission; in a unit test it may be left out."""
 _LARGEST_MEMORY = 2**63 - 1
 _MOST_CPUS = 2**16 - 1
-"""What libvirt's schema can say; a machine takes fewer."""
+"""Limits of libvirt's schema; machine types have lower ones."""
 _MACHINE_TYPE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How an architecture looks to libvirt."""
+    """libvirt's names and defaults for a CPU architecture."""
 
     arch: str
     type: str
@@ -41,7 +41,7 @@ class Architecture:
 
 MACHINES: Mapping[str, Architecture] = {
     "amd64": Architecture("x86_64", "q35", is_pcie=True, acpi=True, video="vga"),
-    # ACPI needs UEFI there, which is the launcher's to bring.
+    # There ACPI needs UEFI firmware, which the launcher adds.
     "arm64": Architecture("aarch64", "virt", is_pcie=True, acpi=False, video="virtio"),
     "s390x": Architecture("s390x", "s390-ccw-virtio", is_pcie=False, acpi=False, video="virtio"),
 }
@@ -49,7 +49,7 @@ MACHINES: Mapping[str, Architecture] = {
 
 @dataclass(frozen=True)
 class Controller(Page):
-    """A PCI Express root or root port. Every device that libvirt places gets a port of its own."""
+    """A PCI Express root or root port. Each device without a guest address gets a port of its own."""
 
     TAG: ClassVar[str] = "controller"
     PROPERTIES: ClassVar[tuple[Property, ...]] = (
@@ -65,7 +65,7 @@ class Controller(Page):
 
 @dataclass(frozen=True)
 class Graphics(Page):
-    """A display that listens nowhere until the launcher says where; ``display="on"`` needs one (K-14.1)."""
+    """A VNC display without a listener, which the launcher configures; ``display="on"`` needs one (K-14.1)."""
 
     TAG: ClassVar[str] = "graphics"
     PROPERTIES: ClassVar[tuple[Property, ...]] = (Property("type", attribute="type"), Property("listen", "listen", "type"))
@@ -76,7 +76,7 @@ class Graphics(Page):
 
 @dataclass(frozen=True)
 class Video(Page):
-    """The emulated adapter beside the passed-through one."""
+    """The emulated graphics adapter beside the passed-through GPU."""
 
     TAG: ClassVar[str] = "video"
     PROPERTIES: ClassVar[tuple[Property, ...]] = (Property("model", "model", "type"), Property("heads", "model", "heads"))
@@ -154,7 +154,7 @@ def domain(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...], di
     shown = any(element.display == "on" for element in hostdevs)
     name = _name(vmi)
     drives = disks(vmi)
-    _boot_orders_differ(drives, devices)
+    _check_boot_orders(drives, devices)
     sockets, cores, threads = _topology(vmi)
     mode, match, model = _cpu_model(vmi.spec.domain.cpu)
     type_ = vmi.spec.domain.machine.type if vmi.spec.domain.machine else ""
@@ -197,27 +197,27 @@ def _machine_type(type_: str) -> str:
 
 
 def _name(vmi: VirtualMachineInstance) -> str:
-    """``<namespace>_<name>`` as KubeVirt calls it. A nameless VMI (a fragment in a test) is called after what it will be named from."""
+    """``<namespace>_<name>``, as in KubeVirt. A VMI without a name (a fragment in a test) gets one from its generateName."""
     name = vmi.name or vmi.metadata.generate_name.rstrip("-") or "vmi"
     return _plain(vmi.namespace or "default", "metadata.namespace") + "_" + _plain(name, "metadata.name")
 
 
 def _plain(text: str, field: str) -> str:
-    """libvirt keeps a file per domain, so a name can hold neither a slash nor a line break."""
+    """The text, as part of a domain's name: libvirt keeps a file per domain, so it has no slash and no line break."""
     if "/" in text or "\n" in text:
-        raise _invalid(field, f"{text!r} holds '/' or a line break, which libvirt takes in no domain's name")
+        raise _invalid(field, f"{text!r} contains '/' or a line break, which libvirt doesn't accept in a domain's name")
     return _text(text, field)
 
 
 def _text(text: str, field: str) -> str:
     try:
-        return carried(text)
+        return checked_text(text)
     except XmlTextError as error:
         raise LauncherError(UNWRITABLE_TEXT, field, f"{field}: {error}") from None
 
 
 def _uuid(vmi: VirtualMachineInstance, name: str) -> str:
-    """The VMI's own uid, else one made from the domain's name: the same VMI is the same domain, so it can be defined again."""
+    """The VMI's uid, else a UUID derived from the domain's name, so that the same VMI can be defined again."""
     try:
         return MdevUuid.parse(vmi.metadata.uid).text
     except AddressSyntaxError:
@@ -225,7 +225,7 @@ def _uuid(vmi: VirtualMachineInstance, name: str) -> str:
 
 
 def _memory(vmi: VirtualMachineInstance) -> int:
-    """Bytes: ``domain.memory.guest``, else what is requested, else the limit, else :data:`DEFAULT_MEMORY`."""
+    """Memory in bytes: ``domain.memory.guest``, else the request, else the limit, else :data:`DEFAULT_MEMORY`."""
     spec = vmi.spec.domain
     choices = {
         "spec.domain.memory.guest": spec.memory.guest if spec.memory else None,
@@ -240,7 +240,7 @@ def _memory(vmi: VirtualMachineInstance) -> int:
 
 
 def _topology(vmi: VirtualMachineInstance) -> tuple[int, int, int]:
-    """Sockets, cores, threads: 0 and absent mean 1; with none given, the CPU limit or request counts as sockets, as in KubeVirt."""
+    """Sockets, cores, threads: 0 and absent mean 1; without any, the CPU limit or request counts as sockets, as in KubeVirt."""
     cpu, resources = vmi.spec.domain.cpu or CPU(), vmi.spec.domain.resources
     given = {"sockets": cpu.sockets or 0, "cores": cpu.cores or 0, "threads": cpu.threads or 0}
     if not any(given.values()):
@@ -256,7 +256,7 @@ def _topology(vmi: VirtualMachineInstance) -> tuple[int, int, int]:
 
 
 def _cpu_model(cpu: CPU | None) -> tuple[str | None, str | None, str | None]:
-    """``mode``, ``match`` and model name. KubeVirt's special names are modes; without a name the choice is libvirt's."""
+    """``mode``, ``match`` and model name. KubeVirt's special model names are modes; without a model libvirt chooses."""
     if cpu is None or not cpu.model:
         return None, None, None
     if cpu.model in ("host-model", "host-passthrough"):
@@ -265,12 +265,12 @@ def _cpu_model(cpu: CPU | None) -> tuple[str | None, str | None, str | None]:
 
 
 def _boot_device(drives: tuple[DiskElement, ...], hostdevs: tuple[Hostdev, ...]) -> str | None:
-    """The first disk, unless devices carry an order of their own: libvirt takes only one of the two (K-14.1)."""
+    """The first disk, unless devices have a boot order of their own: libvirt accepts only one of the two (K-14.1)."""
     orders = [drive.boot_order for drive in drives] + [device.boot_order for device in hostdevs]
     return "hd" if all(order is None for order in orders) else None
 
 
-def _boot_orders_differ(drives: tuple[DiskElement, ...], devices: tuple[ConvertedDevice, ...]) -> None:
+def _check_boot_orders(drives: tuple[DiskElement, ...], devices: tuple[ConvertedDevice, ...]) -> None:
     seen: dict[int, str] = {}
     ordered = [(f"disks/{drive.volume}", drive.boot_order) for drive in drives]
     ordered += [(device.device, device.element.boot_order) for device in devices]
@@ -285,7 +285,7 @@ def _boot_orders_differ(drives: tuple[DiskElement, ...], devices: tuple[Converte
 
 
 def _pcie_ports(machine: Architecture, type_: str, hostdevs: tuple[Hostdev, ...]) -> tuple[Controller, ...]:
-    """The root and a root port for each device that libvirt is to place. libvirt adds ports for its own devices."""
+    """The root, and a root port for each device without a guest address. libvirt adds ports for its own devices."""
     if not machine.is_pcie or re.fullmatch(r"pc|pc-i440fx.*", type_):
         return ()
     ports = sum(device.takes_a_pcie_port for device in hostdevs)

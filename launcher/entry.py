@@ -1,7 +1,7 @@
-"""``virt-dra-launcher``: what runs in a launcher pod where there is no KubeVirt.
+"""``virt-dra-launcher``: the process of a launcher pod on a cluster without KubeVirt.
 
-Waits until every device has an address, defines and starts the domain, says by a file that it runs, and ends with it. It talks to nobody
-but libvirt: see :mod:`virt_dra.api.integration.standalone`.
+It waits until every device has an address, defines and starts the domain, creates a file that marks it as ready, and exits with it. It
+connects only to libvirt: see :mod:`virt_dra.api.integration.standalone`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 class LaunchFailed(Exception):
-    """The VM can't run, or did not end well; the text is for the VMI's condition."""
+    """The VM can't run, or ended with an error; the text is for the VMI's condition."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the launcher's files are; ``root`` stands for the container's ``/`` where metadata files are looked for."""
+    """The folders of the launcher's files. ``root`` stands for the container's ``/``, below which metadata files are."""
 
     info: Path
     run: Path
@@ -57,17 +57,19 @@ Example, outside of a pod (libvirt's test driver starts nothing real):
 """,
 )
 @click.option("--info-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.INFO_DIRECTORY, show_default=True,
-              help="Folder of the files vmi.json and device-status.json, and of networks' metadata.")  # fmt: skip
+              help="Folder of the files vmi.json and device-status.json, and of the metadata files of networks.")  # fmt: skip
 @click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.RUN_DIRECTORY, show_default=True,
-              help="Folder in which the file 'ready' says that the domain runs.")  # fmt: skip
+              help="Folder in which the file 'ready' exists while the domain runs.")  # fmt: skip
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False), default="/", show_default=True,
-              help="Folder below which drivers' metadata files are looked for.")  # fmt: skip
+              help="Folder below which the drivers' metadata files are.")  # fmt: skip
 @click.option("--termination-message", type=click.Path(path_type=Path, dir_okay=False), default=standalone.TERMINATION_MESSAGE_PATH,
               show_default=True, help="File that gets the reason of a failure.")  # fmt: skip
 @click.option("--uri", default=libvirt_conn.DEFAULT_URI, show_default=True, help="libvirt connection.")
-@click.option("--daemon", metavar="PROGRAM", help="Start this libvirt daemon if none answers, e.g. virtqemud.")
-@click.option("--poll", type=click.FloatRange(0.01, 60), default=0.5, show_default=True, help="Seconds between looks at files and domain.")
-@click.option("--timeout", type=click.FloatRange(0), default=0.0, show_default=True, help="Seconds to wait for devices; 0: for ever.")
+@click.option("--daemon", metavar="PROGRAM", help="Start this libvirt daemon if none is running, e.g. virtqemud.")
+@click.option(
+    "--poll", type=click.FloatRange(0.01, 60), default=0.5, show_default=True, help="Seconds between checks of the files and the domain."
+)
+@click.option("--timeout", type=click.FloatRange(0), default=0.0, show_default=True, help="Seconds to wait for devices; 0: no limit.")
 @click.option(
     "--grace", type=click.FloatRange(0), default=None, help="Seconds that a guest has to shut down.  [default: the VMI's, else 30]"
 )
@@ -75,7 +77,7 @@ def main(
     info_dir: Path, run_dir: Path, root: Path, termination_message: Path, uri: str, daemon: str | None, poll: float, timeout: float,
     grace: float | None,
 ) -> None:  # fmt: skip
-    """Run one VM: wait for its devices, define and start its libvirt domain, and end when it ends."""
+    """Run one VM: wait for its devices, define and start its libvirt domain, and exit when it ends."""
     stop = threading.Event()
     stopped_by: list[int] = []
 
@@ -103,22 +105,22 @@ def main(
 
 
 def _wait(folders: Folders, stop: threading.Event, poll: float, timeout: float) -> tuple[VirtualMachineInstance, Conversion] | None:
-    """The VMI and its domain once all is there; None when stopped before. Raises Failed, LauncherError, BadFile, OSError."""
-    began, told = monotonic(), ""
+    """VMI and conversion once all devices have addresses; None if stopped. Raises LaunchFailed, LauncherError, BadFile, OSError."""
+    began, reported = monotonic(), ""
     while True:
-        found = _look(folders)
+        found = _read(folders)
         if not isinstance(found, Waiting):
             return found
-        if found.message != told:
-            told = found.message
-            _say(f"waiting: {told}")
+        if found.message != reported:
+            reported = found.message
+            _say(f"waiting: {reported}")
         if timeout and monotonic() - began > timeout:
-            raise LaunchFailed(f"gave up after {timeout:g} s: {told}")
+            raise LaunchFailed(f"gave up after {timeout:g} s: {reported}")
         if stop.wait(poll):
             return None
 
 
-def _look(folders: Folders) -> tuple[VirtualMachineInstance, Conversion] | Waiting:
+def _read(folders: Folders) -> tuple[VirtualMachineInstance, Conversion] | Waiting:
     vmi_file, status_file = folders.info / standalone.VMI_FILE, folders.info / standalone.DEVICE_STATUS_FILE
     vmi = read_vmi(_text(vmi_file), str(vmi_file))
     if isinstance(vmi, Waiting):
@@ -130,22 +132,22 @@ def _look(folders: Folders) -> tuple[VirtualMachineInstance, Conversion] | Waiti
 
 
 def _text(path: Path) -> str:
-    """A file's text; one that isn't there is as one that is empty."""
+    """A file's text; "" for a missing file."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
-        raise BadFile(str(path), f"is no UTF-8 text: {error}") from None
+        raise BadFile(str(path), f"is not UTF-8 text: {error}") from None
 
 
 def _run(folders: Folders, conversion: Conversion, uri: str, stop: threading.Event, poll: float, grace: float) -> None:
-    """Until the domain ends. Raises Failed, LauncherError, OSError."""
+    """Start the domain, and return when it has ended. Raises LaunchFailed, LauncherError, OSError."""
     folders.run.mkdir(parents=True, exist_ok=True)
     ready, prepared = folders.run / standalone.READY_FILE, folders.run / f".{standalone.READY_FILE}"
     ready.unlink(missing_ok=True)
     _write(folders.run / standalone.DOMAIN_FILE, conversion.domain_xml)
-    prepared.touch()  # before the domain starts: on a full disk it isn't started, only to be destroyed
+    prepared.touch()  # before the domain starts: on a full disk it would only be destroyed again
     with libvirt_conn.started(conversion.domain_xml, uri) as guest:
         prepared.replace(ready)
         _say(f"domain {conversion.domain.name} runs with {len(conversion.hostdevs)} host devices")
@@ -159,7 +161,7 @@ def _run(folders: Folders, conversion: Conversion, uri: str, stop: threading.Eve
 
 
 def _write(path: Path, text: str) -> None:
-    """Makes a file of the text, or leaves none: half of one would be taken for whole. Raises OSError with the file's name."""
+    """Write a file atomically, so that no reader sees half of it. Raises OSError with the file's name."""
     new = path.with_name(f".{path.name}")
     try:
         new.write_text(text, encoding="utf-8")
@@ -170,7 +172,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _follow(guest: libvirt_conn.Guest, stop: threading.Event, poll: float, grace: float) -> str:
-    """How the domain ended: by itself, or because the launcher is to stop, with ``grace`` seconds for the guest."""
+    """Wait until the domain ends, and return how; once ``stop`` is set the guest has ``grace`` seconds to shut down."""
     asked: float | None = None
     while (end := guest.end()) is None:
         if stop.is_set() and asked is None:
@@ -192,7 +194,7 @@ def _grace(vmi: VirtualMachineInstance) -> float:
 
 @contextmanager
 def _daemon(program: str | None, uri: str) -> Iterator[None]:
-    """The libvirt daemon, started if none answers. Raises :class:`LauncherError`, OSError."""
+    """Runs the libvirt daemon if none is running. Raises :class:`LauncherError`, OSError."""
     if program is None or libvirt_conn.answers(uri):
         yield
         return
@@ -211,7 +213,7 @@ def _daemon(program: str | None, uri: str) -> Iterator[None]:
 
 
 def _fail(path: Path, message: str) -> None:
-    """Leave the reason where the operator finds it, and end."""
+    """Write the reason to the termination message, which the operator reads, and exit."""
     _say(f"error: {message}")
     try:
         path.write_bytes(message.encode()[: standalone.MAX_TERMINATION_MESSAGE])
@@ -221,7 +223,7 @@ def _fail(path: Path, message: str) -> None:
 
 
 def _say(message: str) -> None:
-    """For the log. That it can't be written (its disk is full) is no reason to end a guest, nor to leave no reason behind."""
+    """Write a line to the log. If that fails (a full disk), the guest goes on, and the termination message is still written."""
     with suppress(OSError):
         click.echo(message, err=True)
 

@@ -1,4 +1,4 @@
-"""What differs between ``gpus`` and ``hostDevices`` in KubeVirt's conversion: words, alias prefixes, variables (K-7.2, K-7.17)."""
+"""The two device lists of a VMI, ``gpus`` and ``hostDevices``, and how KubeVirt's conversion of them differs (K-7.2, K-7.17)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo
 
 @dataclass(frozen=True)
 class EntryKind:
+    """One of the lists: its words in messages, its alias prefixes, and the prefixes of its environment variables."""
+
     path: str
     word: str
     prefixes: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""The ``<hostdev>`` element, declared: every attribute and child that is ever written, in order (K-7.14 to K-7.17, K-7.21).
+"""The ``<hostdev>`` element: a declaration of its attributes and children, in order (K-7.14 to K-7.17, K-7.21).
 
-Two converters write it. :data:`KUBEVIRT` is what KubeVirt hands to libvirt, byte for byte comparable with it. :data:`LIBVIRT` is
-what libvirt's schema allows: the schema is stricter than libvirt's parser, which ignores what it does not know.
+It is written in one of two dialects. :data:`KUBEVIRT` is what KubeVirt passes to libvirt, byte for byte. :data:`LIBVIRT` is what
+libvirt's schema allows, which is stricter than libvirt's parser: that ignores unknown attributes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from launcher.xml import Page, Property
 HostAddress = PciAddress | MdevUuid | UsbAddress
 
 ALIAS_PREFIX = "ua-"
-"""libvirt keeps only aliases of users that start like this (K-14.2)."""
+"""The prefix that libvirt requires of user-defined aliases (K-14.2)."""
 _ALIAS = re.compile(r"[A-Za-z0-9_-]+")
-"""Others libvirt silently drops; its schema takes a dot too, to no use."""
+"""libvirt silently drops other aliases; its schema also accepts a dot, but the parser doesn't."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,16 @@ class Hostdev(Page):
 
     @property
     def takes_a_pcie_port(self) -> bool:
-        """Whether the guest sees it as a PCI Express device for which libvirt picks the place."""
+        """True for a PCI Express device whose guest address libvirt chooses."""
         return self.guest_type is None and (self.type == "pci" or self.model == "vfio-pci")
 
     def shown(self, ramfb: bool) -> Hostdev:
-        """The same device with a display, and with a boot framebuffer if asked (K-7.18)."""
+        """The same device with a display, and with a boot framebuffer if ``ramfb`` (K-7.18)."""
         return replace(self, display="on", ramfb="on" if ramfb else None)
 
 
 def pci(address: PciAddress, alias: str) -> Hostdev:
-    """A PCI function, left bound as it is (K-7.14). ``alias`` comes without libvirt's prefix."""
+    """The element of a PCI function, which libvirt leaves bound to its driver (K-7.14). ``alias``: without libvirt's prefix."""
     return Hostdev(
         type="pci",
         managed="no",
@@ -101,17 +101,17 @@ def pci(address: PciAddress, alias: str) -> Hostdev:
 
 
 def mdev(uuid: MdevUuid, alias: str, model: str = "vfio-pci") -> Hostdev:
-    """A mediated device (K-7.15). ``model`` is ``vfio-pci`` or, on s390x, ``vfio-ap``."""
+    """The element of a mediated device (K-7.15). ``model`` is ``vfio-pci`` or, on s390x, ``vfio-ap``."""
     return Hostdev(type="mdev", mode="subsystem", model=model, source_uuid=uuid.text, alias=ALIAS_PREFIX + alias)
 
 
 def usb(address: UsbAddress, alias: str) -> Hostdev:
-    """A USB device (K-7.16)."""
+    """The element of a USB device (K-7.16)."""
     return Hostdev(type="usb", mode="subsystem", source_bus=address.bus, source_device=address.device, alias=ALIAS_PREFIX + alias)
 
 
 def at_guest_address(device: Hostdev, address: PciAddress) -> Hostdev:
-    """The same device at a fixed place in the guest (K-7.21)."""
+    """The same device with a fixed guest address (K-7.21)."""
     return replace(
         device,
         guest_type="pci",
@@ -124,18 +124,18 @@ def at_guest_address(device: Hostdev, address: PciAddress) -> Hostdev:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How an element is written for a reader. The differences are facts about that reader."""
+    """The form of the element for one reader: KubeVirt's tests or libvirt's schema."""
 
     name: str
     source_address_type: bool
-    """``type="pci"`` on the source address: KubeVirt writes it, libvirt's schema does not know it there (seen at 9.0)."""
+    """``type="pci"`` on the source address: KubeVirt writes it; libvirt's schema (9.0) doesn't allow it there."""
     pci_display: bool
-    """``display`` and ``ramfb`` on PCI devices: written by KubeVirt 1.9 (K-7.19); libvirt 9.0 drops them, its schema refuses them."""
+    """``display`` and ``ramfb`` of PCI devices: KubeVirt 1.9 writes them (K-7.19); libvirt 9.0 drops them, its schema refuses them."""
     any_alias: bool
-    """Aliases with any character: libvirt silently drops those outside its set, its schema refuses them."""
+    """Aliases with any character: libvirt silently drops those with characters outside of its set."""
 
     def converted(self, device: Hostdev) -> tuple[Hostdev, tuple[str, ...]]:
-        """The element for this reader, and one sentence for each thing that had to be left out."""
+        """The element in this dialect, and a sentence for each attribute that was left out."""
         lost: list[str] = []
         if not self.source_address_type:
             device = replace(device, source_type=None)

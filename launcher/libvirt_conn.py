@@ -1,4 +1,4 @@
-"""The connection to libvirt; the only module that imports its binding, and only when it is used.
+"""The connection to libvirt: the only module that imports its Python binding, lazily.
 
 The binding has no wheels, so it is an extra: ``pip install 'virt-dra[libvirt]'`` (needs libvirt's headers).
 """
@@ -15,7 +15,7 @@ DEFAULT_URI = "qemu:///system"
 
 
 def define(xml: str, uri: str = DEFAULT_URI) -> str:
-    """Define the domain persistently, without starting it; answers its UUID. Raises :class:`LauncherError`."""
+    """Define the domain persistently, without starting it, and return its UUID. Raises :class:`LauncherError`."""
     with _connection(uri) as connection:
         return str(connection.defineXML(xml).UUIDString())
 
@@ -27,13 +27,13 @@ def dumpxml(name: str, uri: str = DEFAULT_URI) -> str:
 
 
 def undefine(name: str, uri: str = DEFAULT_URI) -> None:
-    """Forget the domain. Raises :class:`LauncherError`."""
+    """Undefine the domain. Raises :class:`LauncherError`."""
     with _connection(uri) as connection:
         connection.lookupByName(name).undefine()
 
 
 class Guest:
-    """A domain that was started, over a connection that stays open."""
+    """A started domain, with the connection that keeps it alive."""
 
     def __init__(self, domain: Any, binding: Any) -> None:  # Any: the binding publishes no types
         self._domain = domain
@@ -54,24 +54,24 @@ class Guest:
         }.get(reason, "shutdown")
 
     def shutdown(self) -> None:
-        """Ask the guest to end (ACPI); it may take its time, or not listen. Raises :class:`LauncherError`."""
+        """Request a shutdown (ACPI), which the guest may delay or ignore. Raises :class:`LauncherError`."""
         self._domain.shutdown()
 
     def destroy(self) -> None:
-        """Pull the plug. Raises :class:`LauncherError`."""
+        """Destroy the domain, as if its power were cut. Raises :class:`LauncherError`."""
         self._domain.destroy()
 
 
 @contextmanager
 def started(xml: str, uri: str = DEFAULT_URI) -> Iterator[Guest]:
-    """Define the domain and start it; what is left of it is removed at the end. Raises :class:`LauncherError`."""
+    """Define and start the domain; it is destroyed and undefined at the end. Raises :class:`LauncherError`."""
     with _connection(uri) as connection:
         domain = connection.defineXML(xml)
         try:
             domain.create()
             yield Guest(domain, _binding())
         except BaseException:
-            with suppress(_binding().libvirtError):  # why it failed is the first error, not one of the clearing up
+            with suppress(_binding().libvirtError):  # the error to report is the first one, not one of the clean-up
                 _remove(domain)
             raise
         _remove(domain)
@@ -84,7 +84,7 @@ def _remove(domain: Any) -> None:  # Any: the binding publishes no types
 
 
 def answers(uri: str = DEFAULT_URI) -> bool:
-    """Whether a daemon is there. Raises :class:`LauncherError` where the binding isn't installed."""
+    """True if a daemon accepts connections. Raises :class:`LauncherError` where the binding isn't installed."""
     _binding()
     try:
         with _connection(uri):
@@ -105,7 +105,7 @@ def _binding() -> Any:  # Any: the binding publishes no types
 @contextmanager
 def _connection(uri: str) -> Iterator[Any]:  # Any: the binding publishes no types
     libvirt = _binding()
-    # Without a handler of ours libvirt writes every error to standard error as well.
+    # Without this handler libvirt also writes every error to standard error.
     libvirt.registerErrorHandler(lambda context, error: None, None)
     try:
         connection = libvirt.open(uri)

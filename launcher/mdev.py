@@ -12,13 +12,13 @@ _SYNTAX = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @dataclass(frozen=True)
 class MdevUuid:
-    """``xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx``, the digits as they were given."""
+    """The UUID of a mediated device, ``xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx``, in its original case."""
 
     text: str
 
     @classmethod
     def parse(cls, text: str) -> MdevUuid:
-        """The hyphenated form, case kept; sysfs knows no other. KubeVirt does not check it, libvirt does. Raises AddressSyntaxError."""
+        """Parse the hyphenated form, the only one in sysfs. KubeVirt doesn't check it, libvirt does. Raises AddressSyntaxError."""
         if _SYNTAX.fullmatch(text) is None:
             raise AddressSyntaxError(f"failed to parse mdev UUID {text}")
         return cls(text)
@@ -28,10 +28,10 @@ class MdevUuid:
 
     @property
     def identity(self) -> str:
-        """Equal for two spellings of one device."""
+        """The normal form: equal for two spellings of one address."""
         return self.text.lower()
 
     @property
     def libvirt_refuses(self) -> str:
-        """Nothing: every UUID of this syntax is accepted."""
+        """Always "": libvirt accepts every UUID."""
         return ""

@@ -9,12 +9,12 @@ from launcher.errors import AddressSyntaxError
 
 _SYNTAX = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 HIGHEST_SLOT = 0x1F
-"""What libvirt accepts. KubeVirt's syntax goes to ff."""
+"""The highest slot that libvirt accepts. KubeVirt's syntax allows ff."""
 
 
 @dataclass(frozen=True)
 class PciAddress:
-    """``DDDD:BB:SS.F``, the digits as they were given."""
+    """A PCI address, ``DDDD:BB:SS.F``, in its original case."""
 
     domain: str
     bus: str
@@ -23,7 +23,7 @@ class PciAddress:
 
     @classmethod
     def parse(cls, text: str) -> PciAddress:
-        """``address = 4hex ":" 2hex ":" 2hex "." octal-digit``, case kept, nothing around it (K-7.4). Raises AddressSyntaxError."""
+        """Parse ``address = 4hex ":" 2hex ":" 2hex "." octal-digit``, without blanks (K-7.4). Raises AddressSyntaxError."""
         match = _SYNTAX.fullmatch(text)
         if match is None:
             raise AddressSyntaxError(f"failed to parse pci address {text}")
@@ -34,10 +34,10 @@ class PciAddress:
 
     @property
     def identity(self) -> str:
-        """Equal for two spellings of one device."""
+        """The normal form: equal for two spellings of one address."""
         return str(self).lower()
 
     @property
     def libvirt_refuses(self) -> str:
-        """Why libvirt will not take this address though KubeVirt's syntax does; empty when it will."""
+        """Why libvirt will refuse this address, which KubeVirt's syntax allows; "" if it accepts it."""
         return f"slot 0x{self.slot} is beyond 0x{HIGHEST_SLOT:x}" if int(self.slot, 16) > HIGHEST_SLOT else ""

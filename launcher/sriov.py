@@ -16,7 +16,8 @@ from virt_dra.api.kubevirt_versions import V1_9_0
 
 
 def sriov_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
-    """In interface order. No status holds their address, so it comes from a metadata file or a variable. Raises :class:`LauncherError`."""
+    """The devices in the order of interfaces. Their address is in no status, so it comes from a metadata file or an environment variable.
+    Raises :class:`LauncherError`."""
     sources = {network.name: network.resource_claim for network in request.vmi.spec.networks if network.resource_claim is not None}
     claims = ClaimObjects.of(request.vmi, request.pod)
     return tuple(
@@ -27,7 +28,7 @@ def sriov_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
 
 
 def left_out(request: ConversionInputs) -> tuple[str, ...]:
-    """A sentence for each SR-IOV interface that gets no element: its address stands in the pod's network status, which we don't get."""
+    """A sentence for each SR-IOV interface without an element: its address is in the pod's network status, which isn't an input."""
     served = {network.name for network in request.vmi.spec.networks if network.resource_claim is not None and request.version >= V1_9_0}
     return tuple(
         f"interfaces/{interface.name} is left out: only SR-IOV networks with a resourceClaim are converted (KubeVirt 1.9 and newer)"
@@ -58,8 +59,8 @@ def _resolve(request: ConversionInputs, claims: ClaimObjects, name: str, wanted:
     if not claim or not of_claim:
         raise LauncherError(NO_ADDRESS, device, f"{where}: claimName and requestName are both needed")
     files = from_files(request, claim, of_claim, with_mdev=False)
-    if files is not None and files.answer is not None:
-        return files.answer.pci, files.answer.source
+    if files is not None and files.address is not None:
+        return files.address.pci, files.address.source
     known = claims.names.get(claim, "") or recognised_claim_object(request.env, claims, claim, of_claim, device)
     answer = from_environment(request.env, known, of_claim) if known else None
     if answer is None or not answer.pci:

@@ -12,14 +12,14 @@ _SYNTAX = re.compile(r"([0-9]{1,3}):([0-9]{1,3})", re.ASCII)
 
 @dataclass(frozen=True)
 class UsbAddress:
-    """``BUS:DEVICE``, decimal, the digits as they were given."""
+    """A USB address, ``BUS:DEVICE``, both decimal."""
 
     bus: str
     device: str
 
     @classmethod
     def parse(cls, text: str) -> UsbAddress:
-        """KubeVirt only checks that there is one colon; libvirt wants numbers. Raises AddressSyntaxError."""
+        """Parse an address. KubeVirt only requires one colon, libvirt numbers. Raises AddressSyntaxError."""
         match = _SYNTAX.fullmatch(text)
         if match is None:
             raise AddressSyntaxError(f"Bad value: {text}")
@@ -30,10 +30,10 @@ class UsbAddress:
 
     @property
     def identity(self) -> str:
-        """Equal for two spellings of one device."""
+        """The normal form: equal for two spellings of one address."""
         return f"{int(self.bus)}:{int(self.device)}"
 
     @property
     def libvirt_refuses(self) -> str:
-        """Nothing: every pair of small numbers is accepted."""
+        """Always "": libvirt accepts every pair of small numbers."""
         return ""

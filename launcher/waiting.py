@@ -1,4 +1,4 @@
-"""Whether a launcher has all it needs to make its domain: what is in its files, decided without looking at a clock or a disk."""
+"""Decides whether a launcher's files are complete enough to make its domain. Pure: no clock, no disk."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from virt_dra.api.wire import WireError
 
 @dataclass(frozen=True)
 class Waiting:
-    """Nothing is wrong, something is still to come."""
+    """An input isn't available yet; ``message`` says which."""
 
     message: str
 
 
 class BadFile(Exception):
-    """A file that doesn't hold what it should: waiting doesn't make that better."""
+    """A file with invalid content, for which waiting is no remedy."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
 
 
 def read_vmi(text: str, path: str) -> VirtualMachineInstance | Waiting:
-    """The VMI of an annotation's file. Raises :class:`BadFile`."""
+    """The VMI in the file of the pod's annotation. Raises :class:`BadFile`."""
     if not text.strip():
         return Waiting(f"{path} is empty: the pod has no VMI in its annotation yet")
     try:
         return VirtualMachineInstance.from_wire(json.loads(text))
     except (WireError, ValueError, RecursionError) as error:
-        raise BadFile(path, f"is no VirtualMachineInstance: {_told(error)}") from None
+        raise BadFile(path, f"is not a VirtualMachineInstance: {_reason(error)}") from None
 
 
 def read_device_status(text: str, path: str) -> DeviceStatus | None:
-    """The deviceStatus of an annotation's file; None while it is empty. Raises :class:`BadFile`."""
+    """The deviceStatus in the file of the pod's annotation; None while it is empty. Raises :class:`BadFile`."""
     if not text.strip():
         return None
     try:
         return DeviceStatus.from_wire(json.loads(text))
     except (WireError, ValueError, RecursionError) as error:
-        raise BadFile(path, f"is no deviceStatus: {_told(error)}") from None
+        raise BadFile(path, f"is not a deviceStatus: {_reason(error)}") from None
 
 
 def decide(
     vmi: VirtualMachineInstance, status: DeviceStatus | None, files: Mapping[str, str], env: Mapping[str, str]
 ) -> Conversion | Waiting:
-    """The domain, or what is missing for it (K-7.6). Raises :class:`LauncherError` for what waiting does not mend.
+    """The conversion, or what it waits for (K-7.6). Raises :class:`LauncherError` for errors that waiting doesn't remedy.
 
-    A device without any address is waited for: its claim is not allocated yet, or its driver has not published it.
+    A device without an address is waited for: its claim isn't allocated yet, or its driver hasn't published the address.
     """
     complete = vmi.with_(status=vmi.status.with_(device_status=status)) if status is not None else vmi
     try:
@@ -62,5 +62,5 @@ def decide(
         raise
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)

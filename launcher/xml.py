@@ -1,7 +1,7 @@
-"""Declared XML: a page of properties per element, written in the order in which they are declared.
+"""Declarative XML: each element is a :class:`Page`, whose properties are written in the order in which they are declared.
 
-A :class:`Page` is an immutable value; its ``PROPERTIES`` say where each of its fields goes. Nothing else builds elements, so the
-declaration is the whole format, and a test can ask whether every declared property is ever written.
+A page is an immutable value; its ``PROPERTIES`` map each of its fields to a place in the element. Nothing else builds elements, so the
+declarations are the whole format, and a test checks that every declared property is written by some case.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import ClassVar
 from lxml import etree
 
 Value = str | int | bool | None | tuple["Page", ...]
-"""What a field of a page may hold. ``None``, ``False`` and ``()`` are not written."""
+"""The value of a page's field. ``None``, ``False`` and ``()`` are not written."""
 
-# XML 1.0, production [2] Char; everything else can't be carried, not even as a character reference.
+# XML 1.0, production [2] Char; other characters aren't allowed, not even as character references.
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class XmlTextError(ValueError):
-    """Text with characters that no XML document can carry (most control characters, lone surrogates)."""
+    """A text with characters that XML doesn't allow (most control characters, lone surrogates)."""
 
 
 @dataclass(frozen=True)
 class Property:
-    """One line of a page: the field, the child element it belongs to (``source/address``, empty: the page's own), the attribute.
+    """The place of a field: its child element (``source/address``; "": the page's own element) and attribute.
 
-    Without an attribute a text becomes the element's content, ``True`` an empty element, and pages become children.
+    Without an attribute, a text becomes the element's content, ``True`` an empty element, and pages become children.
     """
 
     field: str
@@ -49,7 +49,7 @@ class Page:
 
 
 def element(page: Page) -> etree._Element:
-    """Build the element. Raises :class:`XmlTextError` for text that XML can't carry."""
+    """Build the element. Raises :class:`XmlTextError` for a text that XML doesn't allow."""
     root = etree.Element(page.TAG)
     for declared in page.PROPERTIES:
         value: Value = getattr(page, declared.field)
@@ -63,32 +63,32 @@ def _write(target: etree._Element, declared: Property, value: Value) -> None:
     if isinstance(value, tuple):
         target.extend([element(page) for page in value])
     elif declared.attribute:
-        target.set(declared.attribute, carried(str(value)))
+        target.set(declared.attribute, checked_text(str(value)))
     elif value is not True:
-        target.text = carried(str(value))
+        target.text = checked_text(str(value))
 
 
 def _descend(start: etree._Element, path: Iterable[str]) -> etree._Element:
-    """The element under this path, made where it is missing."""
+    """The element at this path, created if it is missing."""
     for tag in path:
         found = start.find(tag)
         start = etree.SubElement(start, tag) if found is None else found
     return start
 
 
-def carried(text: str) -> str:
-    """The same text. Raises :class:`XmlTextError` naming the first character that XML can't carry."""
+def checked_text(text: str) -> str:
+    """The text itself. Raises :class:`XmlTextError` for the first character that XML doesn't allow."""
     match = _UNWRITABLE.search(text)
     if match is not None:
-        raise XmlTextError(f"{text!r} contains {match.group()!r} (U+{ord(match.group()):04X}), which XML can't carry; remove it")
+        raise XmlTextError(f"{text!r} contains {match.group()!r} (U+{ord(match.group()):04X}), which XML can't contain; remove it")
     return text
 
 
 def compact(page: Page) -> str:
-    """One line, no white space between elements."""
+    """The element on one line, without white space."""
     return etree.tostring(element(page), encoding="unicode")
 
 
 def pretty(page: Page) -> str:
-    """Indented, with a final newline."""
+    """The element, indented, with a final newline."""
     return etree.tostring(element(page), encoding="unicode", pretty_print=True)

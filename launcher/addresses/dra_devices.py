@@ -1,4 +1,4 @@
-"""Devices of ResourceClaims: one address per entry, from the first source that has one, in spec order (K-7.6, KubeVirt 1.8 and newer)."""
+"""Devices of ResourceClaims in spec order, each with the address of the first source that has one (K-7.6, KubeVirt 1.8 and newer)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from virt_dra.api.kubevirt_versions import V1_8_3
 
 
 def dra_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
-    """The elements of all entries with a claim. Raises :class:`LauncherError` for the first that has no usable address."""
+    """The devices of all entries with a claim. Raises :class:`LauncherError` for the first without a usable address."""
     claims = ClaimObjects.of(request.vmi, request.pod)
     statuses = kind.statuses(request.vmi.status.device_status)
     entries = ((index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if entry.is_dra)
@@ -46,21 +46,21 @@ def dra_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDe
 def _resolve(
     request: ConversionInputs, kind: EntryKind, entry: DeviceEntry, statuses: tuple[DeviceStatusInfo, ...], claims: ClaimObjects
 ) -> tuple[SourcedAddress, tuple[str, ...]]:
-    """The first answer, and a sentence for each later one that disagrees (K-7.6)."""
+    """The first address, and a sentence for each later source that disagrees (K-7.6)."""
     device = f"{kind.path}/{entry.name}"
     claim, wanted = entry.claim_name or "", entry.request_name or ""
-    said = from_status(statuses, entry.name)
+    stated = from_status(statuses, entry.name)
     complete = bool(claim and wanted)
-    if said is None and not complete:
+    if stated is None and not complete:
         message = f"{kind.dra_failure}{kind.word} {entry.name} has incomplete ClaimRequest"
         raise LauncherError(INCOMPLETE_CLAIM_REQUEST, device, message)
     files = from_files(request, claim, wanted) if complete else None
-    read = files.answer if files is not None else None
+    read = files.address if files is not None else None
     known = claims.names.get(claim) or claim_object_in_status(statuses, entry.name)
-    if said is None and read is None:
+    if stated is None and read is None:
         known = known or recognised_claim_object(request.env, claims, claim, wanted, device)
     variable = from_environment(request.env, known, wanted) if known and wanted else None
-    answers = [answer for answer in (said, read, variable) if answer is not None]
+    answers = [answer for answer in (stated, read, variable) if answer is not None]
     if not answers:
         where = f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID in metadata for claim {claim} request {wanted}"
         why = f" ({nothing_found(claims, claim, known, wanted)})"
@@ -72,9 +72,9 @@ def _resolve(
 
 
 def _disagreement(device: str, first: SourcedAddress, other: SourcedAddress) -> str:
-    what = {METADATA: "file", ENVIRONMENT: "variable"}
-    told = " ".join(filter(None, (what.get(first.source), first.place)))
-    return f"{device}: {told} says {first}, {what[other.source]} {other.place} says {other}; the first is used"
+    kind = {METADATA: "file", ENVIRONMENT: "variable"}
+    used = " ".join(filter(None, (kind.get(first.source), first.place)))
+    return f"{device}: {used} says {first}, {kind[other.source]} {other.place} says {other}; the first is used"
 
 
 def _device(
@@ -87,12 +87,12 @@ def _device(
 
 
 def mdev_model(request: ConversionInputs, kind: EntryKind) -> str:
-    """Crypto adapters are the mdevs of s390x (K-7.15)."""
+    """The model of mdevs: ``vfio-ap`` for host devices on s390x, which are crypto adapters (K-7.15)."""
     return "vfio-ap" if kind is HOST_DEVICES and request.vmi.spec.architecture == "s390x" else "vfio-pci"
 
 
 def dra_element(kind: EntryKind, name: str, answer: SourcedAddress, model: str, gpu: GPU | None) -> tuple[HostAddress, Hostdev]:
-    """An mdev if there is one, else the PCI function (K-6.5). Whole PCI GPUs of claims never get a display (K-7.19)."""
+    """The address and element: an mdev if there is one, else the PCI function (K-6.5). PCI GPUs of claims never get a display (K-7.19)."""
     try:
         if answer.mdev:
             uuid = MdevUuid.parse(answer.mdev)

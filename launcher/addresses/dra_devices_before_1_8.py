@@ -1,4 +1,4 @@
-"""Devices of ResourceClaims as KubeVirt 1.6 and 1.7 converted them: the status is walked, not the spec (K-7.22, K-7.23)."""
+"""Devices of ResourceClaims as KubeVirt 1.6 and 1.7 convert them: in the order of the status, not of the spec (K-7.22, K-7.23)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from virt_dra.api.kubevirt_v1 import GPU, DeviceAttributes, DeviceEntry, DeviceS
 
 
 def dra_devices_before_1_8(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
-    """PCI entries of the status in its order, then mdev ones; a PCI address that is present wins over an mdev, even if empty.
+    """PCI entries of the status in its order, then mdev entries; a PCI address that is set takes precedence, even if empty.
 
-    Entries of names the spec does not know are converted too; in the end the numbers must agree. Raises :class:`LauncherError`.
+    Status entries without an entry in the spec are converted too; then their numbers must be equal. Raises :class:`LauncherError`.
     """
     wanted = [entry for entry in kind.entries(request.vmi) if entry.is_dra]
     if not wanted:

@@ -1,7 +1,7 @@
-"""The address of a claimed device from its driver's metadata files, read as KubeVirt reads them (K-7.7 to K-7.13).
+"""The address of a claim's device from its driver's metadata files, read as KubeVirt reads them (K-7.7 to K-7.13).
 
-Files are a mapping from absolute path to text; :func:`read_folder` makes it of a container's file system.
-Unlike KubeVirt's, names never act as patterns or lead out of the folder (K-7.13).
+Files are a mapping from absolute path to text, which :func:`read_folder` reads from a container's file system.
+Unlike in KubeVirt, names are never patterns and never lead out of the folder (K-7.13).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ Files = Mapping[str, str]
 """Absolute path in the compute container -> content."""
 
 MAX_BYTES: Final = 1024 * 1024
-"""Of one file. What a driver may publish about the devices of a claim takes some 100 KiB."""
+"""Limit of one file. What a driver may publish about the devices of a claim takes some 100 KiB."""
 
 
 class MetadataError(ValueError):
-    """No device can be read; the text is KubeVirt's (K-7.10)."""
+    """The metadata of a device can't be read; the text is KubeVirt's (K-7.10)."""
 
 
 @dataclass(frozen=True)
 class FileDevice:
-    """What a file says of the one device of a request. ``place``: the file's path."""
+    """The addresses of a request's one device in a metadata file. ``place``: the file's path."""
 
     place: str
     pci: str
@@ -50,9 +50,9 @@ class FileDevice:
 
 
 def device_of(files: Files, entries: tuple[PodResourceClaim, ...], claim: str, request: str, version: KubeVirtVersion) -> FileDevice:
-    """The device of a pod-local claim and request. Addresses are as they stand there, "" where there is none.
+    """The device of a pod-local claim and request. Addresses are unchanged, "" for a missing one.
 
-    ``entries``: ``spec.resourceClaims``; the first of that name counts. Raises :class:`MetadataError`.
+    ``entries``: ``spec.resourceClaims``; the first of a name counts. Raises :class:`MetadataError`.
     """
     entry = next((entry for entry in entries if entry.name == claim), None)
     if entry is None:
@@ -66,18 +66,18 @@ def device_of(files: Files, entries: tuple[PodResourceClaim, ...], claim: str, r
 
 
 def read_folder(root: Path) -> dict[str, str]:
-    """Every metadata file below ``root``, which stands for the container's ``/``. An unreadable one raises OSError.
+    """Every metadata file below ``root``, which stands for the container's ``/``. Raises OSError.
 
-    What isn't UTF-8 is read with replacement characters, and so refused as JSON or as an address, by name.
+    Invalid UTF-8 is read as replacement characters, so that it is later refused as JSON or as an address, in a message with the path.
     """
     return {path: text for base in (BASE, BASE_1_8_0) for path, text in read_base(root / base.lstrip("/"), base).items()}
 
 
 def read_base(folder: Path, base: str = BASE) -> dict[str, str]:
-    """Every metadata file below a folder that stands for ``base``, by its path there. An unreadable one raises OSError."""
+    """Every metadata file below a folder that stands for ``base``, by its path there. Raises OSError."""
     found: dict[str, str] = {}
     for path in sorted(folder.glob(f"**/*{FILE_SUFFIX}")):
-        # A downwardAPI volume keeps its files behind links in a hidden folder, and shows them beside it.
+        # A downwardAPI volume keeps its files in a hidden folder, with links to them beside it.
         inside = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in inside.parts):
             with path.open("rb") as file:
@@ -86,10 +86,10 @@ def read_base(folder: Path, base: str = BASE) -> dict[str, str]:
 
 
 def overlaid(files: Files, supplied: Files) -> dict[str, str]:
-    """``files`` with others in the place of all that is in their folders. A supplied file that is empty isn't there yet."""
-    there = {path: text for path, text in supplied.items() if text.strip()}
-    taken = {path.rpartition("/")[0] for path in there}
-    return {path: text for path, text in files.items() if path.rpartition("/")[0] not in taken} | there
+    """``files`` with each folder that has a supplied file replaced by the supplied files. An empty supplied file doesn't exist yet."""
+    ready = {path: text for path, text in supplied.items() if text.strip()}
+    replaced = {path.rpartition("/")[0] for path in ready}
+    return {path: text for path, text in files.items() if path.rpartition("/")[0] not in replaced} | ready
 
 
 def _read(files: Files, entry: PodResourceClaim, request: str) -> tuple[str, DeviceMetadata]:
@@ -117,7 +117,7 @@ def _read_1_8_0(files: Files, entry: PodResourceClaim, request: str) -> tuple[st
         try:
             found = _whole(path, files[path])
         except MetadataError:
-            continue  # nothing shows that it is this claim's: it may be another one's
+            continue  # it may be another claim's
         if found.pod_claim_name == entry.name:
             return path, found
     what = "with matching with pod claim name" if candidates else "for templateclaim"
@@ -142,7 +142,7 @@ def _parts_1_8_0(path: str) -> str | None:
 
 
 def _from_stream(path: str, text: str) -> DeviceMetadata:
-    """The first object of the version that is understood; what comes after it isn't looked at."""
+    """The first object of a known version in a stream of objects; the rest isn't parsed."""
     unknown: list[str] = []
     position = _skip(text, 0)
     while position < len(text):
@@ -162,7 +162,7 @@ def _from_stream(path: str, text: str) -> DeviceMetadata:
 
 
 def _whole(path: str, text: str) -> DeviceMetadata:
-    """The file as one object of whatever version (K-7.11)."""
+    """The file as one object, of any version (K-7.11)."""
     value, end = _value(path, text, _skip(text, 0))
     if _skip(text, end) < len(text):
         raise MetadataError(f"{path}: decode metadata object: there is more than one object")

@@ -21,7 +21,7 @@ IndexedEntries = Sequence[tuple[int, DeviceEntry]]
 
 
 def plugin_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
-    """The elements of all entries without a claim. Raises :class:`LauncherError`: malformed address, or the numbers differ (K-7.3)."""
+    """The devices of all entries without a claim. Raises :class:`LauncherError` for a malformed address, or too few or many (K-7.3)."""
     entries = [(index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if not entry.is_dra]
     resources = tuple(dict.fromkeys(entry.device_name for _, entry in entries if entry.device_name))
     built: list[ConvertedDevice] = []
@@ -64,14 +64,14 @@ _STEP: Mapping[str, str] = {PCI_PREFIX: "failed to create PCI device for {}: ", 
 
 
 def _failure(kind: EntryKind, prefix: str, name: str, reason: str) -> str:
-    """KubeVirt's wrapping. A USB error is the only one that it doesn't prefix with the kind's failure."""
+    """KubeVirt's message for an address error. Only for USB it has no prefix that names the list."""
     if prefix not in _STEP:
         return f"failed to create hostdevice for {name}: {reason}"
     return f"{kind.plugin_failure}failed to create hostdevice for {name}: {_STEP[prefix].format(name)}{reason}"
 
 
 def _count_mismatch(kind: EntryKind, entries: IndexedEntries, built: Sequence[ConvertedDevice]) -> LauncherError:
-    """KubeVirt's text, followed by what it leaves to guess: which entries came away empty or twice, and what was looked up."""
+    """KubeVirt's text, and the entries that got no address or several, with the variables that were read."""
     served = [device.field for device in built]
     wrong = [(index, entry) for index, entry in entries if served.count(kind.field(index)) != 1]
     causes = "".join(f"\n{_cause(kind, entry, served.count(kind.field(index)))}" for index, entry in wrong)

@@ -1,4 +1,4 @@
-"""Addresses that device plugins hand to the launcher in environment variables (K-7.2, K-7.3)."""
+"""Addresses that device plugins pass to the launcher in environment variables (K-7.2, K-7.3)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ USB_PREFIX = "USB_RESOURCE"
 
 
 class AddressPool:
-    """The addresses of several resources under one prefix, each handed out once (K-7.3).
+    """The addresses of several resources under one prefix, each used once (K-7.3).
 
-    An address that several resources share disappears from all of them. Two resource names may collide on one variable.
+    An address that several resources have is removed from all of them. Two resource names may share one variable.
     """
 
     def __init__(self, prefix: str, resources: Iterable[str], env: Mapping[str, str]) -> None:
@@ -25,10 +25,10 @@ class AddressPool:
             self._left[resource] = value.split(",") if value else []
 
     def pop(self, resource: str) -> str:
-        """The next address of the resource; empty when there is none (or when the list has an empty member)."""
+        """The next address of the resource; "" if there is none, or for an empty member of the list."""
         addresses = self._left.get(resource)
         if not addresses:
             return ""
-        taken = addresses[0]
-        self._left = {name: [address for address in left if address != taken] for name, left in self._left.items()}
-        return taken
+        first = addresses[0]
+        self._left = {name: [address for address in left if address != first] for name, left in self._left.items()}
+        return first

@@ -1,8 +1,8 @@
-"""Where the address of a DRA device comes from, and which answer wins (K-7.5, K-7.6).
+"""The sources of a DRA device's address, and their precedence (K-7.5, K-7.6).
 
 In order: an explicit ``status.deviceStatus``, a metadata file (:mod:`launcher.addresses.metadata_files`), a variable
-``PCI_RESOURCE_<claim object>_<request>`` or ``MDEV_PCI_RESOURCE_<claim object>_<request>``. The first one that yields an address
-is used; a later one that disagrees is reported.
+``PCI_RESOURCE_<claim object>_<request>`` or ``MDEV_PCI_RESOURCE_<claim object>_<request>``. The first one that has an address
+is used; a warning reports later ones that disagree.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ENVIRONMENT = "environment"
 
 @dataclass(frozen=True)
 class SourcedAddress:
-    """What one source says. At least one of the two is set; both together mean an mdev and its parent (K-6.5)."""
+    """The address in one source. At least one of the two is set; both together mean an mdev and its parent (K-6.5)."""
 
     source: str
     place: str
-    """The status entry or the variable, for messages."""
+    """The status entry, file or variable, for messages."""
     pci: str = ""
     mdev: str = ""
 
@@ -38,23 +38,23 @@ class SourcedAddress:
         return " and ".join(address for address in (self.mdev, self.pci) if address)
 
     def disagrees_with(self, other: SourcedAddress) -> bool:
-        """Whether the two can't be the same device: they differ in a kind both give, or have no kind in common."""
+        """True if the two can't be the same device: they differ in a kind that both have, or have no kind in common."""
         both = [(mine, theirs) for mine, theirs in ((self.mdev, other.mdev), (self.pci, other.pci)) if mine and theirs]
         return not both or any(mine.lower() != theirs.lower() for mine, theirs in both)
 
 
 @dataclass(frozen=True)
 class ClaimObjects:
-    """The names of the ResourceClaim objects behind the pod-local claim names, as far as the launcher can know them."""
+    """The names of the ResourceClaim objects by pod-local claim name, as far as the launcher can know them."""
 
     names: Mapping[str, str]
     listed: frozenset[str]
     generated_prefix: str
-    """How names of pods of this VMI start; generated claims are named after their pod (C-3)."""
+    """The prefix of the names of this VMI's pods, after which generated claims are named (C-3)."""
 
     @classmethod
     def of(cls, vmi: VirtualMachineInstance, pod: Pod | None) -> ClaimObjects:
-        """Generated names stand in the pod's status, direct ones in the entry itself (K-3.3)."""
+        """The claims of a VMI. Generated names are in the pod's status, direct ones in the entry itself (K-3.3)."""
         entries: tuple[PodResourceClaim, ...] = (*vmi.spec.resource_claims, *(pod.spec.resource_claims if pod else ()))
         names = {entry.name: entry.resource_claim_name for entry in entries if entry.resource_claim_name}
         if pod is not None:
@@ -63,7 +63,7 @@ class ClaimObjects:
 
 
 def from_status(entries: Iterable[DeviceStatusInfo], device: str) -> SourcedAddress | None:
-    """The address in the status entry of that name; "" counts as absent (K-6.2). ``None``: no such entry, or none with an address."""
+    """The address in the status entry of a device; "" counts as absent (K-6.2). None without an entry that has an address."""
     for entry in entries:
         attributes = entry.device_resource_claim_status.attributes if entry.device_resource_claim_status else None
         if entry.name == device and attributes and (attributes.pci_address or attributes.mdev_uuid):
@@ -72,20 +72,20 @@ def from_status(entries: Iterable[DeviceStatusInfo], device: str) -> SourcedAddr
 
 
 def claim_object_in_status(entries: Iterable[DeviceStatusInfo], device: str) -> str:
-    """The claim object a status entry names, which even a pending entry may (K-5.12). Empty: none."""
+    """The claim object that a status entry names, which a pending entry may do, too (K-5.12); "" for none."""
     found = (e.device_resource_claim_status for e in entries if e.name == device)
     return next((status.resource_claim_name for status in found if status and status.resource_claim_name), "")
 
 
 def variable_spellings(prefix: str, claim_object: str, request: str) -> tuple[str, ...]:
-    """The names a variable may have, best first: literal; upper case with "/" and "." as "_"; the same with "-" as "_" (K-7.5)."""
+    """The names of a variable by precedence: literal; upper case with "/" and "." as "_"; the same with "-" as "_" (K-7.5)."""
     literal = f"{prefix}_{claim_object}_{request}"
     upper = literal.upper().replace("/", "_").replace(".", "_")
     return tuple(dict.fromkeys((literal, upper, upper.replace("-", "_"))))
 
 
 def from_environment(env: Mapping[str, str], claim_object: str, request: str) -> SourcedAddress | None:
-    """The variables of one claim and request; the first spelling that is set and not empty counts."""
+    """The address in the variables of a claim and request; the first spelling that is set and not empty counts."""
     found = {prefix: _first_set(env, variable_spellings(prefix, claim_object, request)) for prefix in (MDEV_PREFIX, PCI_PREFIX)}
     mdev, pci = found[MDEV_PREFIX], found[PCI_PREFIX]
     if not mdev and not pci:
@@ -98,10 +98,10 @@ def _first_set(env: Mapping[str, str], names: Iterable[str]) -> str:
 
 
 def recognised_claim_object(env: Mapping[str, str], claims: ClaimObjects, claim: str, request: str, device: str) -> str:
-    """The claim object that a literal variable names, where nothing else tells it: a launcher does not see its pod's status.
+    """The claim object that a literal variable names. Needed because a launcher can't read its pod's status.
 
     Claim objects and requests contain no "_", so a literal name splits at the last one (K-7.5), and the object generated for a
-    pod-local claim is called ``<pod>-<claim>-<5 characters>``. Empty: no such variable. Raises :class:`LauncherError` when
+    pod-local claim is called ``<pod>-<claim>-<5 characters>``. "" without such a variable. Raises :class:`LauncherError` when
     several objects fit.
     """
     generated = re.compile(rf".+-{re.escape(claim)}-[a-z0-9]{{5}}")
@@ -110,13 +110,13 @@ def recognised_claim_object(env: Mapping[str, str], claims: ClaimObjects, claim:
     candidates = {name for name in candidates if of_this_vmi.fullmatch(name)} or candidates
     if len(candidates) > 1:
         names = ", ".join(sorted(candidates))
-        advice = "give the pod, whose status names the claim"
+        advice = "pass the pod, whose status names the claim"
         raise LauncherError(AMBIGUOUS_VARIABLE, device, f"{device}: variables of several claims fit claim {claim}: {names}; {advice}")
     return next(iter(candidates), "")
 
 
 def _claim_objects_of(env: Mapping[str, str], request: str) -> Iterator[str]:
-    """The first parts of all variables that are set and end with the request."""
+    """The claim objects that the names of variables contain, of those that are set and end with the request."""
     for name, value in env.items():
         prefix = next((p for p in (PCI_PREFIX, MDEV_PREFIX) if name.startswith(p + "_")), None)
         claim_object, separator, last = name[len(prefix) + 1 :].rpartition("_") if prefix else ("", "", "")
@@ -126,15 +126,15 @@ def _claim_objects_of(env: Mapping[str, str], request: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class FromFiles:
-    """What the metadata files said: an answer, or why there is no mdev and no PCI address in them (K-7.10)."""
+    """The address in the metadata files, or why they have no mdev and no PCI address (K-7.10)."""
 
-    answer: SourcedAddress | None
+    address: SourcedAddress | None
     no_mdev: str = ""
     no_pci: str = ""
 
 
 def from_files(request: ConversionInputs, claim: str, wanted: str, *, with_mdev: bool = True) -> FromFiles | None:
-    """``None`` where nobody looked for files. ``with_mdev`` False: an mdev doesn't count (K-7.21)."""
+    """The address in the metadata files; None if they weren't read. ``with_mdev`` False: mdevs are ignored (K-7.21)."""
     if request.files is None:
         return None
     try:
@@ -152,12 +152,12 @@ def from_files(request: ConversionInputs, claim: str, wanted: str, *, with_mdev:
 def nothing_found(
     claims: ClaimObjects, claim: str, claim_object: str, request: str, prefixes: tuple[str, ...] = (PCI_PREFIX, MDEV_PREFIX)
 ) -> str:
-    """What was looked at in vain. ``prefixes``: the variables that would have served."""
+    """The sources that have no address, for a message. ``prefixes``: of the variables that were read."""
     if claim_object:
         names = ", ".join(name for prefix in prefixes for name in variable_spellings(prefix, claim_object, request))
-        looked = f"environment: none of {names} is set"
+        tried = f"environment: none of {names} is set"
     elif claim in claims.listed:
-        looked = f"environment: no variable of a claim generated for {claim}, whose object is not known without the pod's status"
+        tried = f"environment: no variable of a claim generated for {claim}, whose object is not known without the pod's status"
     else:
-        looked = f"environment: claim {claim} is not listed in spec.resourceClaims"
-    return f"status.deviceStatus: no address; metadata files: none; {looked}"
+        tried = f"environment: claim {claim} is not listed in spec.resourceClaims"
+    return f"status.deviceStatus: no address; metadata files: none; {tried}"

@@ -160,7 +160,7 @@ def spec_error(spec: Json, metadata: Json | None = None) -> str:
         ),
         (
             {"domain": {"cpu": {"model": "q\u0001"}}},
-            "spec.domain.cpu.model: 'q\\x01' contains '\\x01' (U+0001), which XML can't carry; remove it",
+            "spec.domain.cpu.model: 'q\\x01' contains '\\x01' (U+0001), which XML can't contain; remove it",
         ),
         ({"domain": {"devices": {"disks": [{"name": "../x"}]}}}, "spec.domain.devices.disks[0].name: '../x' can't be the name of a volume"),
         (
@@ -197,7 +197,10 @@ def test_a_spec_from_which_no_domain_can_be_made_is_refused_with_its_field(spec:
 
 @pytest.mark.parametrize("name", ["a/b", "a\nb"])
 def test_a_name_that_libvirt_takes_for_no_domain_is_refused(name: str) -> None:
-    assert spec_error({}, {"name": name}) == f"metadata.name: {name!r} holds '/' or a line break, which libvirt takes in no domain's name"
+    assert (
+        spec_error({}, {"name": name})
+        == f"metadata.name: {name!r} contains '/' or a line break, which libvirt doesn't accept in a domain's name"
+    )
 
 
 def test_twenty_eight_disks_are_lettered_beyond_z() -> None:

@@ -137,8 +137,8 @@ def test_a_drivers_metadata_file_serves_as_well(pod: Pod) -> None:
 @pytest.mark.parametrize(
     ("vmi", "status", "message"),
     [
-        ("[", "", "{info}/vmi.json: is no VirtualMachineInstance: Expecting value: line 1 column 2 (char 1)"),
-        (VMI, {"gpuStatuses": 1}, "{info}/device-status.json: is no deviceStatus: gpuStatuses: must be a list, not an integer"),
+        ("[", "", "{info}/vmi.json: is not a VirtualMachineInstance: Expecting value: line 1 column 2 (char 1)"),
+        (VMI, {"gpuStatuses": 1}, "{info}/device-status.json: is not a deviceStatus: gpuStatuses: must be a list, not an integer"),
         (
             VMI,
             json.loads(json.dumps(STATUS).replace("0000:41", "10000:41")),

@@ -70,7 +70,7 @@ def test_a_full_log_takes_no_reason_away(pod: Pod) -> None:
     pod.write("vmi.json", "[]")
     with FULL.open("wb") as full:
         assert subprocess.run(command(pod, pod.run), stderr=full, check=False, timeout=60).returncode == 1
-    assert "is no VirtualMachineInstance" in pod.message.read_text()
+    assert "is not a VirtualMachineInstance" in pod.message.read_text()
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")

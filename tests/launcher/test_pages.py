@@ -14,7 +14,7 @@ from launcher.domain import Controller, Domain, Graphics, Video
 from launcher.hostdev import KUBEVIRT, LIBVIRT, Hostdev, mdev, pci
 from launcher.mdev import MdevUuid
 from launcher.pci import PciAddress
-from launcher.xml import Page, Property, XmlTextError, carried, compact, element
+from launcher.xml import Page, Property, XmlTextError, checked_text, compact, element
 from tests.launcher.scenarios import CASES, cases, converted
 from tests.launcher.test_domain import SPECS, page_of
 
@@ -71,12 +71,12 @@ def test_text_that_xml_cannot_carry_is_refused_by_name(text: str) -> None:
     with pytest.raises(XmlTextError) as refusal:
         element(Sample(first=text))
     bad = text[-1]
-    assert str(refusal.value) == f"{text!r} contains {bad!r} (U+{ord(bad):04X}), which XML can't carry; remove it"
+    assert str(refusal.value) == f"{text!r} contains {bad!r} (U+{ord(bad):04X}), which XML can't contain; remove it"
 
 
 @pytest.mark.parametrize("text", ["\t\r\n", "\u0085", "\ud7ff\ue000\ufffd", "\U0010ffff", "<>&\"'"])
 def test_all_other_text_survives_a_round_trip(text: str) -> None:
-    assert carried(text) == text
+    assert checked_text(text) == text
     parsed = etree.fromstring(compact(Sample(first=text, second=text)))
     assert parsed.findtext("a") == text
     assert parsed.find("b/c").get("x") == text  # type: ignore[union-attr]  # it was just written

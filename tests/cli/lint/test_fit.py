@@ -147,7 +147,7 @@ def test_without_classes_and_slices_nothing_is_said() -> None:
         (
             ("spec.domain.devices.gpus", [{**GPUS[0], "name": "a\x07b"}, GPUS[1]]),
             "spec.domain.devices.gpus[0].name",
-            "which XML can't carry; remove it",
+            "which XML can't contain; remove it",
         ),
     ],
 )
