@@ -1,4 +1,4 @@
-"""Admission: pure rules over VMIs (:mod:`webhooks.vmi`), over what they name (:mod:`webhooks.lint`), and the server that asks them.
+"""Admission webhooks: pure rules for VMIs (:mod:`webhooks.vmi`) and for the objects that they name (:mod:`webhooks.lint`), and the server.
 
-Takes only ``virt_dra.api`` (and ``virt_dra.cel``) from virt_dra, knows no cluster and not the launcher.
+Must not import anything of virt_dra but ``virt_dra.api`` and ``virt_dra.cel``, nor the launcher; it has no connection to a cluster.
 """

@@ -1,12 +1,12 @@
-"""The pre-flight lint: what is wrong with a VM or VMI and everything it names, before anything is created. Pure functions, no I/O.
+"""The pre-flight lint: finds the faults of a VM or VMI and of the objects that it names, before anything is created.
 
     >>> from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
     >>> raw = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}}
     >>> [finding.id for finding in lint(VirtualMachineInstance.from_wire(raw), LintInputs())]
     ['unused-claim', 'template-missing']
 
-Each finding has an id that stays, and a page in docs/lint. A check is a row of :mod:`webhooks.lint.registry` and a function of
-:mod:`webhooks.lint.checks`. Takes only ``virt_dra.api`` and ``virt_dra.cel``.
+Each finding has a stable id, and a page in docs/lint. A check is a row of :mod:`webhooks.lint.registry` and a function of
+:mod:`webhooks.lint.checks`. Pure: must not import an I/O library, a clock or the server.
 """
 
 from __future__ import annotations
@@ -62,16 +62,12 @@ __all__ = [
 _DEFAULT = LintSettings()
 
 
-def _as_said(moment: datetime) -> datetime:
-    return moment
-
-
 def lint(
     subject: VmObject, inputs: LintInputs, settings: LintSettings = _DEFAULT, namespace: str = DEFAULT_NAMESPACE
 ) -> tuple[LintFinding, ...]:
     """All findings on one VM or VMI that neither the settings nor its annotation silence, in the order of :data:`CHECKS`.
 
-    A VM is judged by its template. ``namespace``: where the object is, if it doesn't say. Raises nothing for whatever well-typed objects.
+    Of a VM the template is checked. ``namespace``: of the object, if it names none. Raises nothing, whatever well-typed objects it gets.
     """
     return tuple(findings_of(Linted(subject, subject.namespace or namespace, inputs, settings), CHECKS))
 
@@ -89,7 +85,7 @@ class Preflight:
     settings: LintSettings = field(default_factory=LintSettings.for_admission)
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
     clock: Callable[[], datetime] | None = None
-    began: Callable[[datetime], datetime] = _as_said
+    began: Callable[[datetime], datetime] = lambda moment: moment
     verified: bool = True
 
     @cached_property
@@ -110,7 +106,7 @@ class Preflight:
 
     @property
     def slices(self) -> Iterable[PublishedSlice]:
-        return self.inputs.inventory.parts
+        return self.inputs.inventory.slices
 
     @property
     def gates(self) -> Gates:

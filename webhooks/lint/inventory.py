@@ -20,12 +20,10 @@ from virt_dra.api.pool_generations import newest_generation
 from virt_dra.api.resource_v1 import ResourceSlice
 from webhooks.lint.device_set import DeviceSet
 from webhooks.selectors.answers import AnswerCache, CachedAnswers, SelectorDepths, SelectorEvaluator, SelectorQuestion, digest
-from webhooks.selectors.evaluating import InProcess
-from webhooks.selectors.published_slice import PoolKey, PublishedSlice, SelectorFault, Work
+from webhooks.selectors.evaluating import InProcess, SelectorFault
+from webhooks.selectors.published_slice import PoolKey, PublishedSlice
 from webhooks.selectors.slice_device import SliceDevice
 from webhooks.selectors.weighted_lru import WeightedLru
-
-__all__ = ["DeviceInventory", "Match", "MatchingDrivers", "SelectorFault", "Work"]
 
 NEAREST: Final = 3
 KEPT_DEVICES: Final = 250_000
@@ -69,7 +67,7 @@ class DeviceInventory:
     _keys: Mapping[str, tuple[DriverKeys, ...]] = field(default_factory=dict, repr=False)
     _slices: PersistentMap[str, PublishedSlice] = field(default_factory=PersistentMap, repr=False)
     _pools: PersistentMap[PoolKey, tuple[PublishedSlice, ...]] = field(default_factory=PersistentMap, repr=False)
-    """All parts of a pool, of whatever generation, by name."""
+    """All of_pool of a pool, of whatever generation, by name."""
     _order: tuple[PoolKey, ...] = ()
     _answers: AnswerCache = field(default_factory=AnswerCache, repr=False)
     """Of slices, shared with the inventories that this one was made of."""
@@ -85,69 +83,69 @@ class DeviceInventory:
         known: dict[str, PublishedSlice] = {}
         pools: dict[PoolKey, list[PublishedSlice]] = {}
         for number, raw in enumerate(slices):
-            part = PublishedSlice.of(raw, by_driver)
+            slice_ = PublishedSlice.of(raw, by_driver)
             # Two of one name, as files may have, are two slices (K-5.25).
-            known[part.name if part.name and part.name not in known else f"{part.name}\0{number}"] = part
-            pools.setdefault(part.pool, []).append(part)
-        ordered = {pool: tuple(sorted(parts, key=_name)) for pool, parts in pools.items()}
+            known[slice_.name if slice_.name and slice_.name not in known else f"{slice_.name}\0{number}"] = slice_
+            pools.setdefault(slice_.pool, []).append(slice_)
+        ordered = {pool: tuple(sorted(of_pool, key=_name)) for pool, of_pool in pools.items()}
         return cls(MappingProxyType(by_driver), PersistentMap(known), PersistentMap(ordered), tuple(sorted(ordered)))
 
     def changed(self, put: Iterable[ResourceSlice], gone: Collection[str] = ()) -> DeviceInventory:
         """After slices have been added or replaced, told by their names, and the slices of some names have gone."""
         added = [PublishedSlice.of(each, self._keys) for each in put]
-        replaced = [part.name for part in added if part.name in self._slices]
+        replaced = [slice_.name for slice_ in added if slice_.name in self._slices]
         pools: dict[PoolKey, tuple[PublishedSlice, ...]] = {}
         outdated: list[PublishedSlice] = []
         for name in dict.fromkeys((*(name for name in gone if name in self._slices), *replaced)):
             old = self._slices[name]
             outdated.append(old)
-            pools[old.pool] = tuple(part for part in pools.get(old.pool, self._pools[old.pool]) if part is not old)
-        slices = {part.name: part for part in added}  # of two of one name the later stays
-        for part in slices.values():
-            parts = pools.get(part.pool, self._pools.get(part.pool, ()))
-            at = bisect_left(parts, part.name, key=_name)
-            pools[part.pool] = (*parts[:at], part, *parts[at:])
-        emptied = [pool for pool, parts in pools.items() if not parts]
+            pools[old.pool] = tuple(slice_ for slice_ in pools.get(old.pool, self._pools[old.pool]) if slice_ is not old)
+        slices = {slice_.name: slice_ for slice_ in added}  # of two of one name the later stays
+        for slice_ in slices.values():
+            of_pool = pools.get(slice_.pool, self._pools.get(slice_.pool, ()))
+            at = bisect_left(of_pool, slice_.name, key=_name)
+            pools[slice_.pool] = (*of_pool[:at], slice_, *of_pool[at:])
+        emptied = [pool for pool, of_pool in pools.items() if not of_pool]
         order = list(self._order)
-        for pool, parts in pools.items():
+        for pool, of_pool in pools.items():
             at = bisect_left(order, pool)
             known = at < len(order) and order[at] == pool
-            if known and not parts:
+            if known and not of_pool:
                 del order[at]
-            elif parts and not known:
+            elif of_pool and not known:
                 order.insert(at, pool)
         self._answers.forget(outdated)
         return replace(
             self,
             _slices=self._slices.changed(slices, gone),
-            _pools=self._pools.changed({pool: parts for pool, parts in pools.items() if parts}, emptied),
+            _pools=self._pools.changed({pool: of_pool for pool, of_pool in pools.items() if of_pool}, emptied),
             _order=tuple(order),
             _matches=WeightedLru(KEPT_DEVICES),
             _drivers=WeightedLru(KEPT_DRIVERS),
         )
 
     def __len__(self) -> int:
-        return sum(len(part.devices) for pool in self._order for part in self._newest(pool))
+        return sum(len(slice_.devices) for pool in self._order for slice_ in self._newest(pool))
 
     @property
-    def slices(self) -> Collection[str]:
+    def slice_names(self) -> Collection[str]:
         """The names of all slices."""
         return self._slices.keys()
 
     @property
     def devices(self) -> tuple[SliceDevice, ...]:
-        return tuple(device for pool in self._order for part in self._newest(pool) for device in part.devices)
+        return tuple(device for pool in self._order for slice_ in self._newest(pool) for device in slice_.devices)
 
     def get(self, driver: str, pool: str, device: str) -> SliceDevice | None:
-        found = (part.by_name.get((driver, pool, device)) for part in reversed(self._newest((driver, pool))))
+        found = (slice_.by_name.get((driver, pool, device)) for slice_ in reversed(self._newest((driver, pool))))
         return next((each for each in found if each is not None), None)
 
     def _newest(self, pool: PoolKey) -> tuple[PublishedSlice, ...]:
         """The slices of a pool's newest generation, by name."""
-        parts = self._pools.get(pool, ())
-        if len(parts) < 2:
-            return parts
-        return newest_generation(parts, lambda part: part.generation)[1]
+        of_pool = self._pools.get(pool, ())
+        if len(of_pool) < 2:
+            return of_pool
+        return newest_generation(of_pool, lambda slice_: slice_.generation)[1]
 
     # --- selectors ---
 
@@ -163,8 +161,8 @@ class DeviceInventory:
         if kept is not None:
             return kept
         known = self._answers.of("each", key[0])
-        parts = self._first(limit)
-        missing = [part for part in parts if part not in known.of] if known.fault is None else []
+        of_pool = self._first(limit)
+        missing = [slice_ for slice_ in of_pool if slice_ not in known.of] if known.fault is None else []
         if known.fault is None and (missing or not known.valid):
             why = by.find(SelectorQuestion("each", tuple(expressions), missing), self._answers)
             if why:
@@ -172,22 +170,22 @@ class DeviceInventory:
             known = self._answers.of("each", key[0])
         if known.fault is not None:
             return Match(fault=SelectorFault(known.fault.selector, known.fault.message))
-        found = self._joined(len(expressions), parts, known, limit)
+        found = self._joined(len(expressions), of_pool, known, limit)
         self._matches.put(key, found, 1 + len(found.devices) + len(found.nearest))
         return found
 
     def _first(self, limit: int | None) -> list[PublishedSlice]:
         """The slices that have the first devices, and one device more if there is one."""
-        parts: list[PublishedSlice] = []
+        of_pool: list[PublishedSlice] = []
         devices = 0
-        for part in self._parts():
+        for slice_ in self._newest_slices():
             if limit is not None and devices > limit:
                 break
-            parts.append(part)
-            devices += len(part.devices)
-        return parts
+            of_pool.append(slice_)
+            devices += len(slice_.devices)
+        return of_pool
 
-    def _joined(self, count: int, parts: Iterable[PublishedSlice], known: CachedAnswers, limit: int | None) -> Match:
+    def _joined(self, count: int, of_pool: Iterable[PublishedSlice], known: CachedAnswers, limit: int | None) -> Match:
         """What the slices' answers say together. Every slice has one, of ``count`` selectors."""
         passed = [0] * (count + 1)
         matching: list[SliceDevice] = []
@@ -195,11 +193,11 @@ class DeviceInventory:
         fault: SelectorFault | None = None
         tried = 0
         cut = False
-        for part in parts:
-            answer = known.of[part]
+        for slice_ in of_pool:
+            answer = known.of[slice_]
             assert isinstance(answer, SelectorDepths)
             failed = answer.fault
-            for number, (published, depth) in enumerate(zip(part.devices, answer.depths, strict=True)):
+            for number, (published, depth) in enumerate(zip(slice_.devices, answer.depths, strict=True)):
                 if tried == limit:
                     cut = True
                     break
@@ -220,20 +218,20 @@ class DeviceInventory:
         """At most ``limit`` devices that all selectors before one match, and that one doesn't, as far as :meth:`matching` found out."""
         known = self._answers.of("each", digest(expressions))
         found: list[SliceDevice] = []
-        for part in self._parts():
-            answer = known.of.get(part)
+        for slice_ in self._newest_slices():
+            answer = known.of.get(slice_)
             if isinstance(answer, SelectorDepths):
-                found += [each for each, depth in zip(part.devices, answer.depths, strict=True) if depth == position]
+                found += [each for each, depth in zip(slice_.devices, answer.depths, strict=True) if depth == position]
             if len(found) >= limit:
                 return tuple(found[:limit])
         return tuple(found)
 
-    def _parts(self) -> Iterator[PublishedSlice]:
+    def _newest_slices(self) -> Iterator[PublishedSlice]:
         for pool in self._order:
             yield from self._newest(pool)
 
     @property
-    def parts(self) -> Iterable[PublishedSlice]:
+    def slices(self) -> Iterable[PublishedSlice]:
         """All slices, of whatever generation."""
         return self._slices.values()
 
@@ -266,13 +264,13 @@ class DeviceInventory:
         found: list[str] = []
         missing: list[PublishedSlice] = []
         for driver, pools in groupby(self._order, key=lambda pool: pool[0]):
-            parts = [part for pool in pools for part in self._newest(pool)]
-            if any(known.of.get(part) for part in parts):
+            of_pool = [slice_ for pool in pools for slice_ in self._newest(pool)]
+            if any(known.of.get(slice_) for slice_ in of_pool):
                 found.append(driver)
             else:
-                missing += [part for part in parts if part not in known.of]
+                missing += [slice_ for slice_ in of_pool if slice_ not in known.of]
         return tuple(found), missing
 
 
-def _name(part: PublishedSlice) -> str:
-    return part.name
+def _name(slice_: PublishedSlice) -> str:
+    return slice_.name

@@ -25,10 +25,11 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimSpec,
 )
 from virt_dra.api.wire import Json
+from virt_dra.cel import Work
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.finding import LintSettings
 from webhooks.lint.inputs import CLAIMS, SLICES, TEMPLATES, LintInputs
-from webhooks.lint.inventory import Match, MatchingDrivers, Work
+from webhooks.lint.inventory import Match, MatchingDrivers
 from webhooks.lint.named_driver import named_driver
 from webhooks.rules.reviewed_spec import DEVICE_LISTS, ReviewedSpec, VmObject
 from webhooks.selectors.answers import SelectorEvaluator

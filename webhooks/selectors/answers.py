@@ -64,7 +64,7 @@ class SelectorQuestion:
 
     kind: QuestionKind
     expressions: tuple[str, ...]
-    parts: Sequence[PublishedSlice]
+    slices: Sequence[PublishedSlice]
 
     @property
     def characters(self) -> int:
@@ -118,7 +118,7 @@ class AnswerCache:
                 self._kept.move_to_end(key)
             return kept
 
-    def put(self, kind: QuestionKind, digest: bytes, part: PublishedSlice, answer: SliceAnswer) -> None:
+    def put(self, kind: QuestionKind, digest: bytes, slice_: PublishedSlice, answer: SliceAnswer) -> None:
         with self._lock:
             kept = self.of(kind, digest)
             if isinstance(answer, SelectorDepths) and answer.fault is None:
@@ -126,8 +126,8 @@ class AnswerCache:
                 if len(self._same) > 10_000:
                     self._same.clear()
                 answer = self._same.setdefault(answer.depths, answer)
-            replaced = kept.of.get(part)
-            kept.of[part] = answer
+            replaced = kept.of.get(slice_)
+            kept.of[slice_] = answer
             self._add(kept, _weight(answer) - (0 if replaced is None else _weight(replaced)))
 
     def put_valid(self, kind: QuestionKind, digest: bytes) -> None:
@@ -142,13 +142,13 @@ class AnswerCache:
                 self._add(kept, 4 * len(fault.message))
             kept.fault = fault
 
-    def forget(self, parts: Iterable[PublishedSlice]) -> None:
+    def forget(self, slices: Iterable[PublishedSlice]) -> None:
         """Drop the answers of slices that are gone."""
         with self._lock:
-            gone = tuple(parts)
+            gone = tuple(slices)
             for kept in self._kept.values():
-                for part in gone:
-                    dropped = kept.of.pop(part, None)
+                for slice_ in gone:
+                    dropped = kept.of.pop(slice_, None)
                     if dropped is not None:
                         self._add(kept, -_weight(dropped))
 

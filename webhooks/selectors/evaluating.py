@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from virt_dra.cel import CompiledSelector, CompileError, Interrupted, compile_selector
+from virt_dra.cel import BudgetExceeded, CompiledSelector, CompileError, EvaluationError, Interrupted, Work, compile_selector
 from virt_dra.cel.reads import Reads, together
 from webhooks.selectors.answers import MAX_SELECTORS, AnswerCache, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault, digest
-from webhooks.selectors.published_slice import PublishedSlice, SelectorFault, Work, ask
-from webhooks.selectors.slice_device import seen_by
+from webhooks.selectors.published_slice import PublishedSlice
+from webhooks.selectors.slice_device import SliceDevice, seen_by
 
 _PER_COMPILED_CHARACTER = 5
 """Microseconds (measured)."""
 _PER_COMPARISON = 2
 """Microseconds (measured) of checking whether a device equals an evaluated one in everything that the selectors read."""
+_PER_DEVICE = 1.0
+"""Microseconds (measured) per device, besides the work that its selectors are charged."""
 
 TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
+
+
+@dataclass(frozen=True)
+class SelectorFault:
+    """An error of the selector at position ``selector``. ``device``: on which its evaluation failed; None if it doesn't compile."""
+
+    selector: int
+    message: str
+    device: SliceDevice | None = None
 
 
 class InProcess:
@@ -38,7 +50,7 @@ class InProcess:
                 if isinstance(answer, SliceFault):
                     answers.put_fault(question.kind, key, answer)
                 else:
-                    answers.put(question.kind, key, question.parts[position], answer)
+                    answers.put(question.kind, key, question.slices[position], answer)
             answers.put_valid(question.kind, key)
         except Interrupted:
             return TOO_MUCH_WORK
@@ -55,10 +67,10 @@ def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, Slic
     if isinstance(selectors, SliceFault):
         yield 0, selectors
     elif question.kind == "each":
-        for position, part in enumerate(question.parts):
-            yield position, _depths(part, selectors, work)
+        for position, slice_ in enumerate(question.slices):
+            yield position, _depths(slice_, selectors, work)
     else:
-        yield from _any(question.parts, selectors, work)
+        yield from _any(question.slices, selectors, work)
 
 
 def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] | SliceFault:
@@ -76,12 +88,12 @@ def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] |
     return selectors
 
 
-def _depths(part: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work) -> SelectorDepths:
+def _depths(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work) -> SelectorDepths:
     """Raises Interrupted where the work is not enough."""
     depths = bytearray()
     fault: SliceFault | None = None
-    for number, published in enumerate(part.devices):
-        answer = ask(published, selectors, work)
+    for number, published in enumerate(slice_.devices):
+        answer = first_mismatch(published, selectors, work)
         if isinstance(answer, SelectorFault):
             fault = fault or SliceFault.of(answer.selector, answer.message, number)
             answer = answer.selector
@@ -89,20 +101,20 @@ def _depths(part: PublishedSlice, selectors: Sequence[CompiledSelector], work: W
     return SelectorDepths(bytes(depths), fault)
 
 
-def _any(parts: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector], work: Work) -> Iterator[tuple[int, bool]]:
+def _any(slices: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector], work: Work) -> Iterator[tuple[int, bool]]:
     """Raises Interrupted where the work is not enough."""
     reads = together([selector.reads for selector in selectors])
-    for _, of_driver in groupby(enumerate(parts), key=lambda each: each[1].pool[0]):
+    for _, of_driver in groupby(enumerate(slices), key=lambda each: each[1].pool[0]):
         tried: set[object] = set()
-        for position, part in of_driver:
-            found = _any_of(part, selectors, work, reads, tried)
+        for position, slice_ in of_driver:
+            found = _any_of(slice_, selectors, work, reads, tried)
             yield position, found
             if found:
                 break
 
 
-def _any_of(part: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
-    for published in part.devices:
+def _any_of(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
+    for published in slice_.devices:
         if reads is not None:
             if work.spent(_PER_COMPARISON):
                 raise Interrupted
@@ -111,6 +123,32 @@ def _any_of(part: PublishedSlice, selectors: Sequence[CompiledSelector], work: W
                 continue
             if not isinstance(published.input, str):  # on a device that can't be converted every selector fails, whatever it reads
                 tried.add(seen)
-        if ask(published, selectors, work) == len(selectors):
+        if first_mismatch(published, selectors, work) == len(selectors):
             return True
     return False
+
+
+def first_mismatch(device: SliceDevice, selectors: Sequence[CompiledSelector], work: Work) -> int | SelectorFault:
+    """The position of the first selector that doesn't match a device, or their number if all match; a fault if one fails.
+
+    Raises Interrupted if the budget of work doesn't suffice, or a selector exceeds the limits of one evaluation.
+    """
+    if not selectors:
+        return 0
+    given = device.input
+    if isinstance(given, str):
+        return SelectorFault(0, given, device)
+    if work.spent(_PER_DEVICE):
+        raise Interrupted
+    watcher = None if work.left is None and work.interrupt is None else work
+    for position, selector in enumerate(selectors):
+        try:
+            if not selector.matches(given, watcher):
+                return position
+        except Interrupted:
+            raise
+        except BudgetExceeded:  # our own limit, not Kubernetes': its result is unknown
+            raise Interrupted from None
+        except EvaluationError as error:
+            return SelectorFault(position, error.message, device)
+    return len(selectors)

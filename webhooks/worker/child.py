@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from virt_dra.cel import Interrupted
+from virt_dra.cel import Interrupted, Work
 from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.published_slice import PublishedSlice, Work
+from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.worker.wire import answer_lines, ended_line, read_questions, stopped_line
 
 MEMORY_BYTES: Final = 48 * 1024 * 1024

@@ -165,7 +165,7 @@ class Worker:
                 process = self._process
                 if process is None:
                     return "failed", "the process that evaluates selectors is being started; try again in some seconds"
-                needed = [part for question, _ in asked for part in question.parts]
+                needed = [slice_ for question, _ in asked for slice_ in question.slices]
                 while not process.has(needed):
                     await process.fill(needed)
             began = self._clock()
@@ -235,8 +235,8 @@ class Worker:
                 return "stopped" if heard.stopped else "answered"
             question, answers = asked[heard.question]
             key = digest(question.expressions)
-            for part, answer in heard.answers:
-                answers.put(question.kind, key, part, answer)
+            for slice_, answer in heard.answers:
+                answers.put(question.kind, key, slice_, answer)
             if heard.fault is not None:
                 answers.put_fault(question.kind, key, heard.fault)
             if heard.valid:
@@ -370,33 +370,33 @@ class _Process:
         """Send slices that are new, and the numbers of those that are gone. Raises _Lost."""
         now = dict.fromkeys(slices)
         await self.fill(now)
-        gone = [part for part in self.numbers if part not in now]
+        gone = [slice_ for slice_ in self.numbers if slice_ not in now]
         if gone:
-            numbers = [self.numbers.pop(part) for part in gone]
-            for part in gone:
-                del self._frames[part]
+            numbers = [self.numbers.pop(slice_) for slice_ in gone]
+            for slice_ in gone:
+                del self._frames[slice_]
             await self._send(gone_frame(numbers))
 
-    async def fill(self, parts: Iterable[PublishedSlice]) -> None:
+    async def fill(self, slices: Iterable[PublishedSlice]) -> None:
         """Send those of the slices that the worker lacks, and wait until it has applied all. Raises _Lost."""
-        wanted = list(parts)
-        while missing := [part for part in wanted if part not in self.numbers]:
+        wanted = list(slices)
+        while missing := [slice_ for slice_ in wanted if slice_ not in self.numbers]:
             began = time.perf_counter()
-            for part in missing:
-                if part in self.numbers:
+            for slice_ in missing:
+                if slice_ in self.numbers:
                     continue  # another question needed it, too
                 self._last += 1
-                self.numbers[part] = self._last
-                self._frames[part] = self._sent + 1
-                await self._send(put_frame(self._last, part))
+                self.numbers[slice_] = self._last
+                self._frames[slice_] = self._sent + 1
+                await self._send(put_frame(self._last, slice_))
                 if time.perf_counter() - began > _TURN_SECONDS:
                     await asyncio.sleep(0)
                     began = time.perf_counter()
-        await self._until(max((self._frames.get(part, 0) for part in wanted), default=0))
+        await self._until(max((self._frames.get(slice_, 0) for slice_ in wanted), default=0))
 
-    def has(self, parts: Iterable[PublishedSlice]) -> bool:
+    def has(self, slices: Iterable[PublishedSlice]) -> bool:
         """Whether the worker has applied all of these slices."""
-        return all(0 < self._frames.get(part, 0) <= self._applied for part in parts)
+        return all(0 < self._frames.get(slice_, 0) <= self._applied for slice_ in slices)
 
     async def alive(self) -> None:
         """Return once the worker has answered an empty frame. Raises _Lost."""

@@ -17,9 +17,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
+from virt_dra.cel import Work
 from webhooks.selectors.answers import QUESTION_KINDS, SelectorQuestion
 from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.published_slice import PublishedSlice, Work
+from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.worker import child
 from webhooks.worker.wire import APPLIED, BEGIN, COMMAND_BYTES, KILL, LENGTH, SLOW, Command, apply_frame
 

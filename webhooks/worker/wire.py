@@ -59,10 +59,10 @@ class Command:
 # --- slices -------------------------------------------------------------------------------------------------------------
 
 
-def put_frame(number: int, part: PublishedSlice) -> bytes:
+def put_frame(number: int, slice_: PublishedSlice) -> bytes:
     """The frame that adds a slice to the replica: what selectors can read of its devices, under the number that questions refer to."""
-    devices = [_seen(each.device) for each in part.devices]
-    return _frame({"put": number, "driver": part.pool[0], "devices": devices})
+    devices = [_seen(each.device) for each in slice_.devices]
+    return _frame({"put": number, "driver": slice_.pool[0], "devices": devices})
 
 
 def gone_frame(numbers: Sequence[int]) -> bytes:
@@ -99,14 +99,16 @@ def apply_frame(message: dict[str, Any], replica: dict[int, PublishedSlice]) -> 
 
 
 def questions_line(questions: Iterable[SelectorQuestion], numbers: Mapping[PublishedSlice, int], work: int | None) -> bytes:
-    wire = [{"kind": each.kind, "expressions": each.expressions, "parts": [numbers[part] for part in each.parts]} for each in questions]
+    wire = [
+        {"kind": each.kind, "expressions": each.expressions, "slices": [numbers[slice_] for slice_ in each.slices]} for each in questions
+    ]
     return json.dumps({"questions": wire, "work": work}, separators=(",", ":")).encode()
 
 
 def read_questions(data: bytes, replica: Mapping[int, PublishedSlice]) -> tuple[list[SelectorQuestion], int | None]:
     """The questions and the budget of work. Raises KeyError where the replica lacks a slice."""
     wire = json.loads(data)
-    found = [SelectorQuestion(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["parts"]]) for each in wire["questions"]]
+    found = [SelectorQuestion(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["slices"]]) for each in wire["questions"]]
     return found, wire["work"]
 
 
@@ -188,20 +190,20 @@ def read_answers(line: bytes, questions: Sequence[SelectorQuestion]) -> ChildLin
         else:
             faults = {each[0]: each[1:] for each in wire["faults"]}
             given = [(each, faults.get(n)) for n, each in enumerate(wire["each"])]
-        first = _index(wire["at"], len(question.parts))
-        parts = question.parts[first : first + len(given)]
-        return ChildLine(number, tuple((part, _answer(question, part, *each)) for part, each in zip(parts, given, strict=True)))
+        first = _index(wire["at"], len(question.slices))
+        slices = question.slices[first : first + len(given)]
+        return ChildLine(number, tuple((slice_, _answer(question, slice_, *each)) for slice_, each in zip(slices, given, strict=True)))
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise BadAnswer(f"{type(error).__name__}: {error}"[:200]) from None
 
 
-def _answer(question: SelectorQuestion, part: PublishedSlice, given: Any, fault: Any) -> SliceAnswer:
+def _answer(question: SelectorQuestion, slice_: PublishedSlice, given: Any, fault: Any) -> SliceAnswer:
     if question.kind == "any":
         if given is not True and given is not False:
             raise TypeError("no bool")
         return given is True
     depths = bytes.fromhex(_text(given))
-    if len(depths) != len(part.devices) or max(depths, default=0) > len(question.expressions):
+    if len(depths) != len(slice_.devices) or max(depths, default=0) > len(question.expressions):
         raise ValueError("not the depths of this slice")
     if fault is None:
         return SelectorDepths(depths)

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.cel import Work
 from webhooks.lint import DeviceInventory, named_driver
-from webhooks.lint.inventory import MatchingDrivers, Work
+from webhooks.lint.inventory import MatchingDrivers
 from webhooks.selectors.evaluating import InProcess
 
 MODEL = 'device.attributes["a.example.com"].?model.orValue("") == "m1"'
@@ -52,7 +53,7 @@ def _seen(inventory: DeviceInventory) -> Any:
             fault = (match.fault.selector, match.fault.message, str(match.fault.device)) if match.fault else None
             asked.append(([each.name for each in match.devices], match.passed, [each.name for each in match.nearest], fault, match.cut))
     drivers = [inventory.drivers(selectors) for selectors in SELECTORS]
-    return [each.name for each in inventory.devices], len(inventory), sorted(inventory.slices), asked, drivers
+    return [each.name for each in inventory.devices], len(inventory), sorted(inventory.slice_names), asked, drivers
 
 
 _slices = st.builds(

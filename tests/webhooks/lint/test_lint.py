@@ -16,9 +16,9 @@ from tests.webhooks.lint.test_cases import COMMON
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.reading.scheme import read_object
+from virt_dra.cel import Work
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, DeviceInventory, LintInputs, LintSettings, Preflight, lint
-from webhooks.lint.inventory import Work
 from webhooks.selectors.evaluating import InProcess
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 

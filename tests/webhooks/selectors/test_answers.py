@@ -5,7 +5,7 @@ from __future__ import annotations
 from devtools.webhooks.slow_selectors import cluster
 from webhooks.selectors.answers import AnswerCache, SelectorDepths, SliceFault
 
-PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.parts)
+PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.slices)
 
 
 def test_answers_that_are_replaced_or_dropped_weigh_nothing() -> None:

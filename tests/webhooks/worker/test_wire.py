@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from devtools.webhooks.slow_selectors import cluster
+from virt_dra.cel import Work
 from webhooks.selectors.answers import MAX_MESSAGE, SelectorDepths, SelectorQuestion, SliceFault
 from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.published_slice import Work
 from webhooks.worker.wire import (
     MAX_LINE,
     BadAnswer,
@@ -23,7 +23,7 @@ from webhooks.worker.wire import (
     read_questions,
 )
 
-PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.parts)
+PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.slices)
 EACH = SelectorQuestion("each", ("true", "device.driver == 'x'"), PARTS)
 ANY = SelectorQuestion("any", ("true",), PARTS)
 
@@ -34,7 +34,7 @@ def test_a_question_and_its_answers_come_over_as_they_were() -> None:
     for part, number in numbers.items():
         apply_frame(json.loads(put_frame(number, part)[4:]), replica)
     asked, work = read_questions(questions_line([EACH, ANY], numbers, 1000), replica)
-    assert [(each.kind, each.expressions, len(each.parts)) for each in asked] == [("each", EACH.expressions, 3), ("any", ("true",), 3)]
+    assert [(each.kind, each.expressions, len(each.slices)) for each in asked] == [("each", EACH.expressions, 3), ("any", ("true",), 3)]
     assert work == 1000
     heard = [read_answers(line, [EACH, ANY]) for n, each in enumerate(asked) for line in answer_lines(n, evaluate(each, Work()))]
     assert [(each.question, [answer for _, answer in each.answers], each.valid) for each in heard] == [

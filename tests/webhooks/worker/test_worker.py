@@ -52,7 +52,7 @@ class Observed:
 @asynccontextmanager
 async def working(known: Callable[[], DeviceInventory], limits: WorkerLimits = PLENTY) -> AsyncIterator[tuple[Worker, Observed]]:
     observed = Observed()
-    worker = Worker(lambda: known().parts, limits, observer=observed)
+    worker = Worker(lambda: known().slices, limits, observer=observed)
     async with worker.running():
         await until(lambda: worker.filled)
         yield worker, observed
@@ -144,7 +144,7 @@ def test_a_changed_slice_is_asked_alone_and_seen_by_the_worker() -> None:
             known = known.changed([new], ["s2"])
             collecting = Collecting()
             known.matching([f'{MODEL} == "m1"'], None, collecting)
-            assert [[part.name for part in question.parts] for question, _ in collecting.asked] == [["s1"]]
+            assert [[part.name for part in question.slices] for question, _ in collecting.asked] == [["s1"]]
             assert len((await found(worker, known, [f'{MODEL} == "m1"'], None))[0]) == 3 + 1 + 3
             fresh = DeviceInventory().changed([new])
             assert (await found(worker, fresh, ['device.driver != "x"'], None))[0] == [f"d (driver {DRIVER}, pool node-1)"]

@@ -10,8 +10,9 @@ from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceTaint
 from virt_dra.api.tolerations import tolerates
 from webhooks.lint.inputs import SLICES
-from webhooks.lint.inventory import Match, SelectorFault
+from webhooks.lint.inventory import Match
 from webhooks.lint.linted import Linted, NamedClaim, RequestOption
+from webhooks.selectors.evaluating import SelectorFault
 from webhooks.selectors.slice_device import SliceDevice, contradiction, values_read
 from webhooks.verdict import FieldIssue
 
