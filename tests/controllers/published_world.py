@@ -15,7 +15,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
+from virt_dra.controllers.reconciled import Reconciled
 from virt_dra.controllers.sources import ListedSources
 
 CASES = Path(__file__).parent / "devices" / "cases" / "device_status"

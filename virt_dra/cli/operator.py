@@ -19,7 +19,7 @@ from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, NEWEST, Gates
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.options import address_keys_option, kubevirt_gates_option, parse_namespace
-from virt_dra.controllers.devices.resolution import ResolutionOptions
+from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import LoopSettings
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.pod import StandaloneOptions

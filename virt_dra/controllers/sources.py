@@ -9,10 +9,12 @@ from typing import Final, Protocol, Self
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
-from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.api.virt_dra_v1alpha1 import (
+    VirtualMachineInstanceDevices,
+)
 from virt_dra.cluster.port import Reader
-from virt_dra.controllers.beside_kubevirt.retries import awaits_retry
 from virt_dra.controllers.devices.published import PoolView, PublishedDevices
+from virt_dra.controllers.kubevirt_failures import awaits_retry
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
 
 FINISHED: Final = ("Succeeded", "Failed")
@@ -194,3 +196,9 @@ def status_addresses(vmi: VirtualMachineInstance) -> tuple[str, ...]:
 def address_on(node: str, pci: str | None, mdev: str | None) -> str:
     """One device's identity (K-5.23): the mdev UUID, else the PCI address, in any case of letters, on its node."""
     return f"{node}: mdev {mdev.lower()}" if mdev else f"{node}: PCI {(pci or '').lower()}"
+
+
+def owned_by(obj: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance) -> bool:
+    """Whether the object is this VMI's, and not one of an earlier VMI of that name or somebody's own."""
+    owner = obj.metadata.controller_owner
+    return owner is not None and bool(owner.uid) and owner.uid == vmi.metadata.uid

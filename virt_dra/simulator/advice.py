@@ -10,7 +10,7 @@ from virt_dra.allocator.explain import NO_DEVICES
 from virt_dra.api.integration import attribute_keys
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, Gates
-from virt_dra.controllers.devices import resolution as device_resolution
+from virt_dra.controllers.devices import outcomes as device_outcomes
 from virt_dra.scheduling.placement import Unplaced
 from webhooks.vmi import Verdict
 
@@ -67,12 +67,12 @@ def device(reason: str) -> str:
 
 _SLICES = "add the pool's missing ResourceSlices to the input (kubectl get resourceslices -o yaml), or look at the driver"
 _DEVICE: Mapping[str, str] = {
-    device_resolution.REQUEST_NOT_IN_CLAIM: "correct requestName of the device, or add the request to the claim or its template",
-    device_resolution.TOO_MANY_DEVICES: "ask for one device a request in the claim or its template, and give each request a device entry",
-    device_resolution.ADMIN_ACCESS: "take adminAccess out of the claim's request",
-    device_resolution.POOL_INCOMPLETE: _SLICES,
-    device_resolution.DEVICE_NOT_PUBLISHED: _SLICES,
-    device_resolution.AMBIGUOUS_DEVICE: "report it to the driver: the names of a pool's devices must differ",
+    device_outcomes.REQUEST_NOT_IN_CLAIM: "correct requestName of the device, or add the request to the claim or its template",
+    device_outcomes.TOO_MANY_DEVICES: "ask for one device a request in the claim or its template, and give each request a device entry",
+    device_outcomes.ADMIN_ACCESS: "take adminAccess out of the claim's request",
+    device_outcomes.POOL_INCOMPLETE: _SLICES,
+    device_outcomes.DEVICE_NOT_PUBLISHED: _SLICES,
+    device_outcomes.AMBIGUOUS_DEVICE: "report it to the driver: the names of a pool's devices must differ",
     attribute_keys.NO_ADDRESS: (
         "take a device of a driver that publishes addresses (select it in the claim or class), or report it to the driver; "
         "the keys are K-6 in docs/spec/kubevirt.md"

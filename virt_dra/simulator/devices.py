@@ -15,12 +15,14 @@ from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, SHIM_FILE, 
 from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.wire import Json, WireError
-from virt_dra.controllers.beside_kubevirt.metadata_shim import metadata_files
-from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs
+from virt_dra.controllers.devices.inputs import DeviceInputs
+from virt_dra.controllers.devices.metadata_files import metadata_files
 from virt_dra.controllers.devices.networks import network_devices
+from virt_dra.controllers.devices.outcomes import DeviceResolution, ResolvedDevice
 from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice
-from virt_dra.controllers.devices.resolution import DeviceResolution, ResolvedDevice, dra_devices, resolve
+from virt_dra.controllers.devices.resolution import resolve
+from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.standalone.networks import files_of, started_with

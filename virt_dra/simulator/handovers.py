@@ -20,8 +20,8 @@ from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster
+from virt_dra.controllers.devices.outcomes import CLAIM_MISSING
 from virt_dra.controllers.devices.published import PublishedDevices
-from virt_dra.controllers.devices.resolution import CLAIM_MISSING
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.loops import claims, device_status, scheduler
 from virt_dra.controllers.loops.virtual_machines import instance_of

@@ -20,7 +20,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
-from virt_dra.controllers.beside_kubevirt.reconcile import NOTHING
+from virt_dra.controllers.reconciled import NOTHING
 from virt_dra.controllers.sources import FINISHED, ListedSources
 from virt_dra.controllers.writes import Create, PatchAnnotations
 

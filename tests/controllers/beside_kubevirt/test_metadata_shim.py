@@ -21,7 +21,7 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSli
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.patches import patched
 from virt_dra.controllers.beside_kubevirt import metadata_shim
-from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs, gather
+from virt_dra.controllers.devices.inputs import DeviceInputs, gather
 from virt_dra.controllers.pods.launcher_pods import render
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.sources import ListedSources

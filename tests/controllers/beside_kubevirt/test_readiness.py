@@ -19,7 +19,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
-from virt_dra.controllers.beside_kubevirt.reconcile import NOTHING
+from virt_dra.controllers.reconciled import NOTHING
 
 RECORD = "pod.metadata.annotations"
 DENIED = 'admission webhook "launcher-pods.virt-dra.io" denied the request: ResourceClaimTemplate "t" does not exist'

@@ -10,7 +10,8 @@ import pytest
 
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import format_time
-from virt_dra.controllers.beside_kubevirt.retries import NOTHING, awaits_retry, plan
+from virt_dra.controllers.beside_kubevirt.retries import NOTHING, plan
+from virt_dra.controllers.kubevirt_failures import awaits_retry
 
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=UTC)
 KEY = "virt-dra.io/pod-retry"

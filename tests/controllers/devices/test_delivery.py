@@ -14,8 +14,10 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.devices.delivery import METADATA_CLASH, NO_INTEGRATION_PATH, NOT_IN_RECORD, REQUEST_NOT_USED, with_obstacles
+from virt_dra.controllers.devices.outcomes import DeviceResolution, UnresolvedDevice
 from virt_dra.controllers.devices.published import PublishedDevices
-from virt_dra.controllers.devices.resolution import DeviceResolution, UnresolvedDevice, dra_devices, resolve
+from virt_dra.controllers.devices.resolution import resolve
+from virt_dra.controllers.devices.subjects import dra_devices
 
 GPU = {"name": "g", "claimName": "c", "requestName": "r"}
 SPEC = {"resourceClaims": [{"name": "c", "resourceClaimName": "mine"}], "domain": {"devices": {"gpus": [GPU]}}}

@@ -18,7 +18,9 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.devices.resolution import REASONS, DeviceResolution, ResolutionOptions, resolve
+from virt_dra.controllers.devices.options import ResolutionOptions
+from virt_dra.controllers.devices.outcomes import REASONS, DeviceResolution
+from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
 

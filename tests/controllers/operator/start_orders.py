@@ -33,7 +33,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.patches import patched
 from virt_dra.cluster.port import Invalid, Listed, StatusCause, Unavailable, WatchEvent
-from virt_dra.controllers.devices.resolution import ResolutionOptions
+from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.live.world import LiveSettings, LiveWorld
 from webhooks.knowledge import LauncherSettings

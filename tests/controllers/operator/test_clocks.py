@@ -16,7 +16,7 @@ from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.controllers.beside_kubevirt import retries
 from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
-from virt_dra.controllers.devices.resolution import CLAIM_LAG, ResolutionOptions, missed_at, overdue_at
+from virt_dra.controllers.devices.options import CLAIM_LAG, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.operator import pending
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import Create

@@ -16,7 +16,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.cluster.watching.informer import InformerStore
-from virt_dra.controllers.devices.resolution import DEFAULTS
+from virt_dra.controllers.devices.options import DEFAULTS
 from virt_dra.controllers.operator import pending
 from virt_dra.controllers.operator.explain_queue import Allowance, ExplainQueue, ExplainShares
 from virt_dra.controllers.operator.explainer import Explainer, Stores

@@ -16,7 +16,7 @@ from virt_dra.api.meta import Condition, format_time
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs
+from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.operator import pending
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits
 from virt_dra.controllers.sources import ListedSources

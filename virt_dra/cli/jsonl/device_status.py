@@ -13,7 +13,8 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.lines import jsonl_command
 from virt_dra.cli.jsonl.members import BadLine, member, under
-from virt_dra.controllers.devices.resolution import ResolutionOptions, resolve
+from virt_dra.controllers.devices.options import ResolutionOptions
+from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of

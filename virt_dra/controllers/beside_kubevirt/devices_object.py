@@ -25,10 +25,12 @@ from virt_dra.api.virt_dra_v1alpha1 import (
 )
 from virt_dra.api.wire import Json
 from virt_dra.controllers.conditions import put, without
+from virt_dra.controllers.devices.outcomes import ResolvedDevice, status_of
 from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice, StatusEntries, one_each
-from virt_dra.controllers.devices.resolution import DeviceSubject, ResolvedDevice, status_of
+from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.controllers.events import Event, normal, shortened, warning
 from virt_dra.controllers.loops.device_status import ALL_HEALTHY, ALL_RESOLVED, sentences
+from virt_dra.controllers.reconciled import NOT_ALLOCATABLE
 
 RESOLVED: Final = "Resolved"
 PENDING: Final = "Pending"
@@ -39,18 +41,10 @@ FINISHED_VMI: Final = "VMIFinished"
 """Reason of a released device, and of DevicesResolved=False and DevicesHealthy=Unknown: what is shown is what was."""
 NOT_RESOLVED: Final = "DevicesNotResolved"
 """Reason of DevicesHealthy=Unknown."""
-NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
-"""Event: the pod waits because its claims can't be allocated."""
 
 _HEALTH = ("Healthy", "Unhealthy", "Unknown")
 _MESSAGE = 4096
 """Characters of a message in the object."""
-
-
-def owned_by(obj: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance) -> bool:
-    """Whether the object is this VMI's, and not one of an earlier VMI of that name or somebody's own."""
-    owner = obj.metadata.controller_owner
-    return owner is not None and bool(owner.uid) and owner.uid == vmi.metadata.uid
 
 
 def metadata_of(vmi: VirtualMachineInstance) -> ObjectMeta:

@@ -6,15 +6,13 @@ pair's claim is allocated and reserved for the pod (K-5.4), and never chooses am
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import Addresses
-from virt_dra.api.integration.device_metadata import MDEV_UUID, METADATA_KIND, METADATA_VERSION, PCI_BUS_ID
 from virt_dra.api.integration.paths import (
     ADDRESSES_READY,
     ADDRESSES_READY_ANNOTATION,
@@ -23,22 +21,21 @@ from virt_dra.api.integration.paths import (
     MDEV_PREFIX,
     METADATA_SHIM,
     PCI_PREFIX,
-    ClaimRequestPair,
     Layout,
+    Pair,
     address_annotation,
-    metadata_annotation,
     resource_variable,
 )
 from virt_dra.api.integration.record import Integration, RecordedDevice
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.names import byte_length
 from virt_dra.api.reading.json_annotations import AnnotationError
-from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.api.wire import Json
-from virt_dra.controllers.beside_kubevirt.devices_object import owned_by
-from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD, DeviceInputs
-from virt_dra.controllers.devices.networks import network_devices, used_pairs
-from virt_dra.controllers.devices.resolution import DeviceSubject, ResolvedDevice, UnresolvedDevice, dra_devices, resolve
+from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD
+from virt_dra.controllers.devices.inputs import DeviceInputs
+from virt_dra.controllers.devices.metadata_files import Filled, FillInProblem, frozen_addresses, resolved_in, metadata_files
+from virt_dra.controllers.devices.networks import used_pairs
+from virt_dra.controllers.devices.outcomes import ResolvedDevice, UnresolvedDevice
+from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.operator.transforms import REST, rest_of
 from virt_dra.controllers.writes import PatchAnnotations
@@ -53,27 +50,6 @@ SHARED_VARIABLE: Final = "SharedVariable"
 """Gpus and hostDevices share a variable: KubeVirt would give the same device to both (K-7.3)."""
 TOO_LARGE: Final = "AnnotationsTooLarge"
 """The pod's annotations would be larger than Kubernetes takes."""
-
-_ATTRIBUTES = 32
-"""As many attributes a device has in a metadata file at most."""
-
-
-@dataclass(frozen=True)
-class FillInProblem:
-    """Why something isn't filled in. ``subject``: the pair or device. Waiting is none."""
-
-    reason: str
-    subject: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Filled:
-    """The annotations to set; None removes one that must not be there. What is absent stays as it is."""
-
-    annotations: Mapping[str, str | None]
-    problems: tuple[FillInProblem, ...] = ()
-    waiting: tuple[UnresolvedDevice, ...] = ()
 
 
 NOTHING: Final = Filled({})
@@ -134,18 +110,13 @@ def _fits(pod: Pod, changes: Mapping[str, str | None]) -> bool:
     return size + rest_of(after) <= ANNOTATIONS_LIMIT
 
 
-def _located(inputs: DeviceInputs, pod: Pod, subjects: tuple[DeviceSubject, ...]) -> Sequence[ResolvedDevice | UnresolvedDevice]:
-    options = replace(inputs.options, now=inputs.now, migration_target=True, spread=False)
-    return resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, subjects).outcomes
-
-
 # --- metadata files ---
 
 
 def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_only: bool) -> Filled:
     used = used_pairs(pod)
     entries = {entry.name for entry in pod.spec.resource_claims}
-    wanted: dict[ClaimRequestPair, Layout] = {}
+    wanted: dict[Pair, Layout] = {}
     problems: list[FillInProblem] = []
     for recorded in record.pairs:
         if recorded.path != METADATA_SHIM or recorded.layout is None:
@@ -157,84 +128,8 @@ def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_onl
     return replace(metadata_files(inputs, pod, wanted, addresses_only=addresses_only), problems=tuple(problems))
 
 
-def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[ClaimRequestPair, Layout], *, addresses_only: bool) -> Filled:
-    """The files of pairs that the pod has, each as an annotation, as far as they are known now."""
-    entries = {entry.name: entry for entry in pod.spec.resource_claims}
-    subjects = tuple(_subject(inputs.vmi, pod, position, pair) for position, pair in enumerate(wanted))
-    outcomes = dict(zip(wanted, _located(inputs, pod, subjects), strict=True))
-    devices = {
-        pair: _device(inputs, pod, outcome, addresses_only) for pair, outcome in outcomes.items() if isinstance(outcome, ResolvedDevice)
-    }
-    annotations: dict[str, str | None] = {}
-    for pair in devices:
-        # KubeVirt 1.8.0 may look for a request in another request's file of the claim.
-        others = [other for other in devices if other.claim == pair.claim and other != pair] if wanted[pair] == "KubeVirt-1.8.0" else []
-        outcome = outcomes[pair]
-        claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
-        requests = [_request(each, devices[each]) for each in (pair, *others)]
-        annotations[metadata_annotation(pair.claim, pair.request)] = _file(entries[pair.claim], claim, requests)
-    return Filled(annotations, waiting=tuple(o for o in outcomes.values() if isinstance(o, UnresolvedDevice)))
-
-
-def _not_the_pods(pair: ClaimRequestPair) -> FillInProblem:
+def _not_the_pods(pair: Pair) -> FillInProblem:
     return FillInProblem(NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod")
-
-
-def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: ClaimRequestPair) -> DeviceSubject:
-    """The device entry or network that takes the pair, else the pair itself."""
-    for subject in (*dra_devices(vmi), *network_devices(vmi, pod)):
-        if (subject.claim_name, subject.request_name) == (pair.claim, pair.request):
-            return replace(subject, position=position)
-    return DeviceSubject(position, "hostDevices", str(pair), pair.claim, pair.request)
-
-
-def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json]) -> str:
-    """The file's content (K-7.8): one object. ``generation`` counts what a driver writes anew; ours is the first."""
-    metadata: Json = {"name": claim.name, "namespace": claim.namespace, "uid": claim.metadata.uid, "generation": 1}
-    told: Json = {"kind": METADATA_KIND, "apiVersion": METADATA_VERSION, "metadata": metadata, "requests": list(requests)}
-    if not entry.resource_claim_name:
-        told["podClaimName"] = entry.name
-    return json.dumps(told, separators=(",", ":"), sort_keys=True)
-
-
-def _request(pair: ClaimRequestPair, device: Json) -> Json:
-    """Named as the VMI asks for it, so that an alternative that firstAvailable chose is found too (K-7.12)."""
-    return {"name": pair.request, "devices": [device]}
-
-
-def _device(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice, addresses_only: bool) -> Json:
-    result, published = outcome.result, outcome.published.device.attributes
-    found = _frozen(inputs, pod, outcome) or outcome.addresses
-    own: Json = {MDEV_UUID: {"string": found.mdev}} if found.mdev is not None else {}
-    own |= {PCI_BUS_ID: {"string": found.pci}} if found.pci is not None else {}
-    # The two that KubeVirt reads say what was resolved, or nothing (K-7.9).
-    rest = () if addresses_only else (key for key in published if key not in (MDEV_UUID, PCI_BUS_ID))
-    others = sorted(rest)[: _ATTRIBUTES - len(own)]
-    device: Json = {
-        "driver": result.driver,
-        "pool": result.pool,
-        "name": result.device,
-        "attributes": {key: published[key].to_wire() for key in others} | own,
-    }
-    claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
-    for status in claim.status.devices:
-        if (status.driver, status.pool, status.device) == (result.driver, result.pool, result.device) and status.network_data is not None:
-            device["networkData"] = status.network_data.to_wire()
-    return device
-
-
-def _frozen(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice) -> Addresses | None:
-    """The addresses that a running VMI was started with (K-5.14)."""
-    stored = inputs.stored
-    if inputs.vmi.status.phase != "Running" or stored is None or not owned_by(stored, inputs.vmi):
-        return None
-    if stored.status.pod_uid != pod.metadata.uid:
-        return None
-    pair = (outcome.subject.claim_name, outcome.subject.request_name)
-    for device in stored.status.devices:
-        if (device.claim_name, device.request_name) == pair and (device.pci_address or device.mdev_uuid):
-            return Addresses(device.pci_address, device.mdev_uuid)
-    return None
 
 
 # --- variables ---
@@ -248,14 +143,14 @@ def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
     if problems:
         return Filled({}, problems)
     subjects = tuple(DeviceSubject(position, d.kind, d.name, d.claim, d.request) for position, d in enumerate(devices))
-    outcomes = _located(inputs, pod, subjects)
+    outcomes = resolved_in(inputs, pod, subjects)
     waiting = tuple(outcome for outcome in outcomes if isinstance(outcome, UnresolvedDevice))
     if waiting:
         return Filled({}, (), waiting)
     values: dict[str, list[tuple[RecordedDevice, Addresses]]] = defaultdict(list)
     for device, outcome in zip(devices, outcomes, strict=True):
         if isinstance(outcome, ResolvedDevice):
-            values[_suffix(device.resource)].append((device, _frozen(inputs, pod, outcome) or outcome.addresses))
+            values[_suffix(device.resource)].append((device, frozen_addresses(inputs, pod, outcome) or outcome.addresses))
     annotations: dict[str, str | None] = {ADDRESSES_READY_ANNOTATION: ADDRESSES_READY}
     found: list[FillInProblem] = []
     for suffix, members in values.items():
@@ -287,7 +182,7 @@ def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tupl
             problems.append(
                 FillInProblem(NOT_THE_VMIS, device.name, f"the VMI has no {device.kind} entry of that name with resource {device.resource}")
             )
-        pair = ClaimRequestPair(device.claim, device.request)
+        pair = Pair(device.claim, device.request)
         if pair not in used or record.path_of(pair) != DEVICE_PLUGIN:
             problems.append(_not_the_pods(pair))
         kinds[_suffix(device.resource)].add(device.kind)

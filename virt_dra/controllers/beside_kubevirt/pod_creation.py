@@ -8,31 +8,16 @@ from typing import Final
 
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition, parse_time
-from virt_dra.api.wire import WireError
-from virt_dra.controllers.devices.resolution import POD_MISSING, Began, DeviceResolution, UnresolvedDevice, as_stated
+from virt_dra.controllers.devices.options import Began, as_stated
+from virt_dra.controllers.devices.outcomes import POD_MISSING, DeviceResolution, UnresolvedDevice
 from virt_dra.controllers.events import shortened
-
-SYNCHRONIZED: Final = "Synchronized"
-"""KubeVirt's condition; False after a failed attempt, with the first message of the failures of one reason."""
-FAILED_CREATE: Final = "FailedCreate"
-"""KubeVirt's reason: rendering the pod failed, or the API server refused it (a webhook, a quota, an invalid name)."""
+from virt_dra.controllers.kubevirt_failures import FAILED_CREATE, synchronized
 
 POD_NOT_CREATED: Final = "PodNotCreated"
 """Error: KubeVirt can't create the launcher pod. It tries again, as a rule without success until an object is changed."""
 
 _MESSAGE: Final = 2048
 _PASSING: Final = timedelta(seconds=2)
-
-
-def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
-    """The condition Synchronized where it is False, else None."""
-    for raw in vmi.status.conditions:
-        if raw.get("type") == SYNCHRONIZED and raw.get("status") == "False":
-            try:
-                return Condition.from_wire(raw)
-            except WireError:
-                return None
-    return None
 
 
 def error_at(vmi: VirtualMachineInstance, began: Began = as_stated) -> datetime | None:

@@ -1,8 +1,8 @@
 """One reconcile of one VMI beside KubeVirt: publish its devices, fill in its pods, say what it waits for (docs/decisions/0012)."""
 
 from __future__ import annotations
+from virt_dra.controllers.reconciled import NOTHING
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
@@ -12,18 +12,14 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt import metadata_shim, retries
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
-from virt_dra.controllers.beside_kubevirt.devices_object import owned_by
-from virt_dra.controllers.beside_kubevirt.metadata_shim import FillInProblem
-from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
-from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs, gather
 from virt_dra.controllers.beside_kubevirt.retries import Retry
-from virt_dra.controllers.devices.resolution import DEFAULTS, ResolutionOptions, missed_at, overdue_at
+from virt_dra.controllers.devices.inputs import DeviceInputs, gather, look_again
+from virt_dra.controllers.devices.metadata_files import FillInProblem
+from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
 from virt_dra.controllers.events import Event
-from virt_dra.controllers.sources import FINISHED, Sources, claim_keys
+from virt_dra.controllers.reconciled import Explain, Reconciled
+from virt_dra.controllers.sources import FINISHED, Sources, owned_by
 from virt_dra.controllers.writes import Write, write
-
-Explain = Callable[[DeviceInputs, Condition | None], Condition | None]
-"""Inputs of a VMI whose pod waits for a node, and the condition so far -> the condition Allocatable, or None to leave it as it is."""
 
 
 @dataclass(frozen=True)
@@ -47,32 +43,6 @@ class BesideKubevirtPlan:
         return replace(self, last=(retry.action,) if retry.action is not None else (), look_again=min(moments, default=None))
 
 
-@dataclass(frozen=True)
-class Reconciled:
-    """``again``: what was planned was old; plan anew once the sources have what changed. ``events``: to tell, refusals included."""
-
-    events: tuple[Event, ...] = ()
-    problems: tuple[FillInProblem, ...] = ()
-    again: bool = False
-    look_again: datetime | None = None
-    written: int = 0
-
-    def and_(self, other: Self) -> Self:
-        """Both, done one after the other."""
-        moments = [moment for moment in (self.look_again, other.look_again) if moment is not None]
-        return replace(
-            self,
-            events=(*self.events, *other.events),
-            problems=(*self.problems, *other.problems),
-            again=self.again or other.again,
-            look_again=min(moments, default=None),
-            written=self.written + other.written,
-        )
-
-
-NOTHING = Reconciled()
-
-
 def told_so_far(inputs: DeviceInputs) -> Condition | None:
     """The condition Allocatable as it stands."""
     stored = inputs.stored
@@ -87,24 +57,6 @@ def plan(inputs: DeviceInputs, pending: Condition | None = None) -> BesideKubevi
     unfilled = {problem.reason: problem.message for problem in reversed(filled.current)}
     published = device_publication.plan(inputs, pending, unfilled)
     return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, look_again(inputs))
-
-
-def look_again(inputs: DeviceInputs) -> datetime | None:
-    """When the grace period for the first unpublished device ends (K-5.9), for a claim that the informer lacks (K-5.4), or for a pod that
-    could not be created at the first attempt (K-5.34)."""
-    moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
-    moments += [error_at(inputs.vmi, inputs.options.began)] if inputs.pod is None else []
-    moments += [missed_at(pod, inputs.options) for pod in inputs.pods if any(key not in inputs.claims for key in claim_keys(pod))]
-    return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
-
-
-def _unpublished(inputs: DeviceInputs, key: str) -> bool:
-    allocation = inputs.claims[key].status.allocation
-    for result in allocation.devices.results if allocation is not None else ():
-        pool = inputs.published.pool(result.driver, result.pool)
-        if pool is None or not pool.devices(result.device):
-            return True
-    return False
 
 
 async def reconcile(

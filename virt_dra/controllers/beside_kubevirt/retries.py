@@ -13,17 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from virt_dra.api.integration.paths import POD_WEBHOOK, RETRY_ANNOTATION
+from virt_dra.api.integration.paths import RETRY_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import Condition, parse_time
-from virt_dra.controllers.beside_kubevirt.pod_creation import FAILED_CREATE, synchronized
-from virt_dra.controllers.devices.resolution import Began, as_stated
+from virt_dra.api.meta import parse_time
+from virt_dra.controllers.devices.options import Began, as_stated
 from virt_dra.controllers.writes import PatchAnnotations
-
-SYNC_FAILED: Final = "Synchronizing with the Domain failed."
-"""virt-handler's reason: the domain could not be started."""
-_METADATA: Final = "metadata"
-"""Part of every error of a launcher that doesn't find a device's address (K-7.10)."""
 
 SHORTEST: Final = timedelta(seconds=1)
 LONGEST: Final = timedelta(minutes=1)
@@ -32,23 +26,6 @@ EACH: Final = timedelta(seconds=0.2)
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PART: Final = 0.1
 """Of the time that a VMI has waited so far: the pause until the next retry."""
-
-
-def awaits_retry(vmi: VirtualMachineInstance) -> bool:
-    """True if KubeVirt failed with this VMI for a reason that may be over without KubeVirt noticing."""
-    return _failure(vmi) is not None
-
-
-def _failure(vmi: VirtualMachineInstance) -> Condition | None:
-    if vmi.metadata.deletion_timestamp is not None:
-        return None
-    failure = synchronized(vmi)
-    if failure is None:
-        return None
-    message = failure.message or ""
-    if vmi.status.phase in (None, "", "Pending"):
-        return failure if failure.reason == FAILED_CREATE and POD_WEBHOOK in message else None
-    return failure if vmi.status.phase == "Scheduled" and failure.reason == SYNC_FAILED and _METADATA in message else None
 
 
 @dataclass(frozen=True)
@@ -67,7 +44,7 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began 
 
     ``waiting``: VMIs of the namespace for which :func:`awaits_retry` holds, this one included.
     """
-    failure = _failure(vmi)
+    failure = retryable_failure(vmi)
     written = vmi.metadata.annotations.get(RETRY_ANNOTATION)
     if failure is None:
         over = written is not None and vmi.metadata.deletion_timestamp is None

@@ -28,8 +28,8 @@ from virt_dra.api.integration.paths import (
 from virt_dra.api.integration.record import Integration, RecordedPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.controllers.devices.networks import used_pairs
+from virt_dra.controllers.devices.outcomes import DeviceResolution, ResolvedDevice, UnresolvedDevice
 from virt_dra.controllers.devices.report import entries_in
-from virt_dra.controllers.devices.resolution import DeviceResolution, ResolvedDevice, UnresolvedDevice
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
 NOTHING_UNFILLED: Final[Mapping[str, str]] = MappingProxyType({})

@@ -6,7 +6,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.controllers.devices.resolution import DeviceSubject
+from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
 

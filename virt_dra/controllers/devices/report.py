@@ -13,18 +13,18 @@ from virt_dra.api.core_v1 import Pod, ResourceHealth
 from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
 from virt_dra.api.tolerations import tolerates
-from virt_dra.controllers.devices.resolution import (
+from virt_dra.controllers.devices.outcomes import (
     DEVICE_NOT_PUBLISHED,
     POD_MISSING,
     POOL_INCOMPLETE,
     DeviceResolution,
-    DeviceSubject,
     DeviceWarning,
     ResolutionOutcome,
     ResolvedDevice,
     UnresolvedDevice,
     status_of,
 )
+from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
 DEVICE_CHANGED: Final = "DeviceChanged"

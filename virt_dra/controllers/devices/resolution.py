@@ -7,28 +7,47 @@ NotReserved, because a claim can only be reserved once it is allocated, so the o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration.attribute_keys import (
-    CONFLICTING_ATTRIBUTES,
-    NO_ADDRESS,
-    Addresses,
-    DriverKeys,
-    Need,
     Unusable,
     addresses,
     needed,
 )
-from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
-from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, DeviceStatusInfo, VirtualMachineInstance
-from virt_dra.api.meta import parse_time
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
-from virt_dra.api.wire import Json
+from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
+from virt_dra.controllers.devices.outcomes import (
+    ADMIN_ACCESS,
+    AMBIGUOUS_DEVICE,
+    CLAIM_FOREIGN,
+    CLAIM_MISSING,
+    CLAIM_NOT_GENERATED,
+    CLAIM_NOT_LISTED,
+    CLAIM_NOT_NEEDED,
+    DEVICE_NOT_PUBLISHED,
+    DUPLICATE_ADDRESS,
+    NODE_MISMATCH,
+    NOT_ALLOCATED,
+    NOT_RESERVED,
+    PARENT_ADDRESS_IGNORED,
+    POD_MISSING,
+    POOL_INCOMPLETE,
+    REQUEST_NOT_IN_CLAIM,
+    TOO_FEW_DEVICES,
+    TOO_MANY_DEVICES,
+    DeviceResolution,
+    DeviceWarning,
+    OutcomeState,
+    ResolutionOutcome,
+    ResolvedDevice,
+    UnresolvedDevice,
+)
 from virt_dra.controllers.devices.published import Publications, PublishedDevice, PublishedDevices, newest
+from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
 from virt_dra.controllers.pods.current_pod import not_current
 from virt_dra.scheduling.claim_references import (
     PODS,
@@ -37,194 +56,6 @@ from virt_dra.scheduling.claim_references import (
     UnsupportedClaimSource,
     claim_name,
 )
-
-POD_MISSING: Final = "PodMissing"
-"""The VMI has no current launcher pod (K-5.1)."""
-CLAIM_NOT_LISTED: Final = "ClaimNotListed"
-"""No usable entry of resourceClaims has the device's claimName (K-5.2)."""
-CLAIM_NOT_GENERATED: Final = "ClaimNotGenerated"
-"""No claim has been made from the template yet (K-5.3)."""
-CLAIM_NOT_NEEDED: Final = "ClaimNotNeeded"
-"""The pod's status says that the entry needs no claim (K-5.3)."""
-CLAIM_MISSING: Final = "ClaimMissing"
-"""The claim object does not exist (K-5.4)."""
-CLAIM_FOREIGN: Final = "ClaimForeign"
-"""The claim belongs to another pod, or status and spec of the pod disagree about it (K-5.3, K-5.4)."""
-NOT_RESERVED: Final = "NotReserved"
-"""The claim is allocated but not reserved for this pod (K-5.4)."""
-NOT_ALLOCATED: Final = "NotAllocated"
-"""The claim has no allocation yet (K-5.5)."""
-REQUEST_NOT_IN_CLAIM: Final = "RequestNotInClaim"
-"""The allocation has no result for the device's requestName (K-5.6)."""
-ADMIN_ACCESS: Final = "AdminAccess"
-"""The device was allocated for administration, which a VM never gets (K-5.7)."""
-TOO_MANY_DEVICES: Final = "TooManyDevices"
-"""More devices were allocated than entries ask for (K-5.8)."""
-TOO_FEW_DEVICES: Final = "TooFewDevices"
-"""Option spread: more entries of one claim and request than devices (K-5.23)."""
-POOL_INCOMPLETE: Final = "PoolIncomplete"
-"""The driver is still publishing the pool's newest generation (K-5.9)."""
-NODE_MISMATCH: Final = "NodeMismatch"
-"""The device is on another node than the pod (K-5.9)."""
-DEVICE_NOT_PUBLISHED: Final = "DeviceNotPublished"
-"""No slice of the pool's newest generation has the device (K-5.9)."""
-AMBIGUOUS_DEVICE: Final = "AmbiguousDevice"
-"""The newest generation has the device more than once (K-5.10)."""
-DUPLICATE_ADDRESS: Final = "DuplicateAddress"
-"""Another device of this VMI has the same address (K-5.13)."""
-
-REASONS: Final = (
-    POD_MISSING, CLAIM_NOT_LISTED, CLAIM_NOT_GENERATED, CLAIM_NOT_NEEDED, CLAIM_MISSING, CLAIM_FOREIGN, NOT_ALLOCATED, NOT_RESERVED,
-    REQUEST_NOT_IN_CLAIM, ADMIN_ACCESS, TOO_MANY_DEVICES, TOO_FEW_DEVICES, POOL_INCOMPLETE, NODE_MISMATCH, DEVICE_NOT_PUBLISHED,
-    AMBIGUOUS_DEVICE, CONFLICTING_ATTRIBUTES, NO_ADDRESS, DUPLICATE_ADDRESS,
-)  # fmt: skip
-"""Every reason, in the order of the steps."""
-
-PARENT_ADDRESS_IGNORED: Final = "ParentAddressIgnored"
-"""Warning: the PCI address published beside an mdev is malformed and was left out (K-5.22)."""
-
-CLAIM_LAG: Final = timedelta(seconds=10)
-"""As much later than of a pod's node we may hear of its claims (K-5.4)."""
-
-Began = Callable[[datetime], datetime]
-"""The moment that a timestamp of another clock stands for (:mod:`virt_dra.cluster.cluster_clock`), which may be ahead of ours."""
-
-
-def as_stated(moment: datetime) -> datetime:
-    """Every timestamp stands for itself: one clock wrote them all."""
-    return moment
-
-
-OutcomeState = Literal["pending", "error"]
-SubjectKind = Literal["gpus", "hostDevices", "networks"]
-
-
-@dataclass(frozen=True)
-class ResolutionOptions:
-    """``spread``: entries of one claim and request take its devices in order (K-5.8). ``keys``: K-6.6.
-
-    ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still not
-    published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing :data:`CLAIM_LAG` after its
-    running pod got its node; without it that one is an error at once. ``writers``: drivers that write metadata files.
-    """
-
-    spread: bool = False
-    keys: tuple[DriverKeys, ...] = ()
-    migration_target: bool = False
-    now: datetime | None = None
-    grace: timedelta = timedelta(minutes=2)
-    began: Began = as_stated
-    writers: frozenset[str] = ALWAYS_WRITE
-
-
-DEFAULTS: Final = ResolutionOptions()
-
-
-@dataclass(frozen=True)
-class DeviceSubject:
-    """A DRA device entry, or a network, of a VMI; ``position`` counts the VMI's DRA devices: gpus, hostDevices, networks."""
-
-    position: int
-    kind: SubjectKind
-    name: str
-    claim_name: str
-    request_name: str
-    needs: Need = "any"
-
-    def __str__(self) -> str:
-        """``gpus/NAME``, ``hostDevices/NAME`` or ``networks/NAME``."""
-        return f"{self.kind}/{self.name}"
-
-
-@dataclass(frozen=True)
-class ResolvedDevice:
-    """A device with its address. ``claim`` is the object's name, ``published`` what the driver says about the device."""
-
-    subject: DeviceSubject
-    claim: str
-    result: DeviceRequestAllocationResult
-    addresses: Addresses
-    published: PublishedDevice
-
-    def status(self) -> DeviceStatusInfo:
-        found = (("pciAddress", self.addresses.pci), ("mDevUUID", self.addresses.mdev))
-        attributes = {key: value for key, value in found if value is not None}
-        return _status(self.subject, {"name": self.result.device, "resourceClaimName": self.claim, "attributes": attributes})
-
-
-@dataclass(frozen=True)
-class UnresolvedDevice:
-    """Why a device has no address yet (``pending``) or won't get one by waiting (``error``), and what is known so far (K-5.12)."""
-
-    subject: DeviceSubject
-    reason: str
-    state: OutcomeState
-    message: str
-    claim: str | None = None
-    device: str | None = None
-
-    def status(self) -> DeviceStatusInfo:
-        known = (("name", self.device), ("resourceClaimName", self.claim))
-        return _status(self.subject, {key: value for key, value in known if value is not None})
-
-
-ResolutionOutcome = ResolvedDevice | UnresolvedDevice
-
-
-def _status(subject: DeviceSubject, known: Json) -> DeviceStatusInfo:
-    return DeviceStatusInfo.from_wire({"name": subject.name, **({"deviceResourceClaimStatus": known} if known else {})})
-
-
-@dataclass(frozen=True)
-class DeviceWarning:
-    """Something to tell about a device that does not keep it from being used."""
-
-    subject: DeviceSubject
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True)
-class DeviceResolution:
-    """One outcome per DRA device, gpus before hostDevices, in spec order."""
-
-    outcomes: tuple[ResolutionOutcome, ...]
-    warnings: tuple[DeviceWarning, ...] = ()
-    obstacles: tuple[UnresolvedDevice, ...] = ()
-    """Of resolved devices: why the VM doesn't get them all the same (``delivery``)."""
-
-    @property
-    def unresolved(self) -> tuple[UnresolvedDevice, ...]:
-        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, UnresolvedDevice))
-
-    def device_status(self) -> DeviceStatus | None:
-        """The design's status object; None when the VMI has no DRA device (K-5.12)."""
-        return status_of((outcome.subject, outcome.status()) for outcome in self.outcomes)
-
-
-def status_of(entries: Iterable[tuple[DeviceSubject, DeviceStatusInfo]]) -> DeviceStatus | None:
-    """The two status lists, in the given order. A list without entries is absent; without any entry there is no status.
-
-    Networks have no list (K-5.12).
-    """
-    lists: dict[str, tuple[DeviceStatusInfo, ...]] = {}
-    for subject, entry in entries:
-        if subject.kind != "networks":
-            field = "gpu_statuses" if subject.kind == "gpus" else "host_device_statuses"
-            lists[field] = (*lists.get(field, ()), entry)
-    return DeviceStatus(**lists) if lists else None
-
-
-def dra_devices(vmi: VirtualMachineInstance) -> tuple[DeviceSubject, ...]:
-    """The DRA devices of a VMI (K-1.3), gpus before hostDevices, in spec order. (Its networks: ``network_devices``.)"""
-    kinds: tuple[tuple[SubjectKind, tuple[DeviceEntry, ...]], ...]
-    devices = vmi.spec.domain.devices
-    kinds = (("gpus", devices.gpus), ("hostDevices", devices.host_devices))
-    entries = [(kind, entry) for kind, listed in kinds for entry in listed if entry.is_dra]
-    return tuple(
-        DeviceSubject(position, kind, entry.name, entry.claim_name or "", entry.request_name or "")
-        for position, (kind, entry) in enumerate(entries)
-    )
 
 
 def resolve(
@@ -502,31 +333,6 @@ class _Search:
     def _overdue(self, claim: ResourceClaim) -> bool:
         now, moment = self.options.now, overdue_at(claim, self.options)
         return now is not None and moment is not None and now > moment
-
-
-def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
-    """From when on a claim of a running pod that isn't known is taken for deleted; None if nothing says when the pod got its node.
-
-    Who follows a cluster hears of pods and claims by different ways, so that a claim may become known after the pod that runs with it.
-    """
-    bound = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None)
-    if bound is None or not bound.last_transition_time:
-        return None
-    try:
-        return options.began(parse_time(bound.last_transition_time)) + CLAIM_LAG
-    except (ValueError, OverflowError):
-        return None
-
-
-def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
-    """When a device that is allocated and not published becomes an error (K-5.9); None if nothing says when it was allocated."""
-    allocation = claim.status.allocation
-    if allocation is None or allocation.allocation_timestamp is None:
-        return None
-    try:
-        return options.began(parse_time(allocation.allocation_timestamp)) + options.grace
-    except (ValueError, OverflowError):
-        return None
 
 
 def results_for(request: str, results: Iterable[DeviceRequestAllocationResult]) -> tuple[DeviceRequestAllocationResult, ...]:

@@ -18,19 +18,12 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSli
 from virt_dra.api.virt_dra_v1alpha1 import DEVICES_HEALTHY, DEVICES_RESOLVED
 from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
 from virt_dra.controllers.conditions import ConditionStatus, put
+from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
+from virt_dra.controllers.devices.outcomes import DeviceResolution, DeviceWarning, ResolutionOutcome, ResolvedDevice, UnresolvedDevice
 from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.report import NO_ENTRIES, DeviceReport, ReportContext, StatusEntries, device_report, entries_in
-from virt_dra.controllers.devices.resolution import (
-    DEFAULTS,
-    DeviceResolution,
-    DeviceWarning,
-    ResolutionOptions,
-    ResolutionOutcome,
-    ResolvedDevice,
-    UnresolvedDevice,
-    dra_devices,
-    resolve,
-)
+from virt_dra.controllers.devices.resolution import resolve
+from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import Event, outdated, shortened, warning
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 

@@ -14,8 +14,8 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.controllers.beside_kubevirt.retries import awaits_retry
 from virt_dra.controllers.devices.published import PoolView, TrackedPool
+from virt_dra.controllers.kubevirt_failures import awaits_retry
 from virt_dra.controllers.sources import (
     addresses_of,
     claim_keys,

@@ -17,7 +17,7 @@ from typing import Protocol
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs
+from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.operator.affected_vmis import ReadStore
 from virt_dra.controllers.operator.explain_queue import SHARES, ExplainQueue, ExplainShares
 from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ExplanationWorker

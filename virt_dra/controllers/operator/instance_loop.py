@@ -29,13 +29,13 @@ from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer, InformerObserver
 from virt_dra.cluster.watching.work_queue import QueueObserver, WorkQueue
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
-from virt_dra.controllers.devices.resolution import DEFAULTS, Began, ResolutionOptions, as_stated
+from virt_dra.controllers.devices.options import DEFAULTS, Began, ResolutionOptions, as_stated
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.operator.explainer import Explainer, Stores
 from virt_dra.controllers.operator.explanation_worker import ExplanationWorker, ThreadExplanationWorker
 from virt_dra.controllers.operator.transforms import trimmed, trimmed_where_read_only
+from virt_dra.controllers.reconciled import Reconciled
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import WRITE_REFUSED

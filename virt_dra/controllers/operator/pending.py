@@ -21,7 +21,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time, parse_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
-from virt_dra.controllers.devices.resolution import Began, as_stated
+from virt_dra.controllers.devices.options import Began, as_stated
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, Unplaced, place

@@ -14,11 +14,11 @@ from virt_dra.api.integration.device_metadata import PCI_BUS_ID, DeviceMetadata
 from virt_dra.api.integration.paths import ClaimRequestPair, metadata_annotation
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
-from virt_dra.controllers.beside_kubevirt.metadata_shim import metadata_files
-from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs
+from virt_dra.controllers.devices.inputs import DeviceInputs
+from virt_dra.controllers.devices.metadata_files import metadata_files
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.report import StatusEntries, one_each
-from virt_dra.controllers.devices.resolution import DeviceSubject
+from virt_dra.controllers.devices.subjects import DeviceSubject
 
 
 def files_of(vmi: VirtualMachineInstance, pod: Pod) -> Mapping[ClaimRequestPair, PodResourceClaim]:

@@ -19,19 +19,20 @@ from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers.beside_kubevirt.devices_object import NOT_ALLOCATABLE
-from virt_dra.controllers.beside_kubevirt.publication import DeviceInputs as Devices
-from virt_dra.controllers.beside_kubevirt.publication import annotation_value, with_shared
-from virt_dra.controllers.beside_kubevirt.publication import gather as gather_devices
-from virt_dra.controllers.beside_kubevirt.reconcile import NOTHING, Explain, Reconciled, look_again
 from virt_dra.controllers.conditions import put, without
+from virt_dra.controllers.devices.inputs import DeviceInputs as Devices
+from virt_dra.controllers.devices.inputs import annotation_value, look_again, with_shared
+from virt_dra.controllers.devices.inputs import gather as gather_devices
 from virt_dra.controllers.devices.networks import network_devices
+from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
 from virt_dra.controllers.devices.report import DeviceReport
-from virt_dra.controllers.devices.resolution import DEFAULTS, ResolutionOptions, dra_devices, resolve
+from virt_dra.controllers.devices.resolution import resolve
+from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened, warning
 from virt_dra.controllers.loops.device_status import SHARED_ADDRESS, sentences, settle, with_status
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
+from virt_dra.controllers.reconciled import NOT_ALLOCATABLE, NOTHING, Explain, Reconciled
 from virt_dra.controllers.sources import Sources, ends
 from virt_dra.controllers.standalone.instance_phase import FINISHED, READY, STARTED, with_phase
 from virt_dra.controllers.standalone.instance_phase import verdict as phase_of

@@ -15,11 +15,11 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import format_time, parse_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers.beside_kubevirt.reconcile import Reconciled
 from virt_dra.controllers.conditions import put
-from virt_dra.controllers.devices.resolution import Began, as_stated
+from virt_dra.controllers.devices.options import Began, as_stated
 from virt_dra.controllers.events import Event, normal, warning
 from virt_dra.controllers.loops.virtual_machines import instance_of
+from virt_dra.controllers.reconciled import Reconciled
 from virt_dra.controllers.sources import InstanceSources
 from virt_dra.controllers.standalone.instance_phase import FINISHED, READY, ever_ran
 from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write, write

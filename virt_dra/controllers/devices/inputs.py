@@ -1,0 +1,151 @@
+"""Everything that plans for the devices of one VMI are made from, gathered from the sources (K-5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.attribute_keys import Addresses, addresses
+from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
+from virt_dra.controllers.devices.outcomes import DeviceResolution, DeviceWarning, ResolvedDevice
+from virt_dra.controllers.devices.published import PoolView, PublishedDevices
+from virt_dra.controllers.loops.device_status import SHARED_ADDRESS
+from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
+from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_keys, ends, owned_by, pools_of
+
+
+@dataclass(frozen=True)
+class DeviceInputs:
+    """Everything that plans for one VMI depend on. ``pods``: its launcher pods that haven't finished; ``pod``: the current one.
+
+    ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name. ``holders``:
+    address (:func:`sources.address_on`) -> the keys of VMIs that publish it.
+    """
+
+    vmi: VirtualMachineInstance
+    pods: tuple[Pod, ...]
+    pod: Pod | None
+    claims: Mapping[str, ResourceClaim]
+    published: PublishedDevices
+    rules: tuple[DeviceTaintRule, ...]
+    stored: VirtualMachineInstanceDevices | None
+    holders: Mapping[str, tuple[str, ...]]
+    now: datetime
+    options: ResolutionOptions = DEFAULTS
+
+
+Holding = Callable[[Sources, str], Iterable[str]]
+"""An address (:func:`sources.address_on`) -> the keys of VMIs that have it."""
+
+
+def gather(
+    sources: Sources, key: str, now: datetime, options: ResolutionOptions = DEFAULTS, holding: Holding | None = None
+) -> DeviceInputs | None:
+    """What is known about a VMI (``namespace/name``); None if it isn't there, or there is nothing to do about it any more.
+
+    ``holding``: who has an address, if not who publishes it in an object of ours.
+    """
+    vmi = sources.vmi(key)
+    if vmi is None or not vmi.metadata.uid or ends(vmi):
+        return None
+    pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if pod.status.phase not in FINISHED)
+    named = {name: sources.claim(name) for pod in pods for name in claim_keys(pod)}
+    claims = {name: claim for name, claim in named.items() if claim is not None}
+    pools: dict[tuple[str, str], PoolView] = {}
+    for driver, name in dict.fromkeys(pair for claim in claims.values() for pair in pools_of(claim)):
+        pool = sources.pool(driver, name)
+        if pool is not None:
+            pools[driver, name] = pool
+    current = current_pod(vmi, pods)
+    published = PublishedDevices(pools)
+    held = {
+        address: tuple(sorted(each for each in (holding or _publishing)(sources, address) if each != key))
+        for address in _addresses(current, claims, published, options)
+    }
+    rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
+    return DeviceInputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
+
+
+def _publishing(sources: Sources, address: str) -> Iterable[str]:
+    return (each.key for each in sources.holders(address) if _holds(sources, each))
+
+
+def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
+    """Whether what it publishes is still its VMI's: devices of one that ends are given to the next before its object is gone."""
+    vmi = sources.vmi(devices.key)
+    return vmi is not None and not ends(vmi) and owned_by(devices, vmi)
+
+
+def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: ResolutionOptions) -> set[str]:
+    """Of every allocated device of the pod's claims."""
+    found: set[str] = set()
+    node = pod.spec.node_name if pod is not None else None
+    if pod is None or not node:
+        return found
+    for key in claim_keys(pod):
+        allocation = claims[key].status.allocation if key in claims else None
+        for result in allocation.devices.results if allocation is not None else ():
+            pool = published.pool(result.driver, result.pool)
+            for device in pool.devices(result.device) if pool is not None else ():
+                known = addresses(result.driver, device.device.attributes, options.keys)
+                if isinstance(known, Addresses):
+                    found.add(address_on(node, known.pci, known.mdev))
+    return found
+
+
+def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], PoolView]) -> bool:
+    selector = rule.spec.device_selector
+    return selector is not None and any(selector.driver in (None, driver) and selector.pool in (None, pool) for driver, pool in pools)
+
+
+def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceResolution:
+    """With a warning for each device whose address a VMI that comes before this one publishes on the same node (K-5.13)."""
+    node = inputs.pod.spec.node_name if inputs.pod is not None else None
+    warnings: list[DeviceWarning] = []
+    for outcome in resolution.outcomes if node else ():
+        if isinstance(outcome, ResolvedDevice) and node and outcome.addresses.given:
+            earlier = [
+                key
+                for key in inputs.holders.get(address_on(node, outcome.addresses.pci, outcome.addresses.mdev), ())
+                if key < inputs.vmi.key
+            ]
+            if earlier:
+                # Names of another namespace are none of its business.
+                own = [key for key in earlier if key.startswith(f"{inputs.vmi.namespace}/")]
+                message = (
+                    f"{outcome.addresses.identity} on node {node} is also a device of {f'VMI {own[0]}' if own else 'another namespace'}; "
+                    "only a driver that shares the device makes this work"
+                )
+                warnings.append(DeviceWarning(outcome.subject, SHARED_ADDRESS, message))
+    return replace(resolution, warnings=(*resolution.warnings, *warnings)) if warnings else resolution
+
+
+def annotation_value(status: DeviceStatus | None) -> str | None:
+    """JSON with keys in a fixed order, or None before any device has an address."""
+    entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
+    known = [entry.device_resource_claim_status for entry in entries]
+    addressed = any(each is not None and each.attributes is not None for each in known)
+    return json.dumps(status.to_wire(), sort_keys=True, separators=(",", ":")) if status is not None and addressed else None
+
+
+def requeue_at(inputs: DeviceInputs) -> datetime | None:
+    """When time alone may change what is planned: a grace period ends, of the first unpublished device (K-5.9) or of a claim that the
+    informer lacks (K-5.4)."""
+    moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
+    moments += [missed_at(pod, inputs.options) for pod in inputs.pods if any(key not in inputs.claims for key in claim_keys(pod))]
+    return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
+
+
+def _unpublished(inputs: DeviceInputs, key: str) -> bool:
+    allocation = inputs.claims[key].status.allocation
+    for result in allocation.devices.results if allocation is not None else ():
+        pool = inputs.published.pool(result.driver, result.pool)
+        if pool is None or not pool.devices(result.device):
+            return True
+    return False

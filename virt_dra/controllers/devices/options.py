@@ -1,0 +1,74 @@
+"""Options of the resolution, and the grace periods after which waiting becomes an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.attribute_keys import (
+    DriverKeys,
+)
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
+from virt_dra.api.meta import parse_time
+from virt_dra.api.resource_v1 import ResourceClaim
+
+CLAIM_LAG: Final = timedelta(seconds=10)
+"""As much later than of a pod's node we may hear of its claims (K-5.4)."""
+
+
+Began = Callable[[datetime], datetime]
+"""The moment that a timestamp of another clock stands for (:mod:`virt_dra.cluster.cluster_clock`), which may be ahead of ours."""
+
+
+def as_stated(moment: datetime) -> datetime:
+    """Every timestamp stands for itself: one clock wrote them all."""
+    return moment
+
+
+@dataclass(frozen=True)
+class ResolutionOptions:
+    """``spread``: entries of one claim and request take its devices in order (K-5.8). ``keys``: K-6.6.
+
+    ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still not
+    published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing :data:`CLAIM_LAG` after its
+    running pod got its node; without it that one is an error at once. ``writers``: drivers that write metadata files.
+    """
+
+    spread: bool = False
+    keys: tuple[DriverKeys, ...] = ()
+    migration_target: bool = False
+    now: datetime | None = None
+    grace: timedelta = timedelta(minutes=2)
+    began: Began = as_stated
+    writers: frozenset[str] = ALWAYS_WRITE
+
+
+DEFAULTS: Final = ResolutionOptions()
+
+
+def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
+    """From when on a claim of a running pod that isn't known is taken for deleted; None if nothing says when the pod got its node.
+
+    Who follows a cluster hears of pods and claims by different ways, so that a claim may become known after the pod that runs with it.
+    """
+    bound = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None)
+    if bound is None or not bound.last_transition_time:
+        return None
+    try:
+        return options.began(parse_time(bound.last_transition_time)) + CLAIM_LAG
+    except (ValueError, OverflowError):
+        return None
+
+
+def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
+    """When a device that is allocated and not published becomes an error (K-5.9); None if nothing says when it was allocated."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is None:
+        return None
+    try:
+        return options.began(parse_time(allocation.allocation_timestamp)) + options.grace
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,41 @@
+"""The entries of a VMI's spec that get a device from a claim: gpus and hostDevices (networks: ``networks``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from virt_dra.api.integration.attribute_keys import (
+    Need,
+)
+from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachineInstance
+
+SubjectKind = Literal["gpus", "hostDevices", "networks"]
+
+
+@dataclass(frozen=True)
+class DeviceSubject:
+    """A DRA device entry, or a network, of a VMI; ``position`` counts the VMI's DRA devices: gpus, hostDevices, networks."""
+
+    position: int
+    kind: SubjectKind
+    name: str
+    claim_name: str
+    request_name: str
+    needs: Need = "any"
+
+    def __str__(self) -> str:
+        """``gpus/NAME``, ``hostDevices/NAME`` or ``networks/NAME``."""
+        return f"{self.kind}/{self.name}"
+
+
+def dra_devices(vmi: VirtualMachineInstance) -> tuple[DeviceSubject, ...]:
+    """The DRA devices of a VMI (K-1.3), gpus before hostDevices, in spec order. (Its networks: ``network_devices``.)"""
+    kinds: tuple[tuple[SubjectKind, tuple[DeviceEntry, ...]], ...]
+    devices = vmi.spec.domain.devices
+    kinds = (("gpus", devices.gpus), ("hostDevices", devices.host_devices))
+    entries = [(kind, entry) for kind, listed in kinds for entry in listed if entry.is_dra]
+    return tuple(
+        DeviceSubject(position, kind, entry.name, entry.claim_name or "", entry.request_name or "")
+        for position, (kind, entry) in enumerate(entries)
+    )

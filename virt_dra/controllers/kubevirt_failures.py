@@ -1,0 +1,53 @@
+"""What KubeVirt reports in a VMI's condition ``Synchronized`` after it failed, and whether a retry may help (K-12.8, K-12.9). Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_dra.api.integration.paths import POD_WEBHOOK
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import Condition
+from virt_dra.api.wire import WireError
+
+SYNCHRONIZED: Final = "Synchronized"
+"""KubeVirt's condition; False after a failed attempt, with the first message of the failures of one reason."""
+
+
+FAILED_CREATE: Final = "FailedCreate"
+"""KubeVirt's reason: rendering the pod failed, or the API server refused it (a webhook, a quota, an invalid name)."""
+
+
+def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
+    """The condition Synchronized where it is False, else None."""
+    for raw in vmi.status.conditions:
+        if raw.get("type") == SYNCHRONIZED and raw.get("status") == "False":
+            try:
+                return Condition.from_wire(raw)
+            except WireError:
+                return None
+    return None
+
+
+SYNC_FAILED: Final = "Synchronizing with the Domain failed."
+"""virt-handler's reason: the domain could not be started."""
+
+
+_METADATA: Final = "metadata"
+"""Part of every error of a launcher that doesn't find a device's address (K-7.10)."""
+
+
+def awaits_retry(vmi: VirtualMachineInstance) -> bool:
+    """True if KubeVirt failed with this VMI for a reason that may be over without KubeVirt noticing."""
+    return retryable_failure(vmi) is not None
+
+
+def retryable_failure(vmi: VirtualMachineInstance) -> Condition | None:
+    if vmi.metadata.deletion_timestamp is not None:
+        return None
+    failure = synchronized(vmi)
+    if failure is None:
+        return None
+    message = failure.message or ""
+    if vmi.status.phase in (None, "", "Pending"):
+        return failure if failure.reason == FAILED_CREATE and POD_WEBHOOK in message else None
+    return failure if vmi.status.phase == "Scheduled" and failure.reason == SYNC_FAILED and _METADATA in message else None
