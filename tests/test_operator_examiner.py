@@ -23,7 +23,7 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.controllers.operator import pending
 from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ThreadExplanationWorker
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
-from virt_dra.operator.explanation_process import ProcessExplanationWorker, Seen, _lines_about, serve
+from virt_dra.operator.explanation_process import ProcessExplanationWorker, Served, _lines_of_request, serve
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 SHORT = replace(LIMITS, seconds=0.3)
@@ -36,7 +36,7 @@ def _sample() -> Sample:
     return pending.sample_of(nodes, others, slices, [DeviceClass.from_wire(CLASS)], [DeviceTaintRule.from_wire(rule)], NOW)
 
 
-def _question(*selectors: str, told: Condition | None = None, size: int = 0) -> ExplanationRequest:
+def _question(*selectors: str, previous: Condition | None = None, size: int = 0) -> ExplanationRequest:
     exactly: dict[str, Any] = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}
     exactly["selectors"] = [{"cel": {"expression": each}} for each in selectors]
     claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
@@ -45,37 +45,37 @@ def _question(*selectors: str, told: Condition | None = None, size: int = 0) -> 
         claim = ResourceClaim.from_wire(
             claim.to_wire() | {"spec": {"devices": {"requests": [], "config": [{"opaque": {"p": "x" * size}}]}}}
         )
-    return ExplanationRequest(pod, {claim.key: claim}, told, NOW)
+    return ExplanationRequest(pod, {claim.key: claim}, previous, NOW)
 
 
 def _run(scenario: Any, limits: ExplainLimits = SHORT) -> None:
     async def whole() -> None:
-        examiner = ProcessExplanationWorker(limits)
+        worker = ProcessExplanationWorker(limits)
         try:
-            await scenario(examiner)
+            await scenario(worker)
         finally:
-            await examiner.close()
+            await worker.close()
 
     asyncio.run(whole())
 
 
 def test_it_answers_as_a_thread_does() -> None:
-    async def scenario(examiner: ProcessExplanationWorker) -> None:
-        thread = ThreadExplanationWorker(LIMITS)
-        for each in (examiner, thread):
-            assert not each.sees
-            await each.see(_sample())
-            assert each.sees
-        told: Condition | None = None
+    async def scenario(worker: ProcessExplanationWorker) -> None:
+        thread = ThreadExplanationWorker(time.monotonic, LIMITS)
+        for each in (worker, thread):
+            assert not each.has_view
+            await each.load_view(_sample())
+            assert each.has_view
+        previous: Condition | None = None
         for selectors in ((), ("true",), ("false",), ("device.nosuch",), ('device.attributes["x"].y',)):
-            expected = await thread.answer(_question(*selectors))
-            assert await examiner.answer(_question(*selectors)) == expected
-            told = expected.condition
-            again = await examiner.answer(_question(*selectors, told=told))
-            assert again.condition is told
-        assert told is not None
-        await examiner.see(_sample())
-        assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
+            expected = await thread.explain(_question(*selectors))
+            assert await worker.explain(_question(*selectors)) == expected
+            previous = expected.condition
+            again = await worker.explain(_question(*selectors, previous=previous))
+            assert again.condition is previous
+        assert previous is not None
+        await worker.load_view(_sample())
+        assert (await worker.explain(_question("true"))).condition.reason == "NoNodeFits"
 
     _run(scenario, LIMITS)
 
@@ -90,19 +90,19 @@ def test_whatever_is_evaluated_there_is_an_answer_within_the_limit_and_the_event
             await asyncio.sleep(0.002)
             stalls.append(time.perf_counter() - before)
 
-    async def scenario(examiner: ProcessExplanationWorker) -> None:
-        await examiner.see(_sample())
+    async def scenario(worker: ProcessExplanationWorker) -> None:
+        await worker.load_view(_sample())
         heart = asyncio.create_task(beat())
         began = time.monotonic()
-        answer = await examiner.answer(_question("true", selector))
+        answer = await worker.explain(_question("true", selector))
         assert time.monotonic() - began < SHORT.seconds + 2 + 5
         heart.cancel()
         if answer.too_slow:
             assert answer.condition.reason == "NotDecided"
-            assert "claim lab/fedora-gpus-abcde, request gpu, selector #1" in answer.condition.message or not examiner.sees
-        if not examiner.sees:
-            await examiner.see(_sample())
-        assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
+            assert "claim lab/fedora-gpus-abcde, request gpu, selector #1" in answer.condition.message or not worker.has_view
+        if not worker.has_view:
+            await worker.load_view(_sample())
+        assert (await worker.explain(_question("true"))).condition.reason == "NoNodeFits"
         assert len(stalls) > 1 or not answer.too_slow
         assert sorted(stalls)[len(stalls) // 2] < 0.05 if stalls else True
 
@@ -110,40 +110,40 @@ def test_whatever_is_evaluated_there_is_an_answer_within_the_limit_and_the_event
 
 
 def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None:
-    async def scenario(examiner: ProcessExplanationWorker) -> None:
-        await examiner.see(_sample())
-        first = examiner.pid
+    async def scenario(worker: ProcessExplanationWorker) -> None:
+        await worker.load_view(_sample())
+        first = worker.pid
         assert first is not None
         os.kill(first, signal.SIGSTOP)
-        answer = await examiner.answer(_question("true"))
+        answer = await worker.explain(_question("true"))
         assert answer.too_slow
-        assert answer.condition.message.startswith("lab/virt-launcher-fedora-x7k2p: its claims take too long to search devices for")
-        assert (examiner.sees, examiner.pid) == (False, None)
+        assert answer.condition.message.startswith("lab/virt-launcher-fedora-x7k2p: searching devices for its claims took too long")
+        assert (worker.has_view, worker.pid) == (False, None)
         assert not Path(f"/proc/{first}").exists()
         with pytest.raises(ExplanationFailed):
-            await examiner.answer(_question("true"))
-        await examiner.see(_sample())
-        assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
+            await worker.explain(_question("true"))
+        await worker.load_view(_sample())
+        assert (await worker.explain(_question("true"))).condition.reason == "NoNodeFits"
 
     _run(scenario)
 
 
 def test_one_that_dies_over_a_pod_lets_that_pod_wait() -> None:
-    async def scenario(examiner: ProcessExplanationWorker) -> None:
-        await examiner.see(_sample())
-        assert examiner.pid is not None
-        os.kill(examiner.pid, signal.SIGKILL)
-        assert (await examiner.answer(_question("true"))).too_slow
-        assert not examiner.sees
+    async def scenario(worker: ProcessExplanationWorker) -> None:
+        await worker.load_view(_sample())
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        assert (await worker.explain(_question("true"))).too_slow
+        assert not worker.has_view
 
     _run(scenario)
 
 
 def test_cancelling_ends_it_at_once() -> None:
-    async def scenario(examiner: ProcessExplanationWorker) -> None:
-        await examiner.see(_sample())
-        pid = examiner.pid
-        task = asyncio.create_task(examiner.answer(_question(HOSTILE["loops in loops"])))
+    async def scenario(worker: ProcessExplanationWorker) -> None:
+        await worker.load_view(_sample())
+        pid = worker.pid
+        task = asyncio.create_task(worker.explain(_question(HOSTILE["loops in loops"])))
         await asyncio.sleep(0.2)
         began = time.monotonic()
         task.cancel()
@@ -158,11 +158,11 @@ def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatc
     monkeypatch.setenv("KUBECONFIG", "/somewhere/secret")
     monkeypatch.setenv("TOKEN", "s3cret")
 
-    async def scenario(examiner: ProcessExplanationWorker) -> None:
+    async def scenario(worker: ProcessExplanationWorker) -> None:
         with (tmp_path / "token").open("w") as held:
             os.set_inheritable(held.fileno(), True)
-            await examiner.see(_sample())
-            own = Path(f"/proc/{examiner.pid}")
+            await worker.load_view(_sample())
+            own = Path(f"/proc/{worker.pid}")
             environment = (own / "environ").read_bytes()
             assert b"s3cret" not in environment
             assert b"KUBECONFIG" not in environment
@@ -176,25 +176,25 @@ def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatc
 
 
 def test_a_pod_whose_claims_are_too_large_is_not_looked_into() -> None:
-    async def scenario(examiner: ProcessExplanationWorker) -> None:
-        await examiner.see(_sample())
-        answer = await examiner.answer(_question(size=5 * 2**20))
+    async def scenario(worker: ProcessExplanationWorker) -> None:
+        await worker.load_view(_sample())
+        answer = await worker.explain(_question(size=5 * 2**20))
         assert (answer.condition.reason, answer.too_slow) == ("NotDecided", False)
         assert "more than 4,194,304 bytes together" in answer.condition.message
-        assert (await examiner.answer(_question("true"))).condition.reason == "NoNodeFits"
+        assert (await worker.explain(_question("true"))).condition.reason == "NoNodeFits"
 
     _run(scenario)
 
 
 def test_annotations_are_not_given_to_it() -> None:
     noted = Pod.from_wire({**POD, "metadata": {**POD["metadata"], "annotations": {"a": "x" * 300_000}}})
-    lines = b"".join(_lines_about(replace(_question("true"), pod=noted)))
+    lines = b"".join(_lines_of_request(replace(_question("true"), pod=noted)))
     assert len(lines) < 10_000
 
 
 def test_faults_are_answers_and_nonsense_ends_nothing() -> None:
     answers = io.BytesIO()
-    serve(io.BytesIO(b'Q{"now": "2026-11-21T09:00:00Z", "told": null}\nn{"metadata": 7}\nE{}\n'), answers, Seen())
+    serve(io.BytesIO(b'Q{"now": "2026-11-21T09:00:00Z", "previous": null}\nn{"metadata": 7}\nE{}\n'), answers, Served())
     first, second = map(json.loads, answers.getvalue().splitlines())
-    assert first == {"failed": "nothing was seen"}
+    assert first == {"failed": "there is no view of the cluster"}
     assert second["failed"].startswith("KeyError")

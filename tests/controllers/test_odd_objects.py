@@ -18,8 +18,8 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json, WireError
-from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
@@ -89,7 +89,7 @@ def plans(world: Json) -> list[Write]:
         [VirtualMachineInstanceDevices.from_wire(world["stored"])],
     )
     actions: list[Write] = []
-    inputs = device_publication.gather(sources, vmi.key, NOW)
+    inputs = device_inputs.gather(sources, vmi.key, NOW)
     if inputs is not None:
         beside = beside_kubevirt.plan(inputs)
         actions += [*beside.first, *beside.then]

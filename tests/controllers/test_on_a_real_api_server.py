@@ -28,6 +28,7 @@ from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.reconciled import NOTHING, Reconciled
 from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
@@ -123,34 +124,34 @@ def test_beside_kubevirt(control_plane: ControlPlane, namespace: str) -> None:
     async def life(cluster: KubeCluster, namespace: str) -> None:
         vmi = await world(cluster, namespace)
 
-        async def reconcile() -> beside_kubevirt.Reconciled:
+        async def reconcile() -> Reconciled:
             """Until nobody else (a scheduler that other tests started) has changed something meanwhile."""
-            done = beside_kubevirt.NOTHING.and_(await _look())
-            while done.again:
-                done = replace(done, again=False).and_(await _look())
+            done = NOTHING.and_(await _look())
+            while done.stale:
+                done = replace(done, stale=False).and_(await _look())
             return done
 
-        async def _look() -> beside_kubevirt.Reconciled:
+        async def _look() -> Reconciled:
             return await beside_kubevirt.reconcile(await ListedSources.read(cluster, namespace), cluster, vmi.key, NOW)
 
         try:
             first = await reconcile()
             assert [event.reason for event in first.events] == ["DevicesResolved"]
             assert first.written == 3
-            assert (await reconcile()) == beside_kubevirt.NOTHING
+            assert (await reconcile()) == NOTHING
             (pod,) = (await cluster.list(Pod, namespace)).items
             file = json.loads(pod.metadata.annotations[metadata_annotation("gpus", "gpu")])
             assert file["requests"][0]["devices"][0]["attributes"]["model"] == {"string": "<&>"}
             devices = await cluster.get(VirtualMachineInstanceDevices, "fedora", namespace)
             assert (devices.status.ready, devices.status.devices[0].taints[0].key) == ("1/1", "k")
             stale = PatchAnnotations(VirtualMachineInstance, "fedora", namespace, "another-uid", {"a": "b"})
-            assert (await write(cluster, [stale], vmi)).again
+            assert (await write(cluster, [stale], vmi)).stale
             old = PatchAnnotations(Pod, pod.name, namespace, pod.metadata.uid, {"a": "b"}, "1")
-            assert (await write(cluster, [old], vmi)).again
+            assert (await write(cluster, [old], vmi)).stale
             running = await cluster.get(VirtualMachineInstance, "fedora", namespace)
             await cluster.update(running.with_(status=running.status.with_(phase="Running", node_name="node-a")))
             assert [event.reason for event in (await reconcile()).events] == ["DeviceTainted"]
-            assert (await reconcile()) == beside_kubevirt.NOTHING
+            assert (await reconcile()) == NOTHING
         finally:
             await cluster.delete(ResourceSlice, f"{namespace}-gpus")
 
@@ -213,7 +214,7 @@ def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlane, nam
             while True:
                 done = await standalone.reconcile(await ListedSources.read(cluster, namespace), cluster, key, NOW, WITH_NETWORKS)
                 written += done.written
-                if not done.again:
+                if not done.stale:
                     return written
 
         assert await reconcile() == 2

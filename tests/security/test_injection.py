@@ -31,8 +31,8 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
@@ -165,7 +165,7 @@ def check_event(event: Event) -> None:
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_stands_in_objects_is_written_as_bounded_data(texts: dict[str, str], phase: str) -> None:
     sources = hostile_world(texts, phase)
-    inputs = device_publication.gather(sources, "lab/fedora", NOW)
+    inputs = device_inputs.gather(sources, "lab/fedora", NOW)
     own = standalone.gather(sources, "lab/fedora", NOW, SETTINGS)
     assert inputs is not None
     assert own is not None
@@ -180,7 +180,7 @@ def test_many_devices_with_long_names_make_no_long_message() -> None:
     gpus = [{"name": f"{number}" * 500, "claimName": "c" * 500, "requestName": "r" * 500} for number in range(200)]
     raw = changed(BASE, {"vmi.spec.domain.devices.gpus": gpus})
     sources = ListedSources([VirtualMachineInstance.from_wire(raw["vmi"])], [Pod.from_wire(raw["pod"])])
-    inputs, own = device_publication.gather(sources, "lab/fedora", NOW), standalone.gather(sources, "lab/fedora", NOW, SETTINGS)
+    inputs, own = device_inputs.gather(sources, "lab/fedora", NOW), standalone.gather(sources, "lab/fedora", NOW, SETTINGS)
     assert inputs is not None
     assert own is not None
     for write in (*beside_kubevirt.plan(inputs).then, *standalone.plan(own).then):

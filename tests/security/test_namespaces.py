@@ -24,6 +24,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Write
 from webhooks.lint import Preflight
@@ -69,7 +70,7 @@ def writes_for(objects: list[TypedObject]) -> list[Write]:
     stores.put(*objects)
     written: list[Write] = []
     for sources in (stores.sources, stores.listed()):
-        inputs = device_publication.gather(sources, "lab/fedora", NOW)
+        inputs = device_inputs.gather(sources, "lab/fedora", NOW)
         own = standalone.gather(sources, "lab/fedora", NOW, SETTINGS)
         assert inputs is not None
         assert own is not None
@@ -135,7 +136,7 @@ def test_a_pod_of_another_namespace_is_not_the_vmis_whatever_owner_it_names() ->
     stores = Stores()
     stores.put(vmi, Pod.from_wire(pod), published, ResourceClaim.from_wire(neighbours("secret")))
     for sources in (stores.sources, stores.listed()):
-        inputs = device_publication.gather(sources, "lab/fedora", NOW)
+        inputs = device_inputs.gather(sources, "lab/fedora", NOW)
         assert inputs is not None
         assert (inputs.pods, inputs.pod, dict(inputs.claims)) == ((), None, {})
 
@@ -152,7 +153,7 @@ def test_a_shared_address_tells_no_name_of_another_namespace() -> None:
     world.memory.load([VirtualMachineInstance.from_wire(raw["vmi"]), VirtualMachineInstanceDevices.from_wire(devices)])
     stores = Stores()
     stores.put(*world.memory.snapshot())
-    inputs = device_publication.gather(stores.sources, "lab/fedora", NOW)
+    inputs = device_inputs.gather(stores.sources, "lab/fedora", NOW)
     assert inputs is not None
     plan = device_publication.plan(inputs)
     (event, *_) = [event for event in plan.events if event.reason == "SharedAddress"]

@@ -11,8 +11,6 @@ from virt_dra.api.wire import WireError
 
 SYNCHRONIZED: Final = "Synchronized"
 """KubeVirt's condition; False after a failed attempt, with the first message of the failures of one reason."""
-
-
 FAILED_CREATE: Final = "FailedCreate"
 """KubeVirt's reason: rendering the pod failed, or the API server refused it (a webhook, a quota, an invalid name)."""
 
@@ -30,8 +28,6 @@ def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
 
 SYNC_FAILED: Final = "Synchronizing with the Domain failed."
 """virt-handler's reason: the domain could not be started."""
-
-
 _METADATA: Final = "metadata"
 """Part of every error of a launcher that doesn't find a device's address (K-7.10)."""
 

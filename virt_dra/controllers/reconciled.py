@@ -1,4 +1,4 @@
-"""What one reconcile of a VMI or VM returns to the operator's loop, in either mode."""
+"""The result of one reconcile of a VMI or VM, which either mode returns to the operator's loop."""
 
 from __future__ import annotations
 
@@ -12,35 +12,42 @@ from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.events import Event
 
+NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
+"""Event: the pod waits because its claims can't be allocated."""
+
 Explain = Callable[[DeviceInputs, Condition | None], Condition | None]
-"""Inputs of a VMI whose pod waits for a node, and the condition so far -> the condition Allocatable, or None to leave it as it is."""
+"""Inputs of a VMI whose pod waits for a node, and its previous condition Allocatable -> the new one, or None to leave it unchanged."""
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """``again``: what was planned was old; plan anew once the sources have what changed. ``events``: to tell, refusals included."""
+    """``events``: to emit, refused writes included. ``stale``: the plan was made from stale objects, so requeue with back-off.
+
+    ``requeue_at``: when time alone may change the plan. ``written``: the number of writes that were done.
+    """
 
     events: tuple[Event, ...] = ()
     problems: tuple[FillInProblem, ...] = ()
-    again: bool = False
-    look_again: datetime | None = None
+    stale: bool = False
+    requeue_at: datetime | None = None
     written: int = 0
 
     def and_(self, other: Self) -> Self:
-        """Both, done one after the other."""
-        moments = [moment for moment in (self.look_again, other.look_again) if moment is not None]
+        """The result of both, done one after the other."""
         return replace(
             self,
             events=(*self.events, *other.events),
             problems=(*self.problems, *other.problems),
-            again=self.again or other.again,
-            look_again=min(moments, default=None),
+            stale=self.stale or other.stale,
+            requeue_at=earliest(self.requeue_at, other.requeue_at),
             written=self.written + other.written,
         )
 
 
-NOTHING = Reconciled()
+NOTHING: Final = Reconciled()
+"""Nothing is left to do about the object: it is gone, or has finished."""
 
 
-NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
-"""Event: the pod waits because its claims can't be allocated."""
+def earliest(*moments: datetime | None) -> datetime | None:
+    """The earliest of the moments that are given; None if none is."""
+    return min((moment for moment in moments if moment is not None), default=None)

@@ -1,4 +1,4 @@
-"""What plans ask to be written, and the one way in which it is: whole objects by resourceVersion, parts by precondition."""
+"""The writes that a plan may ask for, and :func:`write`, which does them: whole objects by resourceVersion, parts by precondition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Conflict,
 from virt_dra.controllers.events import Event, shortened
 
 WRITE_REFUSED: Final = "WriteRefused"
-"""Event: the cluster refuses what we have to write, and will again until somebody changes something."""
+"""Event: the API server refuses a write, and will refuse it again until something is changed."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class UpdateStatus:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete this object and no other of its name."""
+    """Delete the object of this UID, and no other of its name."""
 
     kind: type[TypedObject]
     name: str
@@ -50,7 +50,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class PatchAnnotations:
-    """Set (or with None remove) annotations of an object that others write too. ``resource_version``: "" to patch it as it is now."""
+    """Set annotations of an object that others write too; None removes one. ``resource_version`` "": whatever its version is."""
 
     kind: type[TypedObject]
     name: str
@@ -61,15 +61,16 @@ class PatchAnnotations:
 
     @classmethod
     def of(cls, obj: TypedObject, annotations: Mapping[str, str | None], *, unchanged: bool = False) -> Self:
-        """``unchanged``: only if the object is as it was read."""
+        """``unchanged``: refuse the patch if the object changed since it was read."""
         version = obj.metadata.resource_version if unchanged else ""
         return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid, annotations, version)
 
 
 @dataclass(frozen=True)
 class PatchStatus:
-    """Change what differs between two versions of an object's status, if the object is as it was read. Whoever reads only parts of an
-    object (an informer that trims) may write this and not the whole."""
+    """Patch what differs between two versions of an object's status; refused if the object changed since it was read.
+
+    Objects of an informer whose transform drops fields may be written in this way only, never whole."""
 
     obj: TypedObject
     changes: Json
@@ -98,32 +99,32 @@ def difference(old: Json, new: Json) -> Json:
 
 @dataclass(frozen=True)
 class WriteResult:
-    """``again``: something had changed, so the plan was old and another is needed. ``refused``: events about what is refused for good."""
+    """``stale``: an object had changed since the plan was made. ``refused``: events about writes that the API server refuses for good."""
 
-    again: bool = False
+    stale: bool = False
     refused: tuple[Event, ...] = ()
 
     @property
     def done(self) -> bool:
-        return not self.again and not self.refused
+        return not self.stale and not self.refused
 
 
 _FINAL = (Invalid, Forbidden, BadRequest, TooLarge)
 
 
 async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) -> WriteResult:
-    """In order; the first that isn't done ends it, since what follows was planned for it. Raises other :class:`ApiError`: try later.
+    """Do the writes in order, up to the first that isn't done, as later ones may depend on it.
 
-    ``about``: the object whose event it is when a write is refused.
+    ``about``: the object that Events about refused writes are attached to. Raises other :class:`ApiError`, after which to retry.
     """
     for action in actions:
         try:
             await _write_one(writer, action)
         except (Conflict, NotFound, AlreadyExists):
-            return WriteResult(again=True)
+            return WriteResult(stale=True)
         except ApiError as error:
             if isinstance(error, Invalid) and any(cause.field == "metadata.uid" for cause in error.causes):
-                return WriteResult(again=True)  # the object was replaced; in a patch without a version that is no Conflict
+                return WriteResult(stale=True)  # the object was replaced; in a patch without a version that is no Conflict
             if not isinstance(error, _FINAL):
                 raise
             message = shortened(f"{_named(action)}: {error}")
@@ -151,9 +152,11 @@ async def _write_one(writer: Writer, action: Write) -> None:
                 metadata["resourceVersion"] = version
             await writer.patch(kind, name, namespace, merge={"metadata": metadata})
         case PatchStatus(obj, changes):
-            seen = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
+            precondition = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
             subresource: Literal["", "status"] = "status" if obj.HAS_STATUS else ""
-            await writer.patch(type(obj), obj.name, obj.namespace, merge={"metadata": seen, "status": changes}, subresource=subresource)
+            await writer.patch(
+                type(obj), obj.name, obj.namespace, merge={"metadata": precondition, "status": changes}, subresource=subresource
+            )
 
 
 def _named(action: Write) -> str:

@@ -1,8 +1,8 @@
-"""The child process that explains why the operator's pods wait (``controllers/examining``): the parent's handle, and what runs in it.
+"""The child process that explains why pods wait: the operator's handle on it, and the program that runs in it.
 
-It evaluates selectors that tenants write: however long these take, the operator's event loop isn't blocked, and code that takes the process
-over finds no credentials in its memory. It reads lines (a letter and JSON) and answers with lines of JSON, of which only texts are used. It
-enforces its own deadline; where it doesn't answer in spite of that, the parent kills it and starts another for the next question.
+It evaluates selectors that tenants write: however long they take, the operator's event loop isn't blocked, and code that takes over the
+process finds no credentials in its memory. It reads lines (a letter and JSON) and writes lines of JSON, of which only texts are used. It
+enforces its own deadline; if it doesn't respond in spite of that, the operator kills it and starts another for the next request.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time, parse_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Wire
-from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ExplanationResult, answered
+from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ExplanationResult, explained_within
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample, View, too_large, took_too_long, view_of
 
 _GRACE: Final = 2.0
-"""Seconds after its own deadline at which it is killed."""
+"""Seconds after its own deadline until it is killed."""
 _START: Final = 60.0
 """Seconds for starting it and sending it a view; a machine may be busy."""
-_QUESTION: Final = 4 * 2**20
-"""Largest question (a pod and its claims), in bytes."""
-_ANSWER: Final = 2**16
-"""Longest line of an answer, in bytes."""
+_REQUEST_BYTES: Final = 4 * 2**20
+"""Largest request (a pod and its claims), in bytes."""
+_RESPONSE_BYTES: Final = 2**16
+"""Longest line of a response, in bytes."""
 _AT_ONCE: Final = 0.002
 """Seconds of writing objects to it before the event loop is yielded to others."""
 _MEMORY: Final = 2**30
@@ -47,79 +47,73 @@ _SAMPLE: Final[Mapping[str, type[Wire]]] = {
 
 
 class ProcessExplanationWorker:
-    """An ``ExplanationWorker`` that is a child process; it runs between :meth:`see` and :meth:`close`."""
+    """An ``ExplanationWorker`` that is a child process; it runs between :meth:`load_view` and :meth:`close`."""
 
     def __init__(self, limits: ExplainLimits = LIMITS) -> None:
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
-        self._sees = False
+        self._has_view = False
 
     @property
-    def sees(self) -> bool:
-        return self._sees
+    def has_view(self) -> bool:
+        return self._has_view
 
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def see(self, sample: Sample) -> None:
-        self._sees = False
-        process = self._process or await self._begun()
+    async def load_view(self, sample: Sample) -> None:
+        self._has_view = False
+        process = self._process or await self._started()
         try:
             async with asyncio.timeout(_START):
-                await _fed(process, _lines_of(sample))
-                if await _answer_of(process) != {"seen": True}:
-                    raise ExplanationFailed("the process that explains can't read what it is to look at")
+                await _send(process, _lines_of_sample(sample))
+                if await _response_of(process) != {"loaded": True}:
+                    raise ExplanationFailed("the explaining process can't read the view of the cluster")
         except TimeoutError:
             await self.close()
-            raise ExplanationFailed(f"the process that explains didn't come to see the cluster within {_START:g} s") from None
-        except (OSError, ExplanationFailed):
-            await self.close()
-            raise
+            raise ExplanationFailed(f"the explaining process didn't load the view of the cluster within {_START:g} s") from None
         except BaseException:
             await self.close()
             raise
-        self._sees = True
+        self._has_view = True
 
-    async def answer(self, question: ExplanationRequest) -> ExplanationResult:
+    async def explain(self, request: ExplanationRequest) -> ExplanationResult:
         process = self._process
-        if process is None or not self._sees:
-            raise ExplanationFailed("the process that explains sees nothing yet")
-        lines = tuple(_lines_about(question))
-        if sum(map(len, lines)) > _QUESTION:
-            return ExplanationResult(too_large(question.pod, _QUESTION, question.told, question.now))
+        if process is None or not self._has_view:
+            raise ExplanationFailed("the explaining process has no view of the cluster yet")
+        lines = tuple(_lines_of_request(request))
+        if sum(map(len, lines)) > _REQUEST_BYTES:
+            return ExplanationResult(too_large(request.pod, _REQUEST_BYTES, request.previous, request.now))
         try:
             async with asyncio.timeout(self._limits.seconds + _GRACE):
-                await _fed(process, iter(lines))
-                found = await _answer_of(process)
-        except TimeoutError:
+                await _send(process, iter(lines))
+                found = await _response_of(process)
+        except (TimeoutError, ExplanationFailed):
+            # A process that ended ran out of memory, or worse, over this pod, which then backs off like pods that take too long.
             await self.close()
-            return ExplanationResult(took_too_long(question.pod, "", question.told, question.now, self._limits), too_slow=True)
-        except ExplanationFailed:
-            # It ran out of memory, or worse, over this pod: which then waits as those do that take too long.
-            await self.close()
-            return ExplanationResult(took_too_long(question.pod, "", question.told, question.now, self._limits), too_slow=True)
+            return ExplanationResult(took_too_long(request.pod, "", request.previous, request.now, self._limits), too_slow=True)
         except BaseException:
             await self.close()
             raise
         if (failed := found.get("failed")) is not None:
             raise ExplanationFailed(str(failed))
-        condition = question.told if found.get("same") and question.told is not None else _condition_of(found.get("condition"))
+        condition = request.previous if found.get("same") and request.previous is not None else _condition_of(found.get("condition"))
         return ExplanationResult(condition, bool(found.get("too_slow")))
 
     async def close(self) -> None:
-        process, self._process, self._sees = self._process, None, False
+        process, self._process, self._has_view = self._process, None, False
         if process is None:
             return
         with suppress(ProcessLookupError):
             process.kill()
-        # Waited for, so that it doesn't stay a zombie; shielded, since that must happen even where this is cancelled.
+        # Reap the process, even if this task is cancelled.
         await asyncio.shield(process.wait())
 
-    async def _begun(self) -> asyncio.subprocess.Process:
+    async def _started(self) -> asyncio.subprocess.Process:
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _PROGRAM, env=environment, limit=_ANSWER,
+            sys.executable, "-c", _PROGRAM, env=environment, limit=_RESPONSE_BYTES,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         return self._process
@@ -130,11 +124,11 @@ _PROGRAM: Final = (
 )
 
 
-async def _fed(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> None:
+async def _send(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> None:
     """Write lines to the process. Raises ExaminerFailed where it has ended."""
     to = process.stdin
     if to is None:
-        raise AssertionError("it has a pipe")
+        raise AssertionError("stdin and stdout are pipes")
     clock, until = time.monotonic, time.monotonic() + _AT_ONCE
     try:
         for line in lines:
@@ -145,20 +139,20 @@ async def _fed(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> N
                 until = clock() + _AT_ONCE
         await to.drain()
     except (BrokenPipeError, ConnectionResetError):
-        raise ExplanationFailed("the process that explains has ended") from None
+        raise ExplanationFailed("the explaining process has ended") from None
 
 
-async def _answer_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
+async def _response_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
     """Read one answer. Raises ExaminerFailed where the process has ended or the line isn't a JSON object."""
     if process.stdout is None:
-        raise AssertionError("it has a pipe")
+        raise AssertionError("stdin and stdout are pipes")
     try:
         line = await process.stdout.readline()
         found = json.loads(line) if line else None
     except ValueError:  # too long, or no JSON
         found = None
     if not isinstance(found, dict):
-        raise ExplanationFailed("the process that explains has ended")
+        raise ExplanationFailed("the explaining process has ended")
     return found
 
 
@@ -167,10 +161,10 @@ def _condition_of(raw: object) -> Condition:
     return Condition.from_wire(raw)
 
 
-# --- what is written to it ---
+# --- the lines that are written to the process ---
 
 
-def _lines_of(sample: Sample) -> Iterator[bytes]:
+def _lines_of_sample(sample: Sample) -> Iterator[bytes]:
     yield _line("V", json.dumps({"total": sample.total, "at": format_time(sample.at), "leftOut": sample.left_out}))
     for node in sample.nodes:
         yield _line("n", _bare(node))
@@ -185,16 +179,16 @@ def _lines_of(sample: Sample) -> Iterator[bytes]:
     yield _line("E", "{}")
 
 
-def _lines_about(question: ExplanationRequest) -> Iterator[bytes]:
+def _lines_of_request(request: ExplanationRequest) -> Iterator[bytes]:
     size = 0
-    for letter, obj in (("p", question.pod), *(("m", claim) for claim in question.claims.values())):
+    for letter, obj in (("p", request.pod), *(("m", claim) for claim in request.claims.values())):
         line = _line(letter, _bare(obj))
         yield line
         size += len(line)
-        if size > _QUESTION:
-            return  # the caller sees that it is too large
-    told = question.told
-    yield _line("Q", json.dumps({"now": format_time(question.now), "told": None if told is None else told.to_wire()}))
+        if size > _REQUEST_BYTES:
+            return  # too large, which the caller checks
+    previous = request.previous
+    yield _line("Q", json.dumps({"now": format_time(request.now), "previous": None if previous is None else previous.to_wire()}))
 
 
 def _bare(obj: Any) -> str:
@@ -210,11 +204,11 @@ def _line(letter: str, text: str) -> bytes:
     return f"{letter}{text}\n".encode()
 
 
-# --- what runs in it ---
+# --- the program of the process ---
 
 
-class Seen:
-    """The state of the process: the view of the cluster and the pod that it has read so far."""
+class Served:
+    """The state of the process: the view of the cluster and the pod that it has read."""
 
     def __init__(self, limits: ExplainLimits = LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
@@ -227,8 +221,8 @@ class Seen:
         self._pod: Pod | None = None
         self._claims: dict[str, ResourceClaim] = {}
 
-    def hear(self, line: bytes) -> dict[str, Any] | None:
-        """Handle one line; returns the answer where it was the last line of a view or of a question."""
+    def handle(self, line: bytes) -> dict[str, Any] | None:
+        """Handle one line; the response if it was the last line of a view or of a request, else None."""
         letter = line[:1].decode()
         if letter in _SAMPLE:
             obj = self._read.get(line) or _SAMPLE[letter].from_wire(json.loads(line[1:]))
@@ -243,7 +237,7 @@ class Seen:
                 self._read = self._reading
                 self._view = view_of(self._sample())
                 self._parts = {}
-                return {"seen": True}
+                return {"loaded": True}
             case "p":
                 self._pod, self._claims = Pod.from_wire(given), {}
             case "m":
@@ -262,12 +256,12 @@ class Seen:
 
     def _answer(self, given: dict[str, Any]) -> dict[str, Any]:
         if self._view is None or self._pod is None:
-            return {"failed": "nothing was seen"}
-        told = None if given["told"] is None else Condition.from_wire(given["told"])
+            return {"failed": "there is no view of the cluster"}
+        previous = None if given["previous"] is None else Condition.from_wire(given["previous"])
         end = self._clock() + self._limits.seconds
-        question = ExplanationRequest(self._pod, self._claims, told, _time(given["now"]))
-        answer = answered(question, self._view, self._limits, lambda: self._clock() >= end)
-        same = answer.condition is told
+        request = ExplanationRequest(self._pod, self._claims, previous, _time(given["now"]))
+        answer = explained_within(request, self._view, self._limits, lambda: self._clock() >= end)
+        same = answer.condition is previous
         return {"same": same, "condition": None if same else answer.condition.to_wire(), "too_slow": answer.too_slow}
 
 
@@ -275,18 +269,18 @@ def _time(text: str) -> datetime:
     return parse_time(text)
 
 
-def serve(asked: IO[bytes], answers: IO[bytes], seen: Seen) -> None:
-    """Answer questions until end of file."""
-    for line in asked:
+def serve(requests: IO[bytes], responses: IO[bytes], served: Served) -> None:
+    """Handle lines until end of file."""
+    for line in requests:
         try:
-            answer = seen.hear(line.rstrip(b"\n"))
+            answer = served.handle(line.rstrip(b"\n"))
         except MemoryError:
             return  # the process ends, and is started again with empty memory
         except Exception as fault:  # noqa: BLE001 - sent to the operator, which logs it; a fault over one pod must not end the process
             answer = {"failed": f"{type(fault).__name__}: {fault}"[:1000]} if line[:1] in b"EQ" else None
         if answer is not None:
-            answers.write(json.dumps(answer).encode() + b"\n")
-            answers.flush()
+            responses.write(json.dumps(answer).encode() + b"\n")
+            responses.flush()
 
 
 def main() -> None:
@@ -295,4 +289,4 @@ def main() -> None:
     os.nice(10)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    serve(sys.stdin.buffer, sys.stdout.buffer, Seen())
+    serve(sys.stdin.buffer, sys.stdout.buffer, Served())

@@ -1,7 +1,7 @@
-"""The operator's process, given to kopf: start, stop, signals, credentials, liveness.
+"""The operator's process, run by kopf: start, stop, signals, credentials, probes.
 
-It decides nothing: :mod:`virt_dra.controllers.operator.instance_loop` does, which this module gives a cluster, a clock,
-an election and metrics. Why kopf watches no objects: docs/decisions/0012-real-cluster.md.
+It decides nothing: it gives the instance loop (:mod:`virt_dra.controllers.operator.instance_loop`) a cluster, a clock, leader election and
+metrics. Why kopf watches no objects: docs/decisions/0012-real-cluster.md.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import asyncio
 import gc
 import itertools
 import logging
+import random
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 import aiohttp
 import kopf
@@ -22,31 +25,31 @@ from aiohttp import web
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LeaseTiming, lead
 from virt_dra.cluster.kube.limits import ClientLimits
-from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
+from virt_dra.controllers.operator.instance_loop import Ambient, InstanceLoop, LoopSettings
 from virt_dra.operator.explanation_process import ProcessExplanationWorker
 from virt_dra.operator.metrics import CONTENT_TYPE, OperatorMetrics
 
 log = logging.getLogger("virt_dra.operator")
 
 STOP_SECONDS: Final = 10.0
-"""What is in work at SIGTERM has so long to be done; then it is left to the next replica."""
+"""How long reconciles that are in progress at SIGTERM may take; then they are left to the next replica."""
 _RELEASE_SECONDS: Final = 3.0
-"""For giving back the Lease."""
+"""For releasing the Lease."""
 _KILLED_SECONDS: Final = 25.0
-"""After so long kopf ends the process whatever holds it up: less than the pod's terminationGracePeriodSeconds."""
+"""After so long kopf kills the process: less than the pod's terminationGracePeriodSeconds."""
 _LIMITS: Final = ClientLimits(qps=400.0, burst=800)
-"""A VM that starts costs four writes; 50 of them a second must not wait for us."""
+"""Starting a VM takes four writes; 50 VMs a second must not be throttled."""
 _TIMING: Final = LeaseTiming()
 _CHATTY: Final = ("kopf.activities", "kopf._core.engines.activities", "kopf._core.reactor.running", "aiohttp.access")
-"""Loggers that say something about every probe and every step of kopf's life."""
+"""Loggers that log every probe and every step of kopf's."""
 
 
 @dataclass(frozen=True)
 class OperatorProcess:
-    """How the process runs. ``lease``: of the election, in ``namespace``; None: lead without one.
+    """Settings of the process. ``lease``: the Lease in ``namespace`` that elects the leader; None to lead without an election.
 
-    ``/metrics`` and ``/readyz`` are answered on ``plain_port``, ``/healthz`` on ``health_port``. ``stuck_seconds``: one look at a VMI that
-    takes longer fails ``/healthz``, so that the process is started anew.
+    ``/metrics`` and ``/readyz`` are served on ``plain_port``, ``/healthz`` on ``health_port``. ``stuck_seconds``: a reconcile that takes
+    longer fails ``/healthz``, so that the kubelet restarts the process.
     """
 
     identity: str
@@ -62,7 +65,7 @@ class OperatorProcess:
 
 
 class OperatorFailed(Exception):
-    """What should run for ever has ended: a lease that was lost, or a fault of the program (then with a cause)."""
+    """A task that should run for ever has ended: the Lease was lost, or there is a bug, which is the cause."""
 
 
 async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
@@ -72,7 +75,8 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
     metrics = OperatorMetrics()
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
         clock = cluster.transport.clock
-        loop = InstanceLoop(cluster, settings, clock, metrics, ProcessExplanationWorker(), clock.began)
+        ambient = Ambient(clock, time.monotonic, random.random, lambda: uuid4().hex[:16], clock.began)
+        loop = InstanceLoop(cluster, settings, ambient, metrics, ProcessExplanationWorker())
         metrics.count(loop)
         async with _plain_server(process, loop, metrics):
             background = _Background(process, cluster, loop, metrics)
@@ -85,22 +89,22 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
                     liveness_endpoint=f"http://{_bracketed(process.host)}:{process.health_port}/healthz",
                     stop_flag=background.ended,
                 )
-            except aiohttp.ClientError as error:  # some are OSErrors, which ours are about ports
-                raise OperatorFailed(f"the API server can't be asked what it serves: {error}") from error
+            except aiohttp.ClientError as error:  # some are OSErrors, which our callers take for faults of ports
+                raise OperatorFailed(f"the API server's discovery failed: {error}") from error
     if background.failure is not None:
         raise OperatorFailed(_said(background.failure)) from background.failure
     log.info("stopped", extra={"fields": {"identity": process.identity}})
 
 
 def _said(failure: BaseException) -> str:
-    """An exception's text, of the first where it is a group."""
+    """The text of an exception, or of the first in a group."""
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return str(failure) or type(failure).__name__
 
 
 def _bracketed(host: str) -> str:
-    """As an address stands in a URL."""
+    """The address as a URL has it."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -114,29 +118,29 @@ class _Background:
         self.failure: BaseException | None = None
 
     def start(self) -> None:
-        self._informers = asyncio.create_task(self._loop.follow(), name="informers")
+        self._informers = asyncio.create_task(self._loop.run_informers(), name="informers")
         self._workers = asyncio.create_task(self._lead(), name="workers")
         for task in (self._informers, self._workers):
-            task.add_done_callback(self._noticed)
-        self._collector = asyncio.create_task(self._spare_the_collector(), name="collector")
+            task.add_done_callback(self._task_ended)
+        self._collector = asyncio.create_task(self._freeze_stores(), name="collector")
 
     async def stop(self) -> None:
-        """Workers finish what they are at, with informers to see what came of it; then the Lease is given back."""
+        """Stop the workers, then release the Lease, then stop the informers, so that the last reconciles see their own writes."""
         log.info("stopping", extra={"fields": {"identity": self._process.identity}})
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._loop.stop()
         except TimeoutError:
-            log.warning("what is in work isn't done after %.0f s and is left to the next replica", STOP_SECONDS)
+            log.warning("reconciles are still running after %.0f s and are left to the next replica", STOP_SECONDS)
         if self._led:
             await asyncio.wait({self._workers}, timeout=_RELEASE_SECONDS)
         for task in (self._collector, self._workers, self._informers):
             task.cancel()
             await asyncio.wait({task})
 
-    async def _spare_the_collector(self) -> None:
-        """What is known of a large cluster stays; going through it again and again would hold up everything for half a second each time."""
-        await self._loop.settled()
+    async def _freeze_stores(self) -> None:
+        """Exempt the informers' stores from garbage collection, which would pause the process for half a second each time."""
+        await self._loop.until_idle()
         gc.collect()
         gc.freeze()
 
@@ -144,10 +148,10 @@ class _Background:
         process = self._process
         if process.lease is None:
             self._leading(True)
-            await self._loop.work()
+            await self._loop.run_workers()
             return
         await lead(
-            self._cluster, process.lease, process.namespace, process.identity, self._loop.work,
+            self._cluster, process.lease, process.namespace, process.identity, self._loop.run_workers,
             timing=process.timing, leading=self._leading,
         )  # fmt: skip
 
@@ -155,8 +159,8 @@ class _Background:
         self._led = self._led or leads
         self._metrics.leading(leads)
 
-    def _noticed(self, task: asyncio.Task[None]) -> None:
-        """What runs for ever has ended: a fault, which ends the process, unless it was to end."""
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """End the process when one of its tasks ends; that is a failure unless the process is stopping."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("%s ended: %s", task.get_name(), _said(error), exc_info=error)
@@ -171,7 +175,7 @@ def _registry(process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.ConnectionInfo:
-        """As our own client does it, so that --kubeconfig and --context count for both."""
+        """Our client's credentials, so that --kubeconfig and --context apply to kopf, too."""
         found = await cluster.credentials()
         return kopf.ConnectionInfo(
             server=found.server,
@@ -186,7 +190,7 @@ def _registry(process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop
     @kopf.on.startup(registry=registry)
     async def start(**_: Any) -> None:
         background.start()
-        log.info("following the cluster", extra={"fields": {"server": cluster.transport.server, "identity": process.identity}})
+        log.info("watching the cluster", extra={"fields": {"server": cluster.transport.server, "identity": process.identity}})
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
@@ -196,7 +200,7 @@ def _registry(process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop
     async def stuck(**_: Any) -> float:
         longest = loop.longest_work()
         if longest > process.stuck_seconds:
-            raise kopf.PermanentError(f"one VMI has been worked on for {longest:.0f} s")
+            raise kopf.PermanentError(f"one reconcile has been running for {longest:.0f} s")
         return round(longest, 1)
 
     return registry
@@ -212,7 +216,7 @@ def _kopf_settings() -> kopf.OperatorSettings:
 
 
 class _ForEver:
-    """Seconds between kopf's attempts to ask the API server what it serves. As a list it would end, and the process with it."""
+    """Seconds between kopf's attempts at discovery. A list would end, and the process with it."""
 
     def __iter__(self) -> Iterator[float]:
         return itertools.chain((1, 2, 3, 5, 8), itertools.repeat(13))
@@ -220,7 +224,7 @@ class _ForEver:
 
 @asynccontextmanager
 async def _plain_server(process: OperatorProcess, loop: InstanceLoop, metrics: OperatorMetrics) -> AsyncIterator[None]:
-    """``/metrics``, and ``/readyz``: all informers know their kinds."""
+    """Serve ``/metrics``, and ``/readyz``, which is 200 once all informers have synced."""
 
     async def show_metrics(request: web.Request) -> web.Response:
         return web.Response(body=metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})

@@ -16,7 +16,7 @@ from devtools.cluster.scripted_server import ScriptedServer, asking, scripted_se
 from virt_dra.api.core_v1 import Pod
 from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.watching.informer import Informer
-from virt_dra.controllers.operator.transforms import trimmed
+from virt_dra.controllers.transforms import trimmed
 
 PODS = "/api/v1/pods"
 KIB = 1024

@@ -20,6 +20,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
+from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.reconciled import NOTHING
 from virt_dra.controllers.sources import FINISHED, ListedSources
 from virt_dra.controllers.writes import Create, PatchAnnotations
@@ -66,7 +67,7 @@ def test_a_claim_that_is_heard_of_after_its_pod_runs_is_not_taken_for_deleted() 
 
     async def life(world: World) -> None:
         done = await world.reconcile()
-        assert (done.events, done.look_again) == ((), NOW + timedelta(seconds=10))
+        assert (done.events, done.requeue_at) == ((), NOW + timedelta(seconds=10))
         assert (await world.conditions())["DevicesResolved"] == ("False", "ClaimMissing")
         assert (await world.status())["devices"][0]["state"] == "Pending"
         world.now = NOW + timedelta(seconds=11)
@@ -424,7 +425,7 @@ def test_an_address_is_not_shared_with_a_vmi_that_gave_it_back(end: dict[str, An
             return [obj for obj in later if isinstance(obj, kind)]
 
         sources = ListedSources(of(VirtualMachineInstance), of(Pod), of(ResourceClaim), of(ResourceSlice), devices=[first])
-        inputs = device_publication.gather(sources, "lab/second", NOW)
+        inputs = device_inputs.gather(sources, "lab/second", NOW)
         assert inputs is not None
         assert [event.reason for event in device_publication.plan(inputs).events] == ["DevicesResolved"]
 
@@ -501,7 +502,7 @@ def test_a_refused_write(monkeypatch: pytest.MonkeyPatch, error: ApiError, again
     async def life(world: World) -> None:
         monkeypatch.setattr(world.memory, "create", _refuse(error))
         done = await world.reconcile()
-        assert (done.again, [(event.reason, event.message) for event in done.events], done.written) == (again, told, 0)
+        assert (done.stale, [(event.reason, event.message) for event in done.events], done.written) == (again, told, 0)
 
     run(life)
 
@@ -525,11 +526,11 @@ def _refuse(error: ApiError) -> Callable[..., Awaitable[None]]:
 def test_the_end_of_the_grace_period_is_looked_at_again() -> None:
     async def life(world: World) -> None:
         world.now = NOW
-        assert (await world.reconcile()).look_again == NOW + timedelta(minutes=1, seconds=30)
+        assert (await world.reconcile()).requeue_at == NOW + timedelta(minutes=1, seconds=30)
         assert (await world.status())["devices"][0]["state"] == "Pending"
         world.now = NOW + timedelta(minutes=2)
         done = await world.reconcile()
-        assert (done.look_again, [event.reason for event in done.events]) == (None, ["DeviceNotPublished"])
+        assert (done.requeue_at, [event.reason for event in done.events]) == (None, ["DeviceNotPublished"])
         assert (await world.status())["devices"][0]["state"] == "Error"
 
     run(life, {"slices": [], "claims.0.status.allocation.allocationTimestamp": "2026-11-21T08:59:30Z"})
@@ -543,7 +544,7 @@ def test_a_plan_that_is_done_leaves_nothing_to_do(case: Json) -> None:
     pods = [Pod.from_wire(raw["pod"])] if "pod" in raw else []
     claims = [ResourceClaim.from_wire(each) for each in raw.get("claims", [])]
     slices = [ResourceSlice.from_wire(each) for each in raw.get("slices", [])]
-    inputs = device_publication.gather(ListedSources([vmi], pods, claims, slices), vmi.key, NOW)
+    inputs = device_inputs.gather(ListedSources([vmi], pods, claims, slices), vmi.key, NOW)
     if inputs is None:
         assert vmi.status.phase in FINISHED or not vmi.metadata.uid or vmi.metadata.deletion_timestamp
         return
@@ -555,7 +556,7 @@ def test_a_plan_that_is_done_leaves_nothing_to_do(case: Json) -> None:
         elif isinstance(action, PatchAnnotations):
             annotations |= {key: value for key, value in action.annotations.items() if value is not None}
     told = vmi.with_(metadata=vmi.metadata.with_(annotations=annotations))
-    again = device_publication.gather(ListedSources([told], pods, claims, slices, (), devices), vmi.key, NOW)
+    again = device_inputs.gather(ListedSources([told], pods, claims, slices, (), devices), vmi.key, NOW)
     assert again is not None
     assert device_publication.plan(again) == device_publication.NOTHING
 

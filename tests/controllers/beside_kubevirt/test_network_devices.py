@@ -16,7 +16,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.devices.networks import network_devices
-from virt_dra.controllers.operator.transforms import trimmed
+from virt_dra.controllers.transforms import trimmed
 
 PCI: Json = {"resource.kubernetes.io/pciBusID": {"string": "0000:3b:02.1"}}
 MDEV: Json = {"resource.kubernetes.io/mdevUUID": {"string": "12345678-9abc-def0-1234-56789abcdef0"}}

@@ -181,9 +181,9 @@ def test_a_failure_of_a_moment_is_not_told() -> None:
     async def life(world: World) -> None:
         done = await world.reconcile()
         assert (done.events, (await world.status())["devices"][0]["state"]) == ((), "Pending")
-        assert done.look_again is not None
+        assert done.requeue_at is not None
         world.now = NOW + timedelta(seconds=2)
-        assert done.look_again <= world.now
+        assert done.requeue_at <= world.now
         assert [event[1] for event in await world.told()] == ["PodNotCreated"]
         assert (await world.status())["devices"][0]["state"] == "Error"
 
@@ -249,7 +249,7 @@ def test_the_operator_makes_kubevirt_try_again() -> None:
         vmi = await world.vmi()
         await world.memory.update(vmi.with_(status=VirtualMachineInstance.from_wire({"status": failing}).status))
         done = await world.reconcile()
-        assert done.look_again is not None
+        assert done.requeue_at is not None
         assert (await world.vmi()).metadata.annotations["virt-dra.io/pod-retry"] == "2026-11-21T09:05:00.000+00:00"
         await world.memory.create(Pod.from_wire(BASE["pod"]))
         vmi = await world.vmi()

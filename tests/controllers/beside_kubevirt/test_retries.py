@@ -73,9 +73,9 @@ def attempts(until: timedelta, waiting: int = 1) -> list[float]:
             written = retry.action.annotations[KEY]
             assert retry.action.resource_version == ""
             found.append((now - BEGAN).total_seconds())
-        assert retry.look_again is not None
-        assert retry.look_again > now
-        now = retry.look_again
+        assert retry.requeue_at is not None
+        assert retry.requeue_at > now
+        now = retry.requeue_at
     return found
 
 
@@ -109,13 +109,13 @@ def test_a_condition_without_a_time_counts_from_the_vmis_creation() -> None:
     given = given.with_(status=given.status.with_(conditions=tuple(timeless)))
     assert plan(given, 1, BEGAN).action is not None
     made = given.with_(metadata=given.metadata.with_(creation_timestamp=format_time(BEGAN)))
-    assert plan(made, 1, BEGAN).look_again == BEGAN + timedelta(seconds=1)
+    assert plan(made, 1, BEGAN).requeue_at == BEGAN + timedelta(seconds=1)
 
 
 def test_the_annotation_goes_when_it_is_over() -> None:
     retry = plan(vmi(phase="Scheduling", written="2026-11-22T12:00:30Z"), 0, BEGAN)
     assert retry.action is not None
-    assert (retry.action.annotations, retry.look_again) == ({KEY: None}, None)
+    assert (retry.action.annotations, retry.requeue_at) == ({KEY: None}, None)
     assert plan(vmi(phase="Scheduling"), 0, BEGAN) == NOTHING
 
 

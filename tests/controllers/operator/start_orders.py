@@ -20,6 +20,7 @@ from devtools.agents.kubevirt import FakeKubeVirt
 from devtools.agents.kubevirt_admission import KubeVirtAdmission
 from devtools.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
 from devtools.cluster.virtual_time import virtual_clock, virtual_now
+from tests.controllers.operator.ambient import ambient
 from tests.controllers.operator.test_instance_loop import Recorded
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.integration.known_drivers import metadata_writers
@@ -228,10 +229,10 @@ async def site(
             await stack.enter_async_context(live.following())
             own.replicas = (*own.replicas, live)
         await kubelet.register()
-        loop = InstanceLoop(cluster, LoopSettings(resolution=ResolutionOptions(writers=writers)), virtual_now, Recorded())
+        loop = InstanceLoop(cluster, LoopSettings(resolution=ResolutionOptions(writers=writers)), ambient(virtual_now), Recorded())
         await stack.enter_async_context(embedded_loops(cluster, virtual_now))
         await stack.enter_async_context(kubelet.running())
         await stack.enter_async_context(kubevirt.running())
         if operator:
-            await stack.enter_async_context(background(loop.follow(), loop.work()))
+            await stack.enter_async_context(background(loop.run_informers(), loop.run_workers()))
         yield Site(memory, cluster, own, kubevirt, drivers, {plan.name: plan for plan in plans})

@@ -96,7 +96,7 @@ def test_a_vm_that_failed_is_started_again_after_its_back_off(failures: int) -> 
     def planned() -> vm_lifecycle.LifecyclePlan:
         return vm_lifecycle.plan(vm_lifecycle.LifecycleInputs(vm, None, (), clock(), clock.began))
 
-    assert planned().look_again == NOON + delay
+    assert planned().requeue_at == NOON + delay
     machine.passes(delay.total_seconds() - 1)
     assert not [action for action in planned().actions if isinstance(action, Create)]
     machine.passes(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ from virt_dra.controllers.operator.explanation_worker import (
     ExplanationRequest,
     ExplanationResult,
     ThreadExplanationWorker,
-    answered,
+    explained_within,
 )
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
 
@@ -127,25 +128,27 @@ class Costly:
         self.order: list[str] = []
         self.busy = 0.0
         self.views = 0
-        self.sees = False
+        self.has_view = False
         self.closed = 0
 
-    async def see(self, sample: Sample) -> None:
+    async def load_view(self, sample: Sample) -> None:
         self.views += 1
-        self.sees = True
+        self.has_view = True
         self._work(0.2)
 
-    async def answer(self, question: ExplanationRequest) -> ExplanationResult:
+    async def explain(self, question: ExplanationRequest) -> ExplanationResult:
         if self.fails:
             raise ExplanationFailed("out of order")
         cost = float(question.pod.namespace.partition("-")[2] or "0.01")
         self._work(min(cost, LIMITS.seconds))
         self.order.append(question.pod.namespace)
         says = Condition(type="Allocatable", status="Unknown", reason="NotDecided", message="long" if cost > 1 else "short")
-        return ExplanationResult(question.told if question.told is not None and question.told.message == says.message else says, cost > 1)
+        return ExplanationResult(
+            question.previous if question.previous is not None and question.previous.message == says.message else says, cost > 1
+        )
 
     async def close(self) -> None:
-        self.sees = False
+        self.has_view = False
         self.closed += 1
 
     def _work(self, seconds: float) -> None:
@@ -163,7 +166,7 @@ class Tenants:
         self.answered: dict[str, float] = {}
         stores: Any = Stores(InformerStore(), InformerStore(), InformerStore(), InformerStore(), InformerStore())
         more = {} if shares is None else {"shares": shares}
-        self.explainer = Explainer(stores, clock.now, self._again, examiner, limits, clock=clock, **more)
+        self.explainer = Explainer(stores, clock.now, clock, self._again, examiner, limits, **more)
 
     def add(self, *keys: str) -> None:
         for key in keys:
@@ -176,7 +179,7 @@ class Tenants:
         for key in [key for key, at in self.due.items() if at <= self.clock.seconds]:
             del self.due[key]
             namespace, _, name = key.partition("/")
-            found = self.explainer.told(_inputs(namespace, name, self.clock.now()), self.conditions.get(key))
+            found = self.explainer.condition_for(_inputs(namespace, name, self.clock.now()), self.conditions.get(key))
             if found is not None:
                 self.conditions[key] = found
                 self.answered.setdefault(key, self.clock.seconds)
@@ -225,7 +228,7 @@ def test_a_tenant_with_ten_thousand_pods_delays_others_by_a_few_questions(monkey
         order = examiner.order[asked:]
         assert order.index("other") < 4
         assert order.index("third") < 4
-        assert len(tenants.explainer._turns) <= 256
+        assert len(tenants.explainer._queue) <= 256
 
     _with_short_waits(monkeypatch)
     asyncio.run(scenario())
@@ -339,9 +342,9 @@ def test_pools_that_are_too_large_are_left_out_and_said_to_be() -> None:
     assert sample.left_out == 120
     claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": _exactly(30)}]}}})
     view = pending.view_of(sample)
-    found = answered(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START), view, LIMITS, lambda: False)
+    found = explained_within(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START), view, LIMITS, lambda: False)
     assert (found.condition.status, found.condition.reason) == ("Unknown", "NotDecided")
-    assert found.condition.message.startswith("120 devices were not looked at, since their pools are too large; of the others: none of ")
+    assert found.condition.message.startswith("120 devices in pools that are too large were not considered; of the others: 0 of ")
 
 
 def test_where_each_node_sees_many_devices_fewer_nodes_are_looked_at() -> None:
@@ -367,26 +370,26 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
 
     view = pending.view_of(_sample(1, [slice_of("n00000", 2)]))
     question = ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)
-    found = answered(question, view, LIMITS, interrupt)
+    found = explained_within(question, view, LIMITS, interrupt)
     assert found.too_slow
     assert (found.condition.status, found.condition.reason) == ("Unknown", "NotDecided")
     assert found.condition.message == (
-        "claim lab/fedora-gpus-abcde, request gpu, selector #1: evaluating it took too long, so that why the pod waits isn't decided "
-        "(limit: 1 s). make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most. "
-        "It is tried again ever more seldom"
+        "claim lab/fedora-gpus-abcde, request gpu, selector #1: evaluating it took too long (limit: 1 s), so it is not known "
+        "why the pod waits. Make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most. "
+        "Attempts are repeated less and less often"
     )
     asked[0] = 0
-    again = answered(replace(question, told=found.condition), view, LIMITS, interrupt)
+    again = explained_within(replace(question, previous=found.condition), view, LIMITS, interrupt)
     assert again.condition is found.condition
 
 
 def test_a_thread_that_explains_ends_when_it_is_cancelled() -> None:
     async def scenario() -> None:
-        examiner = ThreadExplanationWorker(replace(LIMITS, seconds=3600))
-        await examiner.see(_sample(1, [slice_of("n00000", 2)]))
+        examiner = ThreadExplanationWorker(time.monotonic, replace(LIMITS, seconds=3600))
+        await examiner.load_view(_sample(1, [slice_of("n00000", 2)]))
         exactly = {**_exactly(1), "selectors": [{"cel": {"expression": HOSTILE["loops in loops"]}}]}
         claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
-        task = asyncio.create_task(examiner.answer(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)))
+        task = asyncio.create_task(examiner.explain(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)))
         await asyncio.sleep(0.1)
         task.cancel()
         await asyncio.wait({task})

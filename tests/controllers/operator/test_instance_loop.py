@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import pytest
 
 from devtools.agents.worlds import eventually
+from tests.controllers.operator.ambient import ambient
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
@@ -124,8 +125,8 @@ def counting() -> Counting:
 @asynccontextmanager
 async def running(cluster: MemoryCluster) -> AsyncIterator[tuple[InstanceLoop, Recorded]]:
     observer = Recorded()
-    loop = InstanceLoop(cluster, LoopSettings(), lambda: NOW, observer)
-    tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
+    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: NOW), observer)
+    tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
     try:
         yield loop, observer
         await loop.stop()
@@ -243,8 +244,8 @@ def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
         await vm_with_pod(cluster, node=None)
         later = NOW.replace(minute=5)
         observer = Recorded()
-        loop = InstanceLoop(cluster, LoopSettings(), lambda: later, observer)
-        tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
+        loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: later), observer)
+        tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
         devices = await eventually(
             lambda: cluster.get(VirtualMachineInstanceDevices, "vm", "vms"),
             lambda devices: any(condition.type == "Allocatable" for condition in devices.status.conditions),
@@ -253,7 +254,7 @@ def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
         assert (condition.status, condition.reason, condition.message) == (
             "False",
             "NoNodeFits",
-            "none of 1 nodes can take the pod: 1 node: claim vms/vm-gpu, request gpu: device in use (1 device in use) (node-1)",
+            "0 of 1 nodes can take the pod: 1 node: claim vms/vm-gpu, request gpu: device in use (1 device in use) (node-1)",
         )
         for task in tasks:
             task.cancel()
@@ -275,8 +276,8 @@ def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(monkeypa
     async def scenario() -> None:
         cluster = counting()
         await cluster.create(read(Node, "node-1"))
-        loop = InstanceLoop(cluster, LoopSettings(), lambda: NOW.replace(minute=5), Recorded())
-        tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
+        loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: NOW.replace(minute=5)), Recorded())
+        tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
         for name in ("one", "other"):
             await vm_with_pod(cluster, name, node=None)
             await eventually(
@@ -298,9 +299,9 @@ def test_standalone_does_nothing_beside_a_kubevirt() -> None:
         await cluster.create(gpu_slice())
         await allocate(cluster, pod)
         observer = Recorded()
-        loop = InstanceLoop(cluster, LoopSettings(standalone=STANDALONE), lambda: NOW, observer)
+        loop = InstanceLoop(cluster, LoopSettings(standalone=STANDALONE), ambient(lambda: NOW), observer)
         await cluster.create(read(KubeVirt, "kubevirt", "kubevirt"))
-        tasks = [asyncio.create_task(loop.follow()), asyncio.create_task(loop.work())]
+        tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
         await eventually(lambda: asyncio.sleep(0, observer.results["unchanged"]))
         assert observer.results.total() == observer.results["unchanged"]
         assert not cluster.writes.keys() & {"patch VirtualMachineInstance", "create VirtualMachineInstanceDevices"}

@@ -69,7 +69,7 @@ def test_by_claim_and_request_with_counts_of_nodes_and_devices() -> None:
         "status": "False",
         "reason": "NoNodeFits",
         "message": (
-            "none of 4 nodes can take the pod: "
+            "0 of 4 nodes can take the pod: "
             "2 nodes: claim lab/fedora-gpus-abcde, request gpu: device in use (3 device in use) (a and b); "
             "1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (c); "
             "1 node: node(s) were unschedulable (d)"
@@ -81,7 +81,7 @@ def test_by_claim_and_request_with_counts_of_nodes_and_devices() -> None:
 def test_a_taint_rule_counts() -> None:
     rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"pool": "a"}, "taint": {"key": "k", "effect": "NoSchedule"}}}
     assert explained([node("a")], [slice_of("a", 1)], rules=(rule,)).message == (
-        "none of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: untolerated device taint "
+        "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: untolerated device taint "
         "(1 untolerated device taint) (a)"
     )
 
@@ -98,14 +98,14 @@ def test_what_keeps_the_pod_from_every_node_is_said_without_nodes() -> None:
 def test_where_the_claims_fit_that_is_said_too() -> None:
     condition = explained([node("a")], [slice_of("a", 1)])
     assert (condition.status, condition.reason) == ("True", "ClaimsFit")
-    assert condition.message == "the claims can be allocated on node a; what the pod waits for, its condition PodScheduled says"
+    assert condition.message == "the claims can be allocated on node a; the pod's condition PodScheduled says what else it waits for"
 
 
 def test_a_sample_says_that_it_is_one_and_prefers_nodes_with_devices() -> None:
     nodes = [node(f"n{number:04}") for number in range(500)]
     condition = explained(nodes, [slice_of("n0499", 1)], (in_use("x", "n0499", "d0"),), limits=ExplainLimits(nodes=3))
     assert condition.message == (
-        "none of the 3 nodes that were looked at, of 500, can take the pod: "
+        "0 of 3 tried nodes (the cluster has 500) can take the pod: "
         "2 nodes: claim lab/fedora-gpus-abcde, request gpu: no device on the node (n0000 and n0001); "
         "1 node: claim lab/fedora-gpus-abcde, request gpu: device in use (1 device in use) (n0499)"
     )
@@ -178,7 +178,7 @@ def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_node()
             )
             return [(event.reason, event.message) for event in done.events]
 
-        message = "none of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (a)"
+        message = "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (a)"
         assert await reconcile() == [("DevicesNotAllocatable", message)]
         assert (await world.conditions())["Allocatable"] == ("False", "NoNodeFits")
         assert await reconcile() == []

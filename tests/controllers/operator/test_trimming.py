@@ -13,9 +13,9 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.controllers.beside_kubevirt.metadata_shim import _fits
 from virt_dra.controllers.beside_kubevirt.reconcile import plan
 from virt_dra.controllers.devices.inputs import gather
-from virt_dra.controllers.operator.transforms import rest_of, trimmed, trimmed_where_read_only
 from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
 from virt_dra.controllers.sources import ListedSources
+from virt_dra.controllers.transforms import rest_of, trimmed, trimmed_where_read_only
 
 KINDS: dict[str, type[TypedObject]] = {
     kind.KIND: kind for kind in (VirtualMachineInstance, Pod, Node, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)

@@ -19,6 +19,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.watching.informer import InformerStore
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.sources import ListedSources, Sources
 from virt_dra.controllers.writes import Create, Update
@@ -50,7 +51,7 @@ class Stores:
             store.remove((namespace, name))
         else:
             store.put(new)
-        return self.sources.concerned(old, new)
+        return self.sources.affected(old, new)
 
     def put(self, *objects: TypedObject) -> None:
         for obj in objects:
@@ -109,7 +110,7 @@ def rule(name: str, **selector: str) -> DeviceTaintRule:
 
 def devices_of(stores: Stores, key: str) -> VirtualMachineInstanceDevices | None:
     """What would be published of a VMI now."""
-    inputs = device_publication.gather(stores.sources, key, NOW)
+    inputs = device_inputs.gather(stores.sources, key, NOW)
     made = device_publication.plan(inputs).actions if inputs is not None else ()
     found = next((action.obj for action in made if isinstance(action, Create | Update)), None)
     return found if isinstance(found, VirtualMachineInstanceDevices) else None
@@ -151,19 +152,19 @@ def random_object(chance: random.Random, stores: Stores) -> tuple[type[TypedObje
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_every_vmi_whose_plan_may_change_is_among_the_concerned(seed: int) -> None:
+def test_every_vmi_whose_plan_may_change_is_among_the_affected(seed: int) -> None:
     chance, stores = random.Random(seed), Stores()
     keys = [f"lab/vm{number}" for number in range(4)]
 
     def planned(sources: Sources) -> dict[str, beside_kubevirt.BesideKubevirtPlan | None]:
-        inputs = {key: device_publication.gather(sources, key, NOW) for key in keys}
+        inputs = {key: device_inputs.gather(sources, key, NOW) for key in keys}
         return {key: None if found is None else beside_kubevirt.plan(found) for key, found in inputs.items()}
 
     before = planned(stores.sources)
     for _ in range(100):
-        concerned = stores.change(*random_object(chance, stores))
+        affected = stores.change(*random_object(chance, stores))
         after = planned(stores.sources)
-        assert {key for key in keys if before[key] != after[key]} <= concerned
+        assert {key for key in keys if before[key] != after[key]} <= affected
         assert after == planned(stores.listed())
         before = after
 
@@ -219,8 +220,8 @@ def test_an_object_of_ours_concerns_its_vmi_and_who_shares_its_addresses() -> No
     stores.put(pod(1, "a"), claim(1, (DRIVERS[0], "a", "d0")))
     for number in (0, 1):
         made = devices_of(stores, f"lab/vm{number}")
-        concerned = stores.change(VirtualMachineInstanceDevices, f"vm{number}", "lab", made)
-    assert concerned == {"lab/vm0", "lab/vm1"}
+        affected = stores.change(VirtualMachineInstanceDevices, f"vm{number}", "lab", made)
+    assert affected == {"lab/vm0", "lab/vm1"}
     assert made is not None
     assert [device.reason for device in made.status.devices] == ["SharedAddress"]
 
@@ -238,7 +239,7 @@ def test_a_vmi_that_begins_to_end_concerns_who_shares_its_addresses() -> None:
     assert stores.change(VirtualMachineInstance, "vm0", "lab", None) == {"lab/vm0"}
 
 
-def test_vms_are_concerned_by_themselves_their_vmi_and_its_pods() -> None:
+def test_vms_are_affected_by_themselves_their_vmi_and_its_pods() -> None:
     vm = VirtualMachine.from_wire({"metadata": {"name": "vm0", "namespace": "lab"}})
     assert affected_by_vm(None, vm) == affected_by_vm(vmi(0), None) == affected_by_vm(pod(0, None), pod(0, "a")) == {"lab/vm0"}
     assert affected_by_vm(claim(0), None) == set()

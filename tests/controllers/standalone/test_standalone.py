@@ -217,7 +217,7 @@ def test_a_pod_that_is_deleted_ends_its_vmi_only_if_the_cluster_has_none() -> No
         assert made is not None
         behind = ListedSources([made])  # our copy of pods is older than that of VMIs
         done = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
-        assert (done.again, done.written) == (True, 0)
+        assert (done.stale, done.written) == (True, 0)
         await world.memory.delete(Pod, (await world.pod("fedora")).name, "lab")
         world.told()
         await world.settle()
@@ -236,7 +236,7 @@ def test_an_old_copy_never_makes_a_second_pod() -> None:
         behind = ListedSources([fresh])
         first = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
         second = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
-        assert (first.again, second.again, second.events) == (False, True, ())
+        assert (first.stale, second.stale, second.events) == (False, True, ())
         assert len((await world.memory.list(Pod, "lab")).items) == 1
 
     asyncio.run(life())
@@ -265,8 +265,8 @@ def test_why_it_waits_is_a_condition_until_it_has_a_node() -> None:
         assert made is not None
         scheduled = next(condition for condition in made.status.conditions if condition["type"] == "PodScheduled")
         assert (made.status.phase, scheduled["reason"]) == ("Scheduling", "Unschedulable")
-        pending = Condition(type="Allocatable", status="False", reason="NoNodeFits", message="none of 1 nodes can take the pod")
-        for told in ([("DevicesNotAllocatable", "none of 1 nodes can take the pod")], []):
+        pending = Condition(type="Allocatable", status="False", reason="NoNodeFits", message="0 of 1 nodes can take the pod")
+        for told in ([("DevicesNotAllocatable", "0 of 1 nodes can take the pod")], []):
             sources = await ListedSources.read(world.memory)
             done = await standalone.reconcile(sources, world.memory, "lab/fedora", world.now, SETTINGS, lambda _, __: pending)
             assert [(event.reason, event.message) for event in done.events] == told

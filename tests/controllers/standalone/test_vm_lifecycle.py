@@ -68,7 +68,7 @@ def test_vm_lifecycle(case: dict[str, Any]) -> None:
     assert (failures or {}).get("consecutiveFailCount") == want.get("count")
     if "retry" in want and failures is not None:
         assert failures["retryAfterTimestamp"] == format_time(START + timedelta(seconds=want["retry"]))
-    assert planned.look_again == (START + timedelta(seconds=want["again"]) if "again" in want else None)
+    assert planned.requeue_at == (START + timedelta(seconds=want["again"]) if "again" in want else None)
     failed = [condition["reason"] for condition in status["conditions"] if condition["type"] == "Failure"]
     assert failed == ([want["failure"]] if "failure" in want else [])
     # What is written is as it should be: the status is not written again.

@@ -32,12 +32,12 @@ from virt_dra.api.names import byte_length
 from virt_dra.api.reading.json_annotations import AnnotationError
 from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD
 from virt_dra.controllers.devices.inputs import DeviceInputs
-from virt_dra.controllers.devices.metadata_files import Filled, FillInProblem, frozen_addresses, resolved_in, metadata_files
+from virt_dra.controllers.devices.metadata_files import Filled, FillInProblem, frozen_addresses, metadata_files, resolved_in
 from virt_dra.controllers.devices.networks import used_pairs
 from virt_dra.controllers.devices.outcomes import ResolvedDevice, UnresolvedDevice
 from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.controllers.events import shortened
-from virt_dra.controllers.operator.transforms import REST, rest_of
+from virt_dra.controllers.transforms import REST, rest_of
 from virt_dra.controllers.writes import PatchAnnotations
 
 NOT_THE_PODS: Final = "NotThePodsClaim"

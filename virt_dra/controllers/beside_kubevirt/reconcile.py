@@ -1,50 +1,40 @@
-"""One reconcile of one VMI beside KubeVirt: publish its devices, fill in its pods, say what it waits for (docs/decisions/0012)."""
+"""The reconcile of a VMI beside KubeVirt: fill in its pods, publish its devices and what it waits for, make KubeVirt retry (0012)."""
 
 from __future__ import annotations
-from virt_dra.controllers.reconciled import NOTHING
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
 
 from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers.beside_kubevirt import metadata_shim, retries
-from virt_dra.controllers.beside_kubevirt import publication as device_publication
-from virt_dra.controllers.beside_kubevirt.retries import Retry
-from virt_dra.controllers.devices.inputs import DeviceInputs, gather, look_again
+from virt_dra.controllers.beside_kubevirt import metadata_shim, publication, retries
+from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
+from virt_dra.controllers.devices.inputs import DeviceInputs, gather, requeue_at
 from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
 from virt_dra.controllers.events import Event
-from virt_dra.controllers.reconciled import Explain, Reconciled
+from virt_dra.controllers.reconciled import NOTHING, Explain, Reconciled, earliest
 from virt_dra.controllers.sources import FINISHED, Sources, owned_by
 from virt_dra.controllers.writes import Write, write
 
 
 @dataclass(frozen=True)
 class BesideKubevirtPlan:
-    """``first`` is written before ``then``, and ``last`` after both: what a VM waits for comes before what is reported of it. ``events``
-    are emitted once the first two are done.
+    """``first`` (what the VM waits for) is written before ``then`` (what is published about it).
 
-    ``look_again``: when time alone may change the plan. ``problems`` are for the log: a pod's record that can't be followed.
+    ``events`` are emitted once ``then`` is done. ``requeue_at``: when time alone may change the plan. ``problems`` are for the log.
     """
 
     first: tuple[Write, ...] = ()
     then: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
     problems: tuple[FillInProblem, ...] = ()
-    look_again: datetime | None = None
-    last: tuple[Write, ...] = ()
-
-    def and_(self, retry: Retry) -> Self:
-        """With a retry of KubeVirt's: what it needs has been written by then."""
-        moments = [moment for moment in (self.look_again, retry.look_again) if moment is not None]
-        return replace(self, last=(retry.action,) if retry.action is not None else (), look_again=min(moments, default=None))
+    requeue_at: datetime | None = None
 
 
-def told_so_far(inputs: DeviceInputs) -> Condition | None:
-    """The condition Allocatable as it stands."""
+def previous_allocatable(inputs: DeviceInputs) -> Condition | None:
+    """The condition Allocatable that was written last."""
     stored = inputs.stored
     if stored is None or not owned_by(stored, inputs.vmi):
         return None
@@ -52,37 +42,43 @@ def told_so_far(inputs: DeviceInputs) -> Condition | None:
 
 
 def plan(inputs: DeviceInputs, pending: Condition | None = None) -> BesideKubevirtPlan:
-    """``pending``: the condition Allocatable, if it was found out now (:mod:`pending`)."""
+    """The plan, without a retry. ``pending``: the new condition Allocatable, if there is one."""
     filled = metadata_shim.plan(inputs)
     unfilled = {problem.reason: problem.message for problem in reversed(filled.current)}
-    published = device_publication.plan(inputs, pending, unfilled)
-    return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, look_again(inputs))
+    published = publication.plan(inputs, pending, unfilled)
+    # A pod that could not be created at the first attempt becomes an error after a while (K-5.34).
+    error = error_at(inputs.vmi, inputs.options.began) if inputs.pod is None else None
+    moment = earliest(requeue_at(inputs), error if error is not None and error > inputs.now else None)
+    return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, moment)
 
 
 async def reconcile(
     sources: Sources, cluster: Cluster, key: str, now: datetime, options: ResolutionOptions = DEFAULTS, explain: Explain | None = None
 ) -> Reconciled:
-    """Gather, plan, apply for the VMI ``namespace/name``. Raises :class:`ApiError` for what may work later without any change."""
+    """Gather, plan and apply for the VMI ``namespace/name``. Raises :class:`ApiError` for a write to retry."""
     inputs = gather(sources, key, now, options)
     if inputs is None:
-        return await _finish(sources, cluster, key, now)
+        return await _reconcile_finished(sources, cluster, key, now)
     retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.began)
-    planned = plan(inputs, explain(inputs, told_so_far(inputs)) if explain is not None else None).and_(retry)
-    outcome = await write(cluster, planned.first, inputs.vmi)
-    told = await write(cluster, planned.then, inputs.vmi)
-    last = await write(cluster, planned.last, inputs.vmi)
-    events = (*(planned.events if told.done else ()), *outcome.refused, *told.refused, *last.refused)
-    written = sum(len(actions) for actions, done in ((planned.first, outcome), (planned.then, told), (planned.last, last)) if done.done)
-    return Reconciled(events, planned.problems, outcome.again or told.again or last.again, planned.look_again, written)
+    planned = plan(inputs, explain(inputs, previous_allocatable(inputs)) if explain is not None else None)
+    batches = (planned.first, planned.then, (retry.action,) if retry.action is not None else ())
+    first, then, last = results = [await write(cluster, actions, inputs.vmi) for actions in batches]
+    return Reconciled(
+        events=(*(planned.events if then.done else ()), *first.refused, *then.refused, *last.refused),
+        problems=planned.problems,
+        stale=any(result.stale for result in results),
+        requeue_at=earliest(planned.requeue_at, retry.requeue_at),
+        written=sum(len(actions) for actions, result in zip(batches, results, strict=True) if result.done),
+    )
 
 
-async def _finish(sources: Sources, cluster: Cluster, key: str, now: datetime) -> Reconciled:
-    """The last word about a VMI that has finished and is still there."""
+async def _reconcile_finished(sources: Sources, cluster: Cluster, key: str, now: datetime) -> Reconciled:
+    """Publish that a VMI has finished, for as long as it exists."""
     vmi = sources.vmi(key)
     if vmi is None or vmi.metadata.deletion_timestamp is not None or vmi.status.phase not in FINISHED:
         return NOTHING
-    actions = device_publication.plan_finished(vmi, sources.devices(key), now).actions
+    actions = publication.plan_finished(vmi, sources.devices(key), now).actions
     if not actions:
         return NOTHING
     outcome = await write(cluster, actions, vmi)
-    return Reconciled(outcome.refused, again=outcome.again, written=1 if outcome.done else 0)
+    return Reconciled(outcome.refused, stale=outcome.stale, written=1 if outcome.done else 0)

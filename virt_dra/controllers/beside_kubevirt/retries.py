@@ -17,6 +17,7 @@ from virt_dra.api.integration.paths import RETRY_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import parse_time
 from virt_dra.controllers.devices.options import Began, as_stated
+from virt_dra.controllers.kubevirt_failures import retryable_failure
 from virt_dra.controllers.writes import PatchAnnotations
 
 SHORTEST: Final = timedelta(seconds=1)
@@ -30,10 +31,10 @@ _PART: Final = 0.1
 
 @dataclass(frozen=True)
 class Retry:
-    """What to do about a failed VMI. ``action``: to write now. ``look_again``: when the next write is due."""
+    """What to do about a failed VMI. ``action``: to write now. ``requeue_at``: when the next write is due."""
 
     action: PatchAnnotations | None = None
-    look_again: datetime | None = None
+    requeue_at: datetime | None = None
 
 
 NOTHING: Final = Retry()
@@ -56,7 +57,7 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began 
     pause = max(min(max((now - since) * _PART, SHORTEST), LONGEST), EACH * waiting)
     due = last + pause
     if due > now:
-        return Retry(look_again=due)
+        return Retry(requeue_at=due)
     return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: now.astimezone(UTC).isoformat(timespec="milliseconds")}), now + pause)
 
 

@@ -17,8 +17,6 @@ from virt_dra.api.resource_v1 import ResourceClaim
 
 CLAIM_LAG: Final = timedelta(seconds=10)
 """As much later than of a pod's node we may hear of its claims (K-5.4)."""
-
-
 Began = Callable[[datetime], datetime]
 """The moment that a timestamp of another clock stands for (:mod:`virt_dra.cluster.cluster_clock`), which may be ahead of ours."""
 

@@ -19,82 +19,48 @@ from virt_dra.controllers.devices.subjects import DeviceSubject
 
 POD_MISSING: Final = "PodMissing"
 """The VMI has no current launcher pod (K-5.1)."""
-
-
 CLAIM_NOT_LISTED: Final = "ClaimNotListed"
 """No usable entry of resourceClaims has the device's claimName (K-5.2)."""
-
-
 CLAIM_NOT_GENERATED: Final = "ClaimNotGenerated"
 """No claim has been made from the template yet (K-5.3)."""
-
-
 CLAIM_NOT_NEEDED: Final = "ClaimNotNeeded"
 """The pod's status says that the entry needs no claim (K-5.3)."""
-
-
 CLAIM_MISSING: Final = "ClaimMissing"
 """The claim object does not exist (K-5.4)."""
-
-
 CLAIM_FOREIGN: Final = "ClaimForeign"
 """The claim belongs to another pod, or status and spec of the pod disagree about it (K-5.3, K-5.4)."""
-
-
 NOT_RESERVED: Final = "NotReserved"
 """The claim is allocated but not reserved for this pod (K-5.4)."""
-
-
 NOT_ALLOCATED: Final = "NotAllocated"
 """The claim has no allocation yet (K-5.5)."""
-
-
 REQUEST_NOT_IN_CLAIM: Final = "RequestNotInClaim"
 """The allocation has no result for the device's requestName (K-5.6)."""
-
-
 ADMIN_ACCESS: Final = "AdminAccess"
 """The device was allocated for administration, which a VM never gets (K-5.7)."""
-
-
 TOO_MANY_DEVICES: Final = "TooManyDevices"
 """More devices were allocated than entries ask for (K-5.8)."""
-
-
 TOO_FEW_DEVICES: Final = "TooFewDevices"
 """Option spread: more entries of one claim and request than devices (K-5.23)."""
-
-
 POOL_INCOMPLETE: Final = "PoolIncomplete"
 """The driver is still publishing the pool's newest generation (K-5.9)."""
-
-
 NODE_MISMATCH: Final = "NodeMismatch"
 """The device is on another node than the pod (K-5.9)."""
-
-
 DEVICE_NOT_PUBLISHED: Final = "DeviceNotPublished"
 """No slice of the pool's newest generation has the device (K-5.9)."""
-
-
 AMBIGUOUS_DEVICE: Final = "AmbiguousDevice"
 """The newest generation has the device more than once (K-5.10)."""
-
-
 DUPLICATE_ADDRESS: Final = "DuplicateAddress"
 """Another device of this VMI has the same address (K-5.13)."""
-
-
 REASONS: Final = (
     POD_MISSING, CLAIM_NOT_LISTED, CLAIM_NOT_GENERATED, CLAIM_NOT_NEEDED, CLAIM_MISSING, CLAIM_FOREIGN, NOT_ALLOCATED, NOT_RESERVED,
     REQUEST_NOT_IN_CLAIM, ADMIN_ACCESS, TOO_MANY_DEVICES, TOO_FEW_DEVICES, POOL_INCOMPLETE, NODE_MISMATCH, DEVICE_NOT_PUBLISHED,
     AMBIGUOUS_DEVICE, CONFLICTING_ATTRIBUTES, NO_ADDRESS, DUPLICATE_ADDRESS,
 )  # fmt: skip
 """Every reason, in the order of the steps."""
-
-
 PARENT_ADDRESS_IGNORED: Final = "ParentAddressIgnored"
 """Warning: the PCI address published beside an mdev is malformed and was left out (K-5.22)."""
+SHARED_ADDRESS: Final = "SharedAddress"
+"""Warning: another VMI on the same node has the same address (K-5.13)."""
 
 
 OutcomeState = Literal["pending", "error"]

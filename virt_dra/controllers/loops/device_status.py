@@ -19,7 +19,14 @@ from virt_dra.api.virt_dra_v1alpha1 import DEVICES_HEALTHY, DEVICES_RESOLVED
 from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
 from virt_dra.controllers.conditions import ConditionStatus, put
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
-from virt_dra.controllers.devices.outcomes import DeviceResolution, DeviceWarning, ResolutionOutcome, ResolvedDevice, UnresolvedDevice
+from virt_dra.controllers.devices.outcomes import (
+    SHARED_ADDRESS,
+    DeviceResolution,
+    DeviceWarning,
+    ResolutionOutcome,
+    ResolvedDevice,
+    UnresolvedDevice,
+)
 from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.report import NO_ENTRIES, DeviceReport, ReportContext, StatusEntries, device_report, entries_in
 from virt_dra.controllers.devices.resolution import resolve
@@ -29,8 +36,6 @@ from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 
 ALL_RESOLVED: Final = "AllDevicesResolved"
 ALL_HEALTHY: Final = "AllDevicesHealthy"
-SHARED_ADDRESS: Final = "SharedAddress"
-"""Event: another VMI on the same node has the same address (K-5.13)."""
 _MESSAGE: Final = 4096
 """Characters of a condition's message."""
 UPDATE_FAILED: Final = "FailedDeviceStatusUpdate"

@@ -1,7 +1,7 @@
-"""What a reconcile reads, over stores that informers keep up to date; and which VMIs a change of an object concerns.
+"""The map from watch events to the VMIs they affect, and the sources of a reconcile over the informers' stores.
 
-The wiring makes one store a kind with the indexes of this module, hands them to :class:`WatchedSources`, and calls its ``concerned``
-with every change that a store tells, to learn which keys to queue. Nothing here is ever the only one to know something.
+The instance loop makes one store a kind with the indexes of this module, gives them to :class:`WatchedSources`, and calls ``affected``
+with every change of a store to learn which keys to queue. Everything here can be rebuilt from the stores.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DEVICE = "device"
 DRIVER = "driver"
 """Of claims: of each allocated device."""
 RETRY = "retry"
-"""Of VMIs that KubeVirt failed with for a reason that may be over: their namespace."""
+"""Of VMIs for which KubeVirt failed for a reason that may be over: their namespace."""
 ADDRESS = "address"
 """Of devices objects, and of VMIs' own status: each address with its node."""
 
@@ -72,7 +72,7 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
 
 
 class ReadStore(Protocol[O_co]):
-    """What is needed of an informer's store."""
+    """The part of an informer's store that is needed here."""
 
     def get(self, name: str, namespace: str = "") -> O_co | None: ...
 
@@ -82,7 +82,7 @@ class ReadStore(Protocol[O_co]):
 
 
 class WatchedSources:
-    """Implements ``sources.Sources`` and ``InstanceSources`` over stores, and says whom a change concerns."""
+    """Implements ``sources.Sources`` and ``InstanceSources`` over stores, and maps changes to the VMIs they affect."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class WatchedSources:
         self._rules = rules
         self._devices = devices
         self._pools: dict[tuple[str, str], TrackedPool] = {}
-        """Pools that were asked for; each change of a slice is followed."""
+        """Pools that were asked for, kept up to date with every change of a slice."""
         self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
 
     # --- Sources ---
@@ -148,10 +148,10 @@ class WatchedSources:
 
     # --- changes ---
 
-    def concerned(self, old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
-        """The keys (``namespace/name``) of the VMIs that a change of an object may concern. Both None concerns nobody.
+    def affected(self, old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
+        """The keys (``namespace/name``) of the VMIs that a change of an object may affect; none if both are None.
 
-        To be called with every change, after the store has it: what is remembered of slices and rules is forgotten here.
+        Must be called with every change, after the store has it: cached pools and rules are updated here.
         """
         found: set[str] = set()
         for obj in (old, new):
@@ -166,7 +166,7 @@ class WatchedSources:
                 self._sorted_rules = None
                 found |= self._of_rule(obj)
         if isinstance(old or new, VirtualMachineInstance):
-            found |= self._waiting_for(old, new) | self._sharing_status(old, new)
+            found |= self._sharing_published(old, new) | self._sharing_status(old, new)
         elif isinstance(old or new, ResourceClaim):
             found |= self._of_claim(old, new)
         elif isinstance(old or new, ResourceSlice):
@@ -177,7 +177,7 @@ class WatchedSources:
         return {vmi.key for uid in instance_uids(pod) for vmi in self._vmis.by_index(UID, uid) if vmi.namespace == pod.namespace}
 
     def _of_claim(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        if isinstance(old, ResourceClaim) and isinstance(new, ResourceClaim) and _same_to_us(old, new):
+        if isinstance(old, ResourceClaim) and isinstance(new, ResourceClaim) and _unread_changes_only(old, new):
             return set()
         keys = {obj.key for obj in (old, new) if obj is not None}
         return self._using(keys)
@@ -186,18 +186,18 @@ class WatchedSources:
         return {key for claim in claims for pod in self._pods.by_index(CLAIM, claim) for key in self._of_pod(pod)}
 
     def _of_slice(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """Only VMIs whose claims have devices of the pool; and only those of changed devices, where the pool stays as it was: of the same
-        generation, and complete or not as before."""
+        """VMIs whose claims have devices of the pool; only those with a changed device if the pool's newest generation and its completeness
+        stay the same."""
         before, after = (obj if isinstance(obj, ResourceSlice) else None for obj in (old, new))
         pools = {(obj.spec.driver, obj.spec.pool.name) for obj in (before, after) if obj is not None}
-        followed = {pool: self._pools[pool] for pool in pools if pool in self._pools}
-        states = {pool: each.state for pool, each in followed.items()}
-        self._follow(before, after)
+        tracked = {pool: self._pools[pool] for pool in pools if pool in self._pools}
+        states = {pool: each.state for pool, each in tracked.items()}
+        self._update_pools(before, after)
         claims: dict[str, ResourceClaim] = {}
         devices = _changed_devices(before, after)
         for pool in pools:
-            known = followed.get(pool)
-            # Nobody knows the state of a pool that wasn't asked for; two versions of a slice that say the same of it leave it as it was.
+            known = tracked.get(pool)
+            # The state of a pool that wasn't asked for is unknown: it counts as unchanged if a slice was updated.
             same = known.state == states[pool] if known is not None else before is not None and after is not None
             found: list[ResourceClaim] = []
             if same and devices is not None:
@@ -208,8 +208,8 @@ class WatchedSources:
             claims |= {claim.key: claim for claim in found}
         return self._using(claims)
 
-    def _follow(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
-        """The pools that were asked for get what changed."""
+    def _update_pools(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
+        """Apply a change of a slice to the pools that were asked for."""
         for each, put in ((before, False), (after, True)):
             if each is None:
                 continue
@@ -239,15 +239,15 @@ class WatchedSources:
         allocated = (claim for claim in claims if _selected(rule, claim))
         return self._using({claim.key for claim in allocated})
 
-    def _waiting_for(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """Who has the same addresses as a VMI that begins to end, or comes to be: what both have is told only while both have it."""
+    def _sharing_published(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """VMIs with an address of a VMI that appears or starts to terminate: a shared address is reported only while both have it."""
         held, holds = (isinstance(obj, VirtualMachineInstance) and not ends(obj) for obj in (old, new))
         known = (old or new) if held != holds else None
         devices = None if known is None else self.devices(known.key)
         return set() if devices is None else self._sharing(devices)
 
     def _sharing_status(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """Who has an address in its own status that a VMI has, or had, in its; only where that, or whether it ends, has changed."""
+        """VMIs that share an address which the VMI's status gained or lost, by a change of the status or by terminating."""
         both = [obj if isinstance(obj, VirtualMachineInstance) else None for obj in (old, new)]
         before, after = (frozenset(status_addresses(vmi)) if vmi is not None and not ends(vmi) else frozenset() for vmi in both)
         return {vmi.key for address in before ^ after for vmi in self._vmis.by_index(ADDRESS, address)}
@@ -257,7 +257,7 @@ class WatchedSources:
 
 
 def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
-    """The keys of the VMs that a change may concern: of a VM, of the VMI of its name, or of such a VMI's pod."""
+    """The keys of the VMs that a change may affect: a change of the VM, of the VMI of its name, or of such a VMI's pod."""
     found: set[str] = set()
     for obj in (old, new):
         if isinstance(obj, VirtualMachine | VirtualMachineInstance):
@@ -268,7 +268,7 @@ def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozense
 
 
 def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:
-    """The names of devices that differ between two versions of a slice, of which one may not be there; None where that doesn't say all."""
+    """The names of devices that differ between two versions of a slice, one of which may be absent; None if anything else changed."""
     if old is not None and new is not None:
         ours, theirs = old.spec, new.spec
         if (ours.driver, ours.pool, ours.node_name) != (theirs.driver, theirs.pool, theirs.node_name):
@@ -292,8 +292,8 @@ def _selected(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:
     )
 
 
-def _same_to_us(old: ResourceClaim, new: ResourceClaim) -> bool:
-    """Whether only what nobody here reads changed, such as finalizers and managed fields."""
+def _unread_changes_only(old: ResourceClaim, new: ResourceClaim) -> bool:
+    """True if the update touches only fields that no controller reads, such as finalizers and managed fields."""
     return (
         old.metadata.uid == new.metadata.uid
         and old.status == new.status

@@ -1,8 +1,8 @@
 """The queue of pods to explain: bounded, fair between namespaces, rate-limited by token buckets of CPU time. Pure.
 
-There may be any number of pods, and each may cost as much as its deadline allows. So namespaces take turns, and the share of a core that
-explaining uses in the long run is limited, for each namespace and for all together. A namespace whose pods cost much waits longer; others
-wait for at most the one question that is being answered.
+There may be any number of pods, and each may cost as much as its deadline allows. So namespaces are served round-robin, and the share of
+a core that explaining uses is limited for each namespace and for all together. A namespace whose pods are expensive waits longer; others
+wait for at most the one pod that is being explained.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class ExplainShares:
-    """Limits of the queue. ``all``, ``one``: the share of a core that all namespaces together, and one of them, may use in the long run;
+    """Limits of the queue. ``all``, ``one``: the share of a core that all namespaces together, and each of them, may use in the long run;
     ``burst_all``, ``burst_one``: seconds that may be used at once. ``queued``: keys of all namespaces; ``queued_one``: of one."""
 
     all: float = 0.1
@@ -45,7 +45,7 @@ class Allowance:
         self._left, self._at = self._level(now) - seconds, now
 
     def full(self, now: float) -> bool:
-        """Whether it is full, so that it can be forgotten."""
+        """True if it is full, so that it can be dropped."""
         return self._level(now) >= self._burst
 
     def _level(self, now: float) -> float:
@@ -53,38 +53,39 @@ class Allowance:
 
 
 class ExplainQueue:
-    """Keys (``namespace/name``) that wait for their turn. Times are seconds of a clock that never goes back."""
+    """The keys (``namespace/name``) of VMIs to explain, served round-robin by namespace. Times are monotonic seconds."""
 
     def __init__(self, now: float, shares: ExplainShares = SHARES) -> None:
         self._shares = shares
         self._all = Allowance(shares.all, shares.burst_all, now)
         self._spent: dict[str, Allowance] = {}
-        """Of namespaces that have spent something lately."""
+        """The allowances of namespaces that are not full."""
         self._waiting: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
-        """Namespace -> its keys; whose turn is next comes first."""
+        """Namespace -> its keys; the next namespace to serve comes first."""
         self._number = 0
 
     def __len__(self) -> int:
         return self._number
 
     def add(self, key: str) -> str | None:
-        """Queue a key, once. Returns the key that was dropped for lack of room: this one, or the last of the namespace with most keys."""
+        """Queue a key unless it is queued. Returns the key that was dropped for lack of room: this one, or the last of the namespace with
+        the most keys."""
         namespace = _namespace(key)
         keys = self._waiting.get(namespace)
         if keys is not None and key in keys:
             return None
         if keys is not None and len(keys) >= self._shares.queued_one:
             return key
-        given_up = None
+        dropped = None
         if self._number >= self._shares.queued:
             most = max(self._waiting, key=lambda each: len(self._waiting[each]))
             if len(self._waiting[most]) <= (0 if keys is None else len(keys)) + 1:
                 return key
-            given_up = next(reversed(self._waiting[most]))
-            self.discard(given_up)
+            dropped = next(reversed(self._waiting[most]))
+            self.discard(dropped)
         self._waiting.setdefault(namespace, OrderedDict())[key] = None
         self._number += 1
-        return given_up
+        return dropped
 
     def discard(self, key: str) -> None:
         namespace = _namespace(key)
@@ -97,7 +98,7 @@ class ExplainQueue:
             del self._waiting[namespace]
 
     def take(self, now: float) -> str | float | None:
-        """Take the next key out of the queue; or the seconds until one may be taken; None where the queue is empty."""
+        """Take the next key out of the queue, or return the seconds until one may be taken; None if the queue is empty."""
         if not self._waiting:
             return None
         wait = self._all.wait(now)

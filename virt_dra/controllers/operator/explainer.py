@@ -1,14 +1,14 @@
-"""A background task that explains why pods wait for a node, on a view of the cluster that many VMIs share.
+"""The background task that explains why pods wait for a node.
 
-Every reconcile of a VMI asks for an explanation and never waits: it gets one that was completed since, or queues the question. ``pending``
-decides when a question is due and computes the answer, ``explaining_turns`` is the queue, ``examining`` runs the computation elsewhere.
+A reconcile asks for an explanation and never waits: it gets the latest one, or queues a request and is requeued when the explanation is
+ready. ``pending`` decides when a request is due and computes the explanation, ``explain_queue`` orders the requests,
+``explanation_worker`` runs the computation off the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,134 +37,134 @@ class Stores:
     rules: ReadStore[DeviceTaintRule]
 
 
-class Again(Protocol):
+class Requeue(Protocol):
     def __call__(self, key: str, seconds: float) -> None:
         """Requeue the VMI after so many seconds."""
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Pending:
     pod: Pod
     claims: Mapping[str, ResourceClaim]
-    told: Condition | None
+    previous: Condition | None
 
 
 class Explainer:
-    """Answers why pods wait: :meth:`told` is called by reconciles and never waits, :meth:`run` answers one question at a time."""
+    """Explains why pods wait: :meth:`condition_for` is called by reconciles and never waits, :meth:`run` explains one pod at a time."""
 
     def __init__(
         self,
         stores: Stores,
         now: Callable[[], datetime],
-        again: Again,
-        examiner: ExplanationWorker,
+        monotonic: Callable[[], float],
+        requeue: Requeue,
+        worker: ExplanationWorker,
         limits: ExplainLimits = LIMITS,
         shares: ExplainShares = SHARES,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clock``: monotonic seconds, for limits on explaining; ``now``: the time for timestamps in objects."""
-        self._stores, self._now, self._again, self._limits, self._clock = stores, now, again, limits, clock
-        self._examiner = examiner
-        self._turns = ExplainQueue(clock(), shares)
-        self._questions: dict[str, _Asked] = {}
-        self._answers: dict[str, Condition] = {}
-        self._looked: dict[str, datetime] = {}
+        """``now``: the time for timestamps in objects; ``monotonic``: seconds, for limits."""
+        self._stores, self._now, self._requeue, self._limits, self._clock = stores, now, requeue, limits, monotonic
+        self._worker = worker
+        self._queue = ExplainQueue(monotonic(), shares)
+        self._requests: dict[str, _Pending] = {}
+        self._explained: dict[str, Condition] = {}
+        self._attempted: dict[str, datetime] = {}
         self._too_slow: dict[str, int] = {}
         """How often in a row explaining a pod has exceeded its deadline."""
-        self._asked = asyncio.Event()
-        self._seen: float | None = None
-        """When the examiner was last given a view."""
+        self._queued = asyncio.Event()
+        self._viewed_at: float | None = None
+        """When the worker was last given a view."""
 
-    def told(self, inputs: DeviceInputs, so_far: Condition | None) -> Condition | None:
-        """The condition Allocatable of a VMI, if a new one is ready. Else None: it is queued once due, and the VMI is requeued then."""
+    def condition_for(self, inputs: DeviceInputs, previous: Condition | None) -> Condition | None:
+        """The new condition Allocatable of a VMI if one is ready; else None, and a request is queued once it is due."""
         key, pod = inputs.vmi.key, inputs.pod
         if pod is None or not waits_for_node(pod):
             self.forget(key)
             return None
-        answer = self._answers.pop(key, None)
+        answer = self._explained.pop(key, None)
         if answer is not None:
             return answer
-        moment = due(pod, so_far, self._looked.get(key), inputs.now, self._limits, self._too_slow.get(key, 0), inputs.options.began)
+        moment = due(pod, previous, self._attempted.get(key), inputs.now, self._limits, self._too_slow.get(key, 0), inputs.options.began)
         if moment > inputs.now:
-            self._again(key, (moment - inputs.now).total_seconds())
+            self._requeue(key, (moment - inputs.now).total_seconds())
             return None
-        refused = self._turns.add(key)
+        refused = self._queue.add(key)
         if refused is not None:
-            self._questions.pop(refused, None)
-            self._again(refused, self._limits.every.total_seconds() * _LATER)
+            self._requests.pop(refused, None)
+            self._requeue(refused, self._limits.every.total_seconds() * _LATER)
         if refused != key:
-            self._questions[key] = _Asked(pod, inputs.claims, so_far)
-            self._asked.set()
+            self._requests[key] = _Pending(pod, inputs.claims, previous)
+            self._queued.set()
         return None
 
     def forget(self, key: str) -> None:
         """Drop everything about a VMI that is gone, or whose pod waits no longer."""
-        self._turns.discard(key)
-        self._questions.pop(key, None)
-        for known in (self._answers, self._looked, self._too_slow):
+        self._queue.discard(key)
+        self._requests.pop(key, None)
+        for known in (self._explained, self._attempted, self._too_slow):
             known.pop(key, None)
 
     async def run(self) -> None:
-        """Answer questions until cancelled."""
+        """Explain one queued pod after the other until cancelled."""
         try:
             while True:
                 await self._next()
         finally:
-            await self._examiner.close()
+            await self._worker.close()
 
     async def _next(self) -> None:
-        self._asked.clear()
-        turn = self._turns.take(self._clock())
+        self._queued.clear()
+        turn = self._queue.take(self._clock())
         if isinstance(turn, str):
-            await self._explain(turn, self._questions.pop(turn))
+            await self._explain(turn, self._requests.pop(turn))
             return
-        if turn is None and not self._examiner.sees:
-            await self._asked.wait()
+        if turn is None and not self._worker.has_view:
+            await self._queued.wait()
             return
-        # A new question may be allowed earlier (another namespace). And an idle view is dropped, since it takes much memory.
+        # A request of another namespace may be allowed earlier. An idle view is dropped, as it takes much memory.
         idle = self._limits.age.total_seconds()
         try:
             async with asyncio.timeout(idle if turn is None else min(turn, idle)):
-                await self._asked.wait()
+                await self._queued.wait()
         except TimeoutError:
             if turn is None:
-                await self._examiner.close()
+                await self._worker.close()
 
-    async def _explain(self, key: str, asked: _Asked) -> None:
+    async def _explain(self, key: str, request: _Pending) -> None:
         try:
-            await self._answer(key, asked)
+            await self._answer(key, request)
         except ExplanationFailed as error:
-            log.warning("why %s waits was not found out: %s", key, error, extra={"fields": {"vmi": key}})
-            self._again(key, self._limits.every.total_seconds())
+            log.warning("explaining why %s waits failed: %s", key, error, extra={"fields": {"vmi": key}})
+            self._requeue(key, self._limits.every.total_seconds())
         except Exception:
             # A bug that one pod triggers must not end the task for all others.
-            log.exception("why %s waits could not be found out", key, extra={"fields": {"vmi": key}})
-            self._again(key, self._limits.every.total_seconds())
+            log.exception("explaining why %s waits failed", key, extra={"fields": {"vmi": key}})
+            self._requeue(key, self._limits.every.total_seconds())
 
-    async def _answer(self, key: str, asked: _Asked) -> None:
-        now = self._looked[key] = self._now()
-        await self._see(now)
+    async def _answer(self, key: str, request: _Pending) -> None:
+        now = self._attempted[key] = self._now()
+        await self._refresh_view(now)
         began = self._clock()
         try:
-            answer = await self._examiner.answer(ExplanationRequest(asked.pod, asked.claims, asked.told, now))
+            answer = await self._worker.explain(ExplanationRequest(request.pod, request.claims, request.previous, now))
         finally:
-            self._turns.spend(key, self._clock() - began, self._clock())
-        if key not in self._looked:
-            return  # forgotten meanwhile
+            self._queue.spend(key, self._clock() - began, self._clock())
+        if key not in self._attempted:
+            return  # the VMI is gone, or its pod waits no longer
         if answer.too_slow:
             self._too_slow[key] = self._too_slow.get(key, 0) + 1
         else:
             self._too_slow.pop(key, None)
-        if answer.condition is asked.told:
-            self._again(key, self._limits.every.total_seconds())
+        if answer.condition is request.previous:
+            self._requeue(key, self._limits.every.total_seconds())
         else:
-            self._answers[key] = answer.condition
-            self._again(key, 0.0)
+            self._explained[key] = answer.condition
+            self._requeue(key, 0.0)
 
-    async def _see(self, now: datetime) -> None:
-        """Give the examiner a new view of the cluster if its view is too old."""
+    async def _refresh_view(self, now: datetime) -> None:
+        """Give the worker a new view of the cluster if its view is missing or stale."""
         began = self._clock()
-        if self._examiner.sees and self._seen is not None and began - self._seen <= self._limits.age.total_seconds():
+        if self._worker.has_view and self._viewed_at is not None and began - self._viewed_at <= self._limits.age.total_seconds():
             return
         stores = self._stores
         steps = sampling(
@@ -179,10 +179,10 @@ class Explainer:
                     sample = end.value
                     break
                 await asyncio.sleep(0)
-            await self._examiner.see(sample)
+            await self._worker.load_view(sample)
         finally:
-            self._turns.spend(None, self._clock() - began, self._clock())
-        self._seen = self._clock()
+            self._queue.spend(None, self._clock() - began, self._clock())
+        self._viewed_at = self._clock()
 
 
 _LATER = 5

@@ -1,14 +1,13 @@
-"""The port that answers why a pod waits, never on the event loop; and an implementation in a thread, for selectors that are trusted.
+"""The port to the evaluation that explains why a pod waits, off the event loop; with an implementation in a thread for trusted selectors.
 
-Explaining evaluates selectors that tenants write. In a thread one of them holds the interpreter lock for as long as a call into a library
-takes, so the operator has a process for it (:mod:`virt_dra.operator.explanation_process`).
+Selectors are written by tenants. In a thread, one call into a library can hold the interpreter lock for as long as it takes, so the
+operator evaluates them in a child process (:mod:`virt_dra.operator.explanation_process`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,75 +22,77 @@ from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample,
 
 @dataclass(frozen=True)
 class ExplanationRequest:
-    """The question why a pod waits. ``claims``: the pod's, by key; ``told``: the VMI's condition Allocatable as it was written last."""
+    """The request why a pod waits. ``claims``: the pod's, by key; ``previous``: the VMI's condition Allocatable as it was written last."""
 
     pod: Pod
     claims: Mapping[str, ResourceClaim]
-    told: Condition | None
+    previous: Condition | None
     now: datetime
 
 
 @dataclass(frozen=True)
 class ExplanationResult:
-    """The condition Allocatable to write, the question's ``told`` itself where it is unchanged. ``too_slow``: the deadline passed."""
+    """The condition Allocatable to write, or the request's ``previous`` itself if it is unchanged. ``too_slow``: the deadline passed."""
 
     condition: Condition
     too_slow: bool = False
 
 
 class ExplanationFailed(Exception):
-    """There is no answer, for a reason that has nothing to do with the pod."""
+    """There is no explanation, for a reason that has nothing to do with the pod."""
 
 
 class ExplanationWorker(Protocol):
-    """Answers one question at a time. Cancelling a call aborts the evaluation at once."""
+    """Explains one pod at a time. Cancelling a call aborts the evaluation at once."""
 
     @property
-    def sees(self) -> bool:
-        """Whether it has a view of the cluster; it may lose it (a restart), and then needs one before the next question."""
+    def has_view(self) -> bool:
+        """True if it has a view of the cluster. A restart loses the view."""
 
-    async def see(self, sample: Sample) -> None:
-        """Replace the view that the following questions are answered by. Raises :class:`ExplanationFailed`."""
+    async def load_view(self, sample: Sample) -> None:
+        """Replace the view of the cluster that requests are explained by. Raises :class:`ExplanationFailed`."""
 
-    async def answer(self, question: ExplanationRequest) -> ExplanationResult:
-        """Answer a question. Raises :class:`ExplanationFailed`, also where there is no view."""
+    async def explain(self, request: ExplanationRequest) -> ExplanationResult:
+        """Explain one pod. Raises :class:`ExplanationFailed`, also if there is no view."""
 
     async def close(self) -> None:
-        """Stop what runs and drop the view; :meth:`see` starts again."""
+        """Abort the evaluation and drop the view; :meth:`load_view` starts again."""
 
 
-def answered(question: ExplanationRequest, view: View, limits: ExplainLimits, interrupt: Callable[[], bool]) -> ExplanationResult:
-    """Explain, or answer that it took too long once ``interrupt`` returns True."""
+def explained_within(request: ExplanationRequest, view: View, limits: ExplainLimits, interrupt: Callable[[], bool]) -> ExplanationResult:
+    """The explanation; once ``interrupt`` returns True, the one that says that it took too long."""
     try:
         return ExplanationResult(
-            explain(question.pod, question.claims, view, question.told, question.now, limits=limits, interrupt=interrupt)
+            explain(request.pod, request.claims, view, request.previous, request.now, limits=limits, interrupt=interrupt)
         )
     except DeadlineExceeded as error:
-        return ExplanationResult(took_too_long(question.pod, error.subject, question.told, question.now, limits), too_slow=True)
+        return ExplanationResult(took_too_long(request.pod, error.subject, request.previous, request.now, limits), too_slow=True)
 
 
 class ThreadExplanationWorker:
-    """Explains in a thread of this process."""
+    """An :class:`ExplanationWorker` that runs in a thread of this process."""
 
-    def __init__(self, limits: ExplainLimits = LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits, self._clock = limits, clock
+    def __init__(self, monotonic: Callable[[], float], limits: ExplainLimits = LIMITS) -> None:
+        self._limits, self._clock = limits, monotonic
         self._view: View | None = None
 
     @property
-    def sees(self) -> bool:
+    def has_view(self) -> bool:
         return self._view is not None
 
-    async def see(self, sample: Sample) -> None:
+    async def load_view(self, sample: Sample) -> None:
         self._view = await asyncio.to_thread(view_of, sample)
 
-    async def answer(self, question: ExplanationRequest) -> ExplanationResult:
+    async def explain(self, request: ExplanationRequest) -> ExplanationResult:
         view = self._view
         if view is None:
-            raise ExplanationFailed("nothing was seen")
+            raise ExplanationFailed("there is no view of the cluster")
         cancelled = threading.Event()
         end = self._clock() + self._limits.seconds
         try:
-            return await asyncio.to_thread(answered, question, view, self._limits, lambda: cancelled.is_set() or self._clock() >= end)
+            return await asyncio.to_thread(
+                explained_within, request, view, self._limits, lambda: cancelled.is_set() or self._clock() >= end
+            )
         finally:
             cancelled.set()
 

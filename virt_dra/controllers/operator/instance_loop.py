@@ -1,21 +1,18 @@
-"""The loop of the operator: a change of anything is mapped to the VMIs that it concerns, and each of these is put right, one at a time.
+"""The operator's controller: informers, a map from watch events to the VMIs they affect, a work queue, and workers that reconcile.
 
-Nothing is remembered that a restart may not forget: what is to be done follows from the informers' stores alone. What was planned from
-objects that have changed meanwhile is refused by their resourceVersion, and planned again.
+It is level-triggered: what to write follows from the informers' stores alone, so nothing is lost in a restart. A plan made from stale
+objects is refused by their resourceVersion; its VMI is requeued with back-off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
-from uuid import uuid4
 
 from virt_dra.api.core_v1 import Node, ObjectReference, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
@@ -34,44 +31,46 @@ from virt_dra.controllers.events import Event
 from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.operator.explainer import Explainer, Stores
 from virt_dra.controllers.operator.explanation_worker import ExplanationWorker, ThreadExplanationWorker
-from virt_dra.controllers.operator.transforms import trimmed, trimmed_where_read_only
-from virt_dra.controllers.reconciled import Reconciled
+from virt_dra.controllers.reconciled import NOTHING, Reconciled
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
+from virt_dra.controllers.transforms import trimmed, trimmed_where_read_only
 from virt_dra.controllers.writes import WRITE_REFUSED
 
 log = logging.getLogger(__name__)
 
 LAUNCHERS: Final = "kubevirt.io=virt-launcher"
-"""Of all pods, only these are followed."""
+"""The label selector of the pods that are watched."""
 COMPONENT: Final = "virt-dra-operator"
 
 Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
 
 _OUTDATED_SECONDS: Final = (0.05, 5.0)
-"""First and longest requeue delay of a VMI whose plan was made of outdated objects, unless an informer delivers the new ones sooner. While
-a watch is down that may take long."""
+"""First and longest requeue delay of a VMI whose plan was made from stale objects; an informer that delivers the new ones requeues it
+sooner."""
 _REFUSED_SECONDS: Final = (1.0, 300.0)
-"""Until what was refused is tried again: rights may be granted, and an API server that has just started refuses what it will allow."""
+"""First and longest requeue delay after a refused write: permissions may be granted, and an API server that has just started may not have
+loaded them yet."""
 _REMEMBERED: Final = 4096
-_MISSING_SECONDS: Final = (3.0, 60.0)
-"""After so long it is said what hasn't been read yet, and then again."""
+"""VMIs whose time of allocation is kept for the metric."""
+_UNSYNCED_SECONDS: Final = (3.0, 60.0)
+"""When the kinds that haven't been listed yet are first logged, and how often afterwards."""
 
 
 class LoopObserver(InformerObserver, QueueObserver, Protocol):
-    """Who watches the loop (metrics). Must not raise."""
+    """The metrics of the loop. Must not raise."""
 
     def reconciled(self, result: str, seconds: float) -> None:
         """A VMI was reconciled."""
 
     def published(self, seconds: float) -> None:
-        """All addresses of a VMI are published, so long after we learned of its last claim's allocation."""
+        """All addresses of a VMI were published, so many seconds after the watch event of its last claim's allocation."""
 
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """``namespace``: of VMIs, "" for all. ``instance``: which replica this is, for Events. ``standalone``: there is no KubeVirt, and
-    this is how its part is played."""
+    """``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events. ``standalone``: the settings for a cluster without
+    KubeVirt; None beside KubeVirt."""
 
     namespace: str = ""
     instance: str = COMPONENT
@@ -80,24 +79,35 @@ class LoopSettings:
     standalone: standalone.StandaloneSettings | None = None
 
 
+@dataclass(frozen=True)
+class Ambient:
+    """Time and randomness, which the process supplies. ``now``: the API server's time; ``monotonic``: seconds; ``chance``: uniform in
+    [0, 1), for jitter; ``suffix``: a new suffix of an Event's name; ``began``: see :data:`~virt_dra.controllers.devices.options.Began`."""
+
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float]
+    chance: Callable[[], float]
+    suffix: Callable[[], str]
+    began: Began = as_stated
+
+
 class InstanceLoop:
-    """:meth:`follow` and :meth:`work` run side by side; ``work`` may be cancelled and begun again (a lease that comes and goes)."""
+    """:meth:`run_informers` and :meth:`run_workers` run side by side; the workers may be cancelled and started again, as a Lease is lost
+    and acquired."""
 
     def __init__(
         self,
         cluster: Cluster,
         settings: LoopSettings,
-        now: Callable[[], datetime],
+        ambient: Ambient,
         observer: LoopObserver,
-        examiner: ExplanationWorker | None = None,
-        began: Began = as_stated,
+        explanation_worker: ExplanationWorker | None = None,
     ) -> None:
-        """``examiner``: of pods that wait; without one a thread does it, for whoever explains what is his own."""
-        self._cluster, self._settings, self._now, self._observer = cluster, settings, now, observer
-        self._began = began
-        self._resolution = replace(settings.resolution, began=began)
+        """``explanation_worker``: explains why pods wait; by default in a thread, which is enough where selectors are trusted."""
+        self._cluster, self._settings, self._ambient, self._observer = cluster, settings, ambient, observer
+        self._resolution = replace(settings.resolution, began=ambient.began)
         own = settings.standalone
-        self._standalone = replace(own, resolution=replace(own.resolution, began=began)) if own is not None else None
+        self._standalone = replace(own, resolution=replace(own.resolution, began=ambient.began)) if own is not None else None
         self._vmis = self._informer(VirtualMachineInstance, optional=True)
         self._pods = self._informer(Pod, labels=LAUNCHERS)
         self._claims = self._informer(ResourceClaim)
@@ -115,13 +125,14 @@ class InstanceLoop:
         self._nodes = self._informer(Node, everywhere=True)
         self._classes = self._informer(DeviceClass, everywhere=True)
         stores = Stores(self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store)
-        self._explainer = Explainer(stores, now, self._again, examiner or ThreadExplanationWorker())
+        worker = explanation_worker or ThreadExplanationWorker(ambient.monotonic)
+        self._explainer = Explainer(stores, ambient.now, ambient.monotonic, self._requeue, worker)
         self._queue: WorkQueue[str] | None = None
         self._in_work: dict[str, float] = {}
-        self._vain: dict[str, int] = {}
-        """Backoff: how often in a row a VMI was reconciled on outdated objects or refused."""
+        self._retries: dict[str, int] = {}
+        """For the back-off: how often in a row a VMI's plan was stale or refused."""
         self._allocated_at: OrderedDict[str, float] = OrderedDict()
-        self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=now, suffixes=lambda: uuid4().hex[:16])
+        self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=ambient.now, suffixes=ambient.suffix)
         self._kubevirts = self._informer(KubeVirt, everywhere=True, optional=True)
         self._kubevirts.on_change(self._kubevirt_changed)
         self.stopping = False
@@ -138,71 +149,71 @@ class InstanceLoop:
 
     # --- running ---
 
-    async def follow(self) -> None:
-        """Keeps the stores up to date, for ever."""
+    async def run_informers(self) -> None:
+        """Keep the stores up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
             for informer in self._informers:
                 group.create_task(informer.run(), name=f"informer {informer.kind.KIND}")
-            group.create_task(self._tell_what_is_missing(), name="missing kinds")
+            group.create_task(self._log_unsynced(), name="unsynced kinds")
 
-    async def _tell_what_is_missing(self) -> None:
-        pause, again = _MISSING_SECONDS
+    async def _log_unsynced(self) -> None:
+        pause, interval = _UNSYNCED_SECONDS
         while True:
             await asyncio.sleep(pause)
             missing = self.unsynced()
             if not missing:
                 return
             served = not any(informer.not_served for informer in self._informers if not informer.has_synced)
-            # A large cluster takes its time to read.
-            log.log(logging.INFO if served else logging.ERROR, "nothing can be done yet: waiting for %s", "; ".join(missing))
-            pause = again
+            # Listing a large cluster takes a while, which is no error.
+            log.log(logging.INFO if served else logging.ERROR, "not ready yet: waiting for %s", "; ".join(missing))
+            pause = interval
 
-    async def work(self) -> None:
-        """Once all stores are synced, reconcile every VMI, and then those that a change concerns; until cancelled or stopped.
+    async def run_workers(self) -> None:
+        """Once all stores are synced, reconcile every VMI, then each VMI that a watch event affects; until cancelled or stopped.
 
-        A fault of the program beside the work on VMIs ends it, and is raised (in a group).
+        An error outside of reconciles ends the workers and is raised in a group.
         """
         for informer in self._informers:
             await informer.synced()
-        queue = self._queue = WorkQueue[str](observer=self._observer)
+        queue = self._queue = WorkQueue[str](observer=self._observer, chance=self._ambient.chance)
         self._ended.clear()
-        self._add_all()
+        self._enqueue_all()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._events.run(), name="events")
                 explaining = group.create_task(self._explainer.run(), name="explainer")
-                await queue.run(self._look_at, workers=self._settings.workers)
+                await queue.run(self._process, workers=self._settings.workers)
                 explaining.cancel()
                 self._events.close()
         finally:
             self._queue = None
             self._ended.set()
 
-    async def settled(self) -> None:
-        """Return when every kind has been listed and the queue is empty; where another replica leads it always is."""
+    async def until_idle(self) -> None:
+        """Return when every kind has been listed and the queue is empty, as it always is on a replica that doesn't lead."""
         for informer in self._informers:
             await informer.synced()
-        await asyncio.sleep(0)  # the work begins
+        await asyncio.sleep(0)  # lets the workers start
         if self._queue is not None:
             await self._queue.idle()
 
     async def stop(self) -> None:
-        """No further VMI is begun; returns when those in work are done and what was said of them is written."""
+        """Start no further reconcile; returns when those in progress are done and their Events are written."""
         self.stopping = True
         if self._queue is not None:
             self._queue.close()
             await self._ended.wait()
 
-    # --- what others ask ---
+    # --- readiness, liveness, metrics ---
 
     def unsynced(self) -> tuple[str, ...]:
-        """The kinds of which no whole list has been read yet, and what to do about it."""
+        """The kinds that haven't been listed yet, each with its remedy if the cluster doesn't serve it."""
         return tuple(_missing(informer) for informer in self._informers if not informer.has_synced)
 
     def longest_work(self) -> float:
         """Seconds since the oldest reconcile that is still running began."""
         began = min(self._in_work.values(), default=None)
-        return 0.0 if began is None else time.monotonic() - began
+        return 0.0 if began is None else self._ambient.monotonic() - began
 
     def devices_by_state(self) -> dict[str, float]:
         return dict(Counter(device.state for each in self._devices.store.values() for device in each.status.devices))
@@ -217,18 +228,18 @@ class InstanceLoop:
     # --- reconciling ---
 
     def _kubevirt_changed(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
-        """Standalone nothing is written while there is a KubeVirt object: its VMs have an owner."""
+        """Standalone mode writes nothing while a KubeVirt object exists: its VMs belong to KubeVirt."""
         if new is not None and old is None:
-            log.error("KubeVirt %s is there: standalone mode does nothing as long as it is; use beside-kubevirt", new.key)
+            log.error("KubeVirt %s exists: standalone mode is paused until it is deleted; use mode beside-kubevirt", new.key)
         elif new is None and not self._kubevirts.store:
-            log.info("no KubeVirt is there any more: standalone mode goes on")
-            self._add_all()
+            log.info("the last KubeVirt object was deleted: standalone mode resumes")
+            self._enqueue_all()
 
-    def _add_all(self) -> None:
+    def _enqueue_all(self) -> None:
         for key in sorted({obj.key for obj in (*self._vmis.store.values(), *self._vms.store.values())}):
-            self._again(key, 0.0)
+            self._requeue(key, 0.0)
 
-    def _again(self, key: str, seconds: float) -> None:
+    def _requeue(self, key: str, seconds: float) -> None:
         if self._queue is None:
             return
         if seconds > 0:
@@ -237,78 +248,78 @@ class InstanceLoop:
             self._queue.add(key)
 
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
-        keys = self._sources.concerned(old, new)
+        """The event handler of every informer: queue the VMIs that a change of an object affects."""
+        keys = self._sources.affected(old, new)
         if self._settings.standalone is not None:
             keys |= affected_by_vm(old, new)
         if self._queue is None:
             return
         if isinstance(new, ResourceClaim) and new.status.allocation is not None and _unallocated(old):
             for key in keys:
-                self._allocated_at[key] = time.monotonic()
+                self._allocated_at[key] = self._ambient.monotonic()
                 self._allocated_at.move_to_end(key)
             while len(self._allocated_at) > _REMEMBERED:
                 self._allocated_at.popitem(last=False)
         for key in keys:
             self._queue.add(key)
 
-    async def _look_at(self, key: str) -> float | None:
+    async def _process(self, key: str) -> float | None:
         """Reconcile one VMI. Returns the seconds after which to requeue it even without a change."""
-        began = self._in_work[key] = time.monotonic()
+        began = self._in_work[key] = self._ambient.monotonic()
         try:
-            result, again = await self._reconcile(key)
+            result, requeue_after = await self._reconcile(key)
         finally:
             del self._in_work[key]
-        seconds = time.monotonic() - began
+        seconds = self._ambient.monotonic() - began
         self._observer.reconciled(result, seconds)
-        log.debug("looked at", extra={"fields": {"vmi": key, "result": result, "seconds": round(seconds, 4)}})
-        return again
+        log.debug("reconciled", extra={"fields": {"vmi": key, "result": result, "seconds": round(seconds, 4)}})
+        return requeue_after
 
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
         if self._settings.standalone is not None and self._kubevirts.store:
             return "unchanged", None
-        now, options, own = self._now(), self._resolution, self._standalone
-        if own is None:
-            done = await beside_kubevirt.reconcile(self._sources, self._cluster, key, now, options, self._explainer.told)
+        now = self._ambient.now()
+        if self._standalone is None:
+            explain = self._explainer.condition_for
+            done = await beside_kubevirt.reconcile(self._sources, self._cluster, key, now, self._resolution, explain)
         else:
-            done = await self._reconcile_standalone(key, now, own)
+            done = await self._reconcile_standalone(key, now, self._standalone)
         for problem in done.problems:
-            log.info(
-                "not filled in", extra={"fields": {"vmi": key, "reason": problem.reason, "about": problem.subject, "why": problem.message}}
-            )
+            fields = {"vmi": key, "reason": problem.reason, "about": problem.subject, "why": problem.message}
+            log.info("not filled in", extra={"fields": fields})
         refused = any(event.reason == WRITE_REFUSED for event in done.events)
-        vain = self._vain[key] = self._vain.get(key, 0) + 1
-        # A first refusal may be an API server's that doesn't know our rights yet.
-        self._tell(event for event in done.events if vain > 1 or event.reason != WRITE_REFUSED)
-        if done is beside_kubevirt.NOTHING:
+        retries = self._retries[key] = self._retries.get(key, 0) + 1
+        # The first refusal may come from an API server that hasn't loaded our permissions yet.
+        self._emit(event for event in done.events if retries > 1 or event.reason != WRITE_REFUSED)
+        if done is NOTHING:
             self._explainer.forget(key)
             self._allocated_at.pop(key, None)
-            del self._vain[key]
+            del self._retries[key]
             return "gone", None
-        if refused or done.again:
+        if refused or done.stale:
             first, longest = _REFUSED_SECONDS if refused else _OUTDATED_SECONDS
-            return ("refused" if refused else "outdated"), backoff(vain, random.random(), first=first, longest=longest)
-        del self._vain[key]
+            return ("refused" if refused else "outdated"), backoff(retries, self._ambient.chance(), first=first, longest=longest)
+        del self._retries[key]
         if done.written:
-            self._measure(key)
-        again = max((done.look_again - now).total_seconds(), 0.0) if done.look_again is not None else None
-        return ("written" if done.written else "unchanged"), again
+            self._observe_publication(key)
+        requeue_after = max((done.requeue_at - now).total_seconds(), 0.0) if done.requeue_at is not None else None
+        return ("written" if done.written else "unchanged"), requeue_after
 
     async def _reconcile_standalone(self, key: str, now: datetime, settings: standalone.StandaloneSettings) -> Reconciled:
-        """The VM of that name, if there is one, and then its VMI."""
+        """Reconcile the VMI, then the VM of its name if there is one."""
         namespace, _, name = key.rpartition("/")
         vm = self._vms.store.get(name, namespace)
-        done = await standalone.reconcile(self._sources, self._cluster, key, now, settings, self._explainer.told)
+        done = await standalone.reconcile(self._sources, self._cluster, key, now, settings, self._explainer.condition_for)
         if vm is None:
             return done
-        return done.and_(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._began))
+        return done.and_(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._ambient.began))
 
-    def _measure(self, key: str) -> None:
-        """How long a published address took, if nothing of it is missing. What was written may not have come back yet."""
+    def _observe_publication(self, key: str) -> None:
         learned = self._allocated_at.pop(key, None)
         if learned is not None:
-            self._observer.published(time.monotonic() - learned)
+            self._observer.published(self._ambient.monotonic() - learned)
 
-    def _tell(self, events: Iterable[Event]) -> None:
+    def _emit(self, events: Iterable[Event]) -> None:
         for event in events:
             reference = ObjectReference(
                 api_version=_API_VERSIONS.get(event.kind, ""), kind=event.kind, namespace=event.namespace, name=event.name, uid=event.uid
@@ -320,7 +331,7 @@ _API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind 
 
 
 def _missing(informer: Informer[Any]) -> str:
-    """What keeps an informer from its first list."""
+    """The kind of an informer that hasn't been listed, with the remedy if the cluster doesn't serve it."""
     kind: str = informer.kind.KIND
     group_version: str = informer.kind.API_VERSION
     if not informer.not_served:

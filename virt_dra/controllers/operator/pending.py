@@ -1,9 +1,8 @@
-"""Why the pod of a VMI gets no node, as far as devices go: by claim and request, with counts of nodes (K-12.4). Pure.
+"""The condition Allocatable: why the pod of a VMI gets no node because of its claims, by claim and request (K-12.4). Pure.
 
-kube-scheduler says in the pod's condition how many nodes refused; this says which claim, which request, and what is in the way. It asks
-the allocator about a sample of nodes, within limits, on a view of the cluster that is made once for many VMIs: of the sample's nodes and of
-the devices that can be used from them, so that its cost doesn't grow with the cluster. When and in which order pods are explained:
-``explaining_turns``; where: ``examining``.
+kube-scheduler's condition counts the nodes that refused; this one names the claim, the request and what is in the way. It runs the
+allocator on a limited sample of the nodes and of the devices that they can use, so that the cost doesn't grow with the cluster, and many
+VMIs share the sample. ``explainer`` decides when a pod is explained, ``explain_queue`` in which order, ``explanation_worker`` where.
 """
 
 from __future__ import annotations
@@ -33,27 +32,26 @@ NO_NODE_FITS: Final = "NoNodeFits"
 CLAIMS_NOT_READY: Final = "ClaimsNotReady"
 """False: a claim is missing, can't be used or asks for what doesn't exist, whatever the node."""
 NOT_DECIDED: Final = "NotDecided"
-"""Unknown: the allocator came to no decision within the limits, or the input is broken; the message says how."""
+"""Unknown: the allocator came to no decision within its limits, or the input is invalid, as the message says."""
 
 
 @dataclass(frozen=True)
 class ExplainLimits:
-    """Limits of explaining. ``nodes``: how many are tried; ``steps``: of the search, on one node; ``after``: how long a pod must have
-    waited first; ``every``: pause before it is explained again, doubled each time it exceeds its deadline, up to ``seldom``; ``age``: of a
-    view, at most; ``seconds``: the deadline for one pod.
-
-    ``devices``: of a view, at most; ``looks``: nodes times the devices that each can use, at most: with many devices fewer nodes are tried.
+    """Limits of explaining. ``nodes``: tried for one pod; ``steps``: of the search on one node; ``after``: how long a pod must have
+    waited; ``every``: the pause until it is explained again, doubled each time it exceeds the deadline, up to ``longest_pause``;
+    ``age``: of a view; ``seconds``: the deadline for one pod; ``devices``: in a view; ``pairs``: nodes times the devices that each can use,
+    so that fewer nodes are tried where each can use many devices.
     """
 
     nodes: int = 64
     steps: int = 2_000
     after: timedelta = timedelta(seconds=10)
     every: timedelta = timedelta(minutes=1)
-    seldom: timedelta = timedelta(hours=1)
+    longest_pause: timedelta = timedelta(hours=1)
     age: timedelta = timedelta(seconds=15)
     seconds: float = 1.0
     devices: int = 10_000
-    looks: int = 100_000
+    pairs: int = 100_000
 
 
 LIMITS: Final = ExplainLimits()
@@ -65,8 +63,8 @@ _REASONS = 8
 
 @dataclass(frozen=True)
 class Sample:
-    """What a view is made of. ``total``: nodes of the cluster; ``left_out``: devices that nodes of the sample could use, but that are
-    too many to be looked at. ``allocations``: those of pools in the sample."""
+    """The objects that a view is made of. ``total``: the number of nodes in the cluster; ``left_out``: the number of devices that the
+    sampled nodes could use but that exceed the limit. ``allocations``: of devices in sampled pools."""
 
     nodes: tuple[Node, ...]
     total: int
@@ -80,7 +78,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class View:
-    """A snapshot of a sample of the cluster, taken at ``at``. ``nodes``: how many the whole cluster has. ``left_out``: as in
+    """A snapshot of a sample of the cluster, taken at ``at``. ``nodes``: the number in the whole cluster; ``left_out``: as in
     :class:`Sample`."""
 
     cluster: ClusterView
@@ -89,8 +87,8 @@ class View:
     left_out: int = 0
 
 
-_TURN: Final = 1000
-"""Objects that are gone through in one turn: less than a millisecond."""
+_CHUNK: Final = 1000
+"""Objects between two yields: less than a millisecond."""
 _FEWEST: Final = 4
 """Nodes that are tried in any case, however many devices they can use."""
 
@@ -104,7 +102,7 @@ def sampling(
     now: datetime,
     limits: ExplainLimits = LIMITS,
 ) -> Generator[None, None, Sample]:
-    """Yields between turns of a millisecond, so that it may be done on an event loop; returns the sample.
+    """A generator that returns the sample. It yields every millisecond, so that it can run on an event loop.
 
     Nodes with devices of their own first: a claim that fits nowhere there can only be served by devices for all nodes. Of the pools that
     several nodes see, those with the fewest devices first; a pool is in the sample as a whole, or not at all (A-5).
@@ -114,7 +112,7 @@ def sampling(
     sizes: Counter[tuple[str, str]] = Counter()
     shared: set[tuple[str, str]] = set()
     for number, each in enumerate(known):
-        if number % _TURN == 0:
+        if number % _CHUNK == 0:
             yield
         pool = (each.spec.driver, each.spec.pool.name)
         sizes[pool] += len(each.spec.devices)
@@ -124,13 +122,13 @@ def sampling(
             shared.add(pool)
     yield
     everywhere = min(sum(sizes[pool] for pool in shared), limits.devices)
-    most = min(limits.nodes, max(_FEWEST, limits.looks // max(everywhere, 1)))
+    most = min(limits.nodes, max(_FEWEST, limits.pairs // max(everywhere, 1)))
     chosen = tuple(nsmallest(most, listed, key=lambda node: (node.name not in with_devices, node.name)))
     names = {node.name for node in chosen}
     yield
     local: set[tuple[str, str]] = set()
     for number, each in enumerate(known):
-        if number % _TURN == 0:
+        if number % _CHUNK == 0:
             yield
         if each.spec.node_name in names:
             local.add((each.spec.driver, each.spec.pool.name))
@@ -144,13 +142,13 @@ def sampling(
             left_out += sizes[pool]
     kept: list[ResourceSlice] = []
     for number, each in enumerate(known):
-        if number % _TURN == 0:
+        if number % _CHUNK == 0:
             yield
         if (each.spec.driver, each.spec.pool.name) in pools:
             kept.append(each)
     allocations: list[AllocationResult] = []
     for number, claim in enumerate(claims):
-        if number % _TURN == 0:
+        if number % _CHUNK == 0:
             yield
         allocation = claim.status.allocation
         if allocation is not None and any((result.driver, result.pool) in pools for result in allocation.devices.results):
@@ -159,7 +157,7 @@ def sampling(
 
 
 def sample_of(*arguments: Any, **options: Any) -> Sample:
-    """As :func:`sampling`, at once."""
+    """As :func:`sampling`, without yielding."""
     steps = sampling(*arguments, **options)
     while True:
         try:
@@ -170,15 +168,15 @@ def sample_of(*arguments: Any, **options: Any) -> Sample:
 
 
 def view_of(sample: Sample, features: Features = DEFAULT) -> View:
-    """Takes a second for as many devices as there may be: not on an event loop; and share it between VMIs."""
+    """The view of a sample. Takes up to a second: don't call it on an event loop, and share the view between VMIs."""
     snapshot = Snapshot.build(sample.slices, sample.classes, (), sample.rules if features.device_taints else ())
     snapshot = snapshot.with_allocation(*sample.allocations)
-    snapshot.caches.pools(features)  # pools are put together here, not on the first pod's time
+    snapshot.caches.pools(features)  # pools are built here, not at the first pod's expense
     return View(ClusterView(sample.nodes, {}, snapshot), sample.total, sample.at, sample.left_out)
 
 
 def waits_for_node(pod: Pod | None) -> bool:
-    """Whether there is anything to explain: a pod with claims that has no node and isn't going."""
+    """True for a pod with claims that has no node, hasn't finished and isn't being deleted."""
     return (
         pod is not None
         and not pod.spec.node_name
@@ -190,18 +188,18 @@ def waits_for_node(pod: Pod | None) -> bool:
 
 def due(
     pod: Pod,
-    told: Condition | None,
-    looked: datetime | None,
+    previous: Condition | None,
+    last_attempt: datetime | None,
     now: datetime,
     limits: ExplainLimits = LIMITS,
     too_slow: int = 0,
     began: Began = as_stated,
 ) -> datetime:
-    """When the pod may be explained next. ``told``: the condition as it stands; ``looked``: when this process last looked, if it did;
-    ``too_slow``: how often in a row that took too long."""
+    """When the pod may be explained next. ``previous``: the condition that was written last; ``last_attempt``: when this process last
+    explained the pod; ``too_slow``: how often in a row the deadline passed."""
     earliest = began(_time(pod.metadata.creation_timestamp) or now) + limits.after
-    pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.seldom, limits.every))
-    for last in (_time(told.last_transition_time) if told is not None else None, looked):
+    pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.longest_pause, limits.every))
+    for last in (_time(previous.last_transition_time) if previous is not None else None, last_attempt):
         if last is not None and last <= now:  # a clock that was set back leaves times in the future behind
             earliest = max(earliest, last + pause)
     return earliest
@@ -218,51 +216,53 @@ def explain(
     pod: Pod,
     claims: Mapping[str, ResourceClaim],
     view: View,
-    told: Condition | None,
+    previous: Condition | None,
     now: datetime,
     features: Features = DEFAULT,
     limits: ExplainLimits = LIMITS,
     interrupt: Interrupt | None = None,
 ) -> Condition:
-    """The condition Allocatable. ``claims``: the pod's, as they are now. ``told`` itself, if it says the same already.
+    """The condition Allocatable; ``previous`` itself if nothing changed. ``claims``: the pod's, by key.
 
-    Its time is when this was told first, so that :func:`due` keeps from telling too often. Raises DeadlineExceeded where ``interrupt``
-    says yes; then :func:`took_too_long` is the condition.
+    Its transition time is when it first said so, by which :func:`due` limits the rate. Raises DeadlineExceeded once ``interrupt`` returns
+    True; the condition is then :func:`took_too_long`.
     """
     cluster = replace(view.cluster, claims=claims)
-    return _condition(_told(place(pod, cluster, features, step_limit=limits.steps, interrupt=interrupt), view), told, now)
+    return _condition(_verdict(place(pod, cluster, features, step_limit=limits.steps, interrupt=interrupt), view), previous, now)
 
 
-def took_too_long(pod: Pod, subject: str, told: Condition | None, now: datetime, limits: ExplainLimits = LIMITS) -> Condition:
+def took_too_long(pod: Pod, subject: str, previous: Condition | None, now: datetime, limits: ExplainLimits = LIMITS) -> Condition:
     """The condition Allocatable of a pod that couldn't be explained in time. ``subject``: the expression, if it was one."""
     if subject:
         what = f"{subject}: evaluating it took too long"
-        advice = "make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most"
+        advice = "Make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most"
     else:
-        what = f"{pod.key}: its claims take too long to search devices for"
-        advice = "fewer requests, or selectors that leave fewer devices, help"
-    text = f"{what}, so that why the pod waits isn't decided (limit: {limits.seconds:g} s). {advice}. It is tried again ever more seldom"
-    return _condition(("Unknown", NOT_DECIDED, text), told, now)
+        what = f"{pod.key}: searching devices for its claims took too long"
+        advice = "Use fewer requests, or selectors that match fewer devices"
+    text = (
+        f"{what} (limit: {limits.seconds:g} s), so it is not known why the pod waits. {advice}. Attempts are repeated less and less often"
+    )
+    return _condition(("Unknown", NOT_DECIDED, text), previous, now)
 
 
-def too_large(pod: Pod, limit: int, told: Condition | None, now: datetime) -> Condition:
+def too_large(pod: Pod, limit: int, previous: Condition | None, now: datetime) -> Condition:
     """The condition Allocatable of a pod that is too large to be explained, with its claims."""
-    text = f"{pod.key}: the pod and its claims have more than {limit:,} bytes together, so that why it waits isn't looked into; use fewer"
-    return _condition(("Unknown", NOT_DECIDED, f"{text} or smaller claims"), told, now)
+    text = f"{pod.key}: the pod and its claims have more than {limit:,} bytes together, so it is not known why the pod waits; use fewer"
+    return _condition(("Unknown", NOT_DECIDED, f"{text} or smaller claims"), previous, now)
 
 
-def _condition(says: tuple[str, str, str], told: Condition | None, now: datetime) -> Condition:
-    """``told`` itself, if it says the same."""
+def _condition(says: tuple[str, str, str], previous: Condition | None, now: datetime) -> Condition:
+    """The condition; ``previous`` itself if it says the same."""
     status, reason, message = says
     message = shortened(message, MESSAGE_LIMIT)
-    if told is not None and (told.status, told.reason, told.message) == (status, reason, message):
-        return told
+    if previous is not None and (previous.status, previous.reason, previous.message) == (status, reason, message):
+        return previous
     return Condition(type=ALLOCATABLE, status=status, reason=reason, message=message, last_transition_time=format_time(now))
 
 
-def _told(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
+def _verdict(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
     if isinstance(outcome, Placement):
-        message = f"the claims can be allocated on node {outcome.node}; what the pod waits for, its condition PodScheduled says"
+        message = f"the claims can be allocated on node {outcome.node}; the pod's condition PodScheduled says what else it waits for"
         return "True", FITS, message
     if outcome.reason == SCHEDULER_ERROR:
         return "Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}"
@@ -270,24 +270,31 @@ def _told(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
         return "False", CLAIMS_NOT_READY, f"{outcome.subject}: {outcome.message}"
     text = _nodes_text(outcome.nodes, view.nodes)
     if view.left_out:
-        return "Unknown", NOT_DECIDED, f"{view.left_out} devices were not looked at, since their pools are too large; of the others: {text}"
+        return (
+            "Unknown",
+            NOT_DECIDED,
+            f"{_counted(view.left_out, 'device')} in pools that are too large were not considered; of the others: {text}",
+        )
     return "False", NO_NODE_FITS, text
 
 
 def _nodes_text(nodes: Sequence[NodeOutcome], total: int) -> str:
-    """What most nodes say first."""
+    """The reasons of the nodes, the most frequent first."""
     by_reason: dict[str, list[NodeOutcome]] = defaultdict(list)
     for node in nodes:
         by_reason[_subject(node)].append(node)
     ordered = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
-    told = [
-        f"{len(members)} {'node' if len(members) == 1 else 'nodes'}: {subject}{_devices(members)}{_examples(members)}"
-        for subject, members in ordered[:_REASONS]
+    parts = [
+        f"{_counted(len(members), 'node')}: {subject}{_devices(members)}{_examples(members)}" for subject, members in ordered[:_REASONS]
     ]
     if len(ordered) > _REASONS:
-        told.append(f"{len(ordered) - _REASONS} other reasons")
-    looked = f"none of {total} nodes" if len(nodes) >= total else f"none of the {len(nodes)} nodes that were looked at, of {total},"
-    return f"{looked} can take the pod: {'; '.join(told)}"
+        parts.append(_counted(len(ordered) - _REASONS, "other reason"))
+    tried = f"0 of {total} nodes" if len(nodes) >= total else f"0 of {_counted(len(nodes), 'tried node')} (the cluster has {total})"
+    return f"{tried} can take the pod: {'; '.join(parts)}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _subject(node: NodeOutcome) -> str:
@@ -300,7 +307,7 @@ def _blocking(node: NodeOutcome) -> RequestExplanation | None:
 
 
 def _devices(members: Sequence[NodeOutcome]) -> str:
-    """How many devices were refused for what, over these nodes: `` (5 device in use, 2 selector does not match)``."""
+    """The number of devices refused for each reason, over these nodes: `` (5 device in use, 2 selector does not match)``."""
     refused: Counter[str] = Counter()
     for node in members:
         blocking = _blocking(node)

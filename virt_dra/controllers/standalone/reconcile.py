@@ -21,15 +21,16 @@ from virt_dra.api.wire import WireError
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.devices.inputs import DeviceInputs as Devices
-from virt_dra.controllers.devices.inputs import annotation_value, look_again, with_shared
+from virt_dra.controllers.devices.inputs import annotation_value, requeue_at, with_shared
 from virt_dra.controllers.devices.inputs import gather as gather_devices
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
+from virt_dra.controllers.devices.outcomes import SHARED_ADDRESS
 from virt_dra.controllers.devices.report import DeviceReport
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened, warning
-from virt_dra.controllers.loops.device_status import SHARED_ADDRESS, sentences, settle, with_status
+from virt_dra.controllers.loops.device_status import sentences, settle, with_status
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.reconciled import NOT_ALLOCATABLE, NOTHING, Explain, Reconciled
@@ -78,7 +79,7 @@ class StandalonePlan:
     then: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
     check_gone: bool = False
-    look_again: datetime | None = None
+    requeue_at: datetime | None = None
 
 
 def gather(sources: Sources, key: str, now: datetime, settings: StandaloneSettings) -> StandaloneInputs | None:
@@ -124,7 +125,7 @@ def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> Standalo
     if then and not then[0].changes:
         then = ()
     events += _told(vmi, updated) if then else ()
-    return StandalonePlan(tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, look_again(inputs.devices))
+    return StandalonePlan(tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, requeue_at(inputs.devices))
 
 
 def _said(vmi: VirtualMachineInstance) -> tuple[object, object]:
@@ -231,19 +232,19 @@ async def reconcile(
         # Our copies of two kinds are never of one moment; a VMI isn't given up because of that.
         there = await cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
         if there.items:
-            return Reconciled(again=True)
+            return Reconciled(stale=True)
     first = await write(cluster, planned.first, vmi)
-    if first.again and any(isinstance(action, Create) for action in planned.first):
+    if first.stale and any(isinstance(action, Create) for action in planned.first):
         return await _name_taken(cluster, vmi)
     then = await write(cluster, planned.then, vmi)
     events = (*(planned.events if then.done else ()), *first.refused, *then.refused)
     written = sum(len(actions) for actions, outcome in ((planned.first, first), (planned.then, then)) if outcome.done)
-    return Reconciled(events, (), first.again or then.again, planned.look_again, written)
+    return Reconciled(events, (), first.stale or then.stale, planned.requeue_at, written)
 
 
 async def _name_taken(cluster: Cluster, vmi: VirtualMachineInstance) -> Reconciled:
     """The pod is there already: ours, which the sources will show, or somebody else's."""
     named = (await cluster.list(Pod, vmi.namespace, fields=f"metadata.name={pod_name(vmi)}")).items
     if any(pod not in launcher_pods_of(vmi, named) for pod in named):
-        return Reconciled((warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it"),), again=True)
-    return Reconciled(again=True)
+        return Reconciled((warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it"),), stale=True)
+    return Reconciled(stale=True)

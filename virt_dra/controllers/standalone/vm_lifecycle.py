@@ -51,12 +51,12 @@ class LifecycleInputs:
 
 @dataclass(frozen=True)
 class LifecyclePlan:
-    """``actions`` in order: what is to be remembered is written before what would be forgotten is deleted. ``look_again``: when the
+    """``actions`` in order: what is to be remembered is written before what would be forgotten is deleted. ``requeue_at``: when the
     back-off ends."""
 
     actions: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
-    look_again: datetime | None = None
+    requeue_at: datetime | None = None
 
 
 def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, began: Began = as_stated) -> LifecycleInputs:
@@ -70,7 +70,7 @@ async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Clust
     planned = plan(gather(vm, sources, now, began))
     outcome = await write(cluster, planned.actions, vm)
     events = (*(planned.events if outcome.done else ()), *outcome.refused)
-    return Reconciled(events, (), outcome.again, planned.look_again, len(planned.actions) if outcome.done else 0)
+    return Reconciled(events, (), outcome.stale, planned.requeue_at, len(planned.actions) if outcome.done else 0)
 
 
 def strategy_of(vm: VirtualMachine) -> Strategy | None:
@@ -97,7 +97,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     retry_at = _retry_at(failures or {}, inputs.began)
     actions: list[Write] = []
     events: list[Event] = []
-    look_again = None
+    requeue_at = None
     status = _status(vm, strategy, own, taken, failures, inputs.leftovers, now)
     patch = PatchStatus.between(vm, vm.with_(status=status))
     if patch.changes:
@@ -108,13 +108,13 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
         events.append(normal(vm, "InstanceDeleted", f"its VMI {'has ended and ' if ended else ''}was deleted (runStrategy {strategy})"))
     elif vmi is None and strategy in ("Always", "RerunOnFailure", "Once") and not inputs.leftovers:
         if retry_at is not None and retry_at > now:
-            look_again = retry_at
+            requeue_at = retry_at
         else:
             actions.append(Create(instance_of(vm)))
             events.append(normal(vm, "InstanceCreated", f"started (runStrategy {strategy})"))
     if taken and not _failed_before(vm, NAME_TAKEN):
         events.append(warning(vm, NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"))
-    return LifecyclePlan(tuple(actions), tuple(events), look_again)
+    return LifecyclePlan(tuple(actions), tuple(events), requeue_at)
 
 
 def _retry_at(failures: Json, began: Began) -> datetime | None:
