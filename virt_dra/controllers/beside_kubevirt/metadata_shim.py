@@ -21,8 +21,8 @@ from virt_dra.api.integration.paths import (
     MDEV_PREFIX,
     METADATA_SHIM,
     PCI_PREFIX,
+    ClaimRequestPair,
     Layout,
-    Pair,
     address_annotation,
     resource_variable,
 )
@@ -116,7 +116,7 @@ def _fits(pod: Pod, changes: Mapping[str, str | None]) -> bool:
 def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_only: bool) -> Filled:
     used = used_pairs(pod)
     entries = {entry.name for entry in pod.spec.resource_claims}
-    wanted: dict[Pair, Layout] = {}
+    wanted: dict[ClaimRequestPair, Layout] = {}
     problems: list[FillInProblem] = []
     for recorded in record.pairs:
         if recorded.path != METADATA_SHIM or recorded.layout is None:
@@ -128,7 +128,7 @@ def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_onl
     return replace(metadata_files(inputs, pod, wanted, addresses_only=addresses_only), problems=tuple(problems))
 
 
-def _not_the_pods(pair: Pair) -> FillInProblem:
+def _not_the_pods(pair: ClaimRequestPair) -> FillInProblem:
     return FillInProblem(NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod")
 
 
@@ -182,7 +182,7 @@ def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tupl
             problems.append(
                 FillInProblem(NOT_THE_VMIS, device.name, f"the VMI has no {device.kind} entry of that name with resource {device.resource}")
             )
-        pair = Pair(device.claim, device.request)
+        pair = ClaimRequestPair(device.claim, device.request)
         if pair not in used or record.path_of(pair) != DEVICE_PLUGIN:
             problems.append(_not_the_pods(pair))
         kinds[_suffix(device.resource)].add(device.kind)

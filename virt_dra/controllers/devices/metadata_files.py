@@ -10,8 +10,8 @@ from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration.attribute_keys import Addresses
 from virt_dra.api.integration.device_metadata import MDEV_UUID, METADATA_KIND, METADATA_VERSION, PCI_BUS_ID
 from virt_dra.api.integration.paths import (
+    ClaimRequestPair,
     Layout,
-    Pair,
     metadata_annotation,
 )
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -51,7 +51,7 @@ def resolved_in(inputs: DeviceInputs, pod: Pod, subjects: tuple[DeviceSubject, .
     return resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, subjects).outcomes
 
 
-def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[Pair, Layout], *, addresses_only: bool) -> Filled:
+def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[ClaimRequestPair, Layout], *, addresses_only: bool) -> Filled:
     """The files of pairs that the pod has, each as an annotation, as far as they are known now."""
     entries = {entry.name: entry for entry in pod.spec.resource_claims}
     subjects = tuple(_subject(inputs.vmi, pod, position, pair) for position, pair in enumerate(wanted))
@@ -70,7 +70,7 @@ def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[Pair, Layout]
     return Filled(annotations, waiting=tuple(o for o in outcomes.values() if isinstance(o, UnresolvedDevice)))
 
 
-def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: Pair) -> DeviceSubject:
+def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: ClaimRequestPair) -> DeviceSubject:
     """The device entry or network that takes the pair, else the pair itself."""
     for subject in (*dra_devices(vmi), *network_devices(vmi, pod)):
         if (subject.claim_name, subject.request_name) == (pair.claim, pair.request):
@@ -87,7 +87,7 @@ def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json
     return json.dumps(told, separators=(",", ":"), sort_keys=True)
 
 
-def _request(pair: Pair, device: Json) -> Json:
+def _request(pair: ClaimRequestPair, device: Json) -> Json:
     """Named as the VMI asks for it, so that an alternative that firstAvailable chose is found too (K-7.12)."""
     return {"name": pair.request, "devices": [device]}
 
