@@ -1,4 +1,5 @@
-"""The type checker: names, overloads, literals (L-2.*, L-3.*). It reports every fault it finds and fills the tree with what it learnt."""
+"""The type checker: resolves names and overloads, checks literals (L-2.*, L-3.*), and writes types into the tree. It reports every
+fault."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from virt_dra.cel.types import SHARED as SHARED_TYPES
 
 
 def check(root: SyntaxNode, environment: Environment, spend: Spend = free) -> list[Issue]:
-    """Check a tree in place. No issues mean that it is well typed and its literals are valid. Raises TypeTooLarge, PatternsTooLarge."""
+    """The faults of a tree, which is filled in with types and overloads; none if it is well typed and its literals are valid. Raises
+    TypeTooLarge, PatternsTooLarge."""
     checker = _Checker(environment)
     run(checker.visit(root))
     if not checker.issues:
@@ -39,7 +41,7 @@ def check(root: SyntaxNode, environment: Environment, spend: Spend = free) -> li
 
 
 def _inherits_doubt(node: SyntaxNode) -> bool:
-    """Whether a node's type is no surer than those of its parts."""
+    """True if a node's type is only as certain as those of its parts."""
     match node:
         case Ident():
             return node.variable is not None and node.variable.unsure
@@ -68,13 +70,13 @@ _MESSAGES = frozenset(
         *("StringValue", "Struct", "Timestamp", "UInt32Value", "UInt64Value", "Value"),
     )
 )
-"""Of google.protobuf, that upstream can make from a literal."""
+"""Messages of google.protobuf that cel-go can create from a literal."""
 
 _LONGEST_NAME = 8
-"""More parts than any name of a type or a function has; chains of selections are longer."""
+"""Parts of a qualified name: no type or function has more; longer chains are selections."""
 
 _MOST_REPEATED = 10 * MAX_ISSUES
-"""What occurs twice within what occurs twice … is repeated up to here."""
+"""optMap's target occurs twice in its expansion, and its issues with it; nested ones are repeated up to this number."""
 
 
 class _Checker:
@@ -86,38 +88,38 @@ class _Checker:
         self._variables: list[Variable] = []
         self._aggregates: list[ListNode | MapNode] = []
         self._exempt = 0
-        """How many calls of format() are around: mixed lists are allowed in them."""
+        """How many calls of format() surround the node: mixed lists are allowed in their arguments."""
         self._resolved: dict[tuple[str, bool, tuple[Type, ...]], tuple[tuple[Overload, ...], Type]] = {}
-        """What takes arguments of types in which nothing is open; long expressions ask the same again and again."""
+        """Memoized overloads for argument types without type variables; long expressions resolve the same calls many times."""
         self.visited: list[SyntaxNode] = []
         """Every node, parents before their children."""
         self._judged: list[SyntaxNode] = []
-        """As often as each occurs in the expression that the macros stand for."""
+        """Nodes to validate, each as often as it occurs in the expanded macros."""
         self.issues: list[Issue] = []
 
     def settle(self) -> None:
-        """Replace type variables everywhere by what they came to stand for."""
+        """Replace type variables everywhere by the types they are bound to."""
         for node in self.visited:
             node.type = self._unifier.resolve(node.type, close=True)
         for variable in self._variables:
             variable.type = self._unifier.resolve(variable.type, close=True)
 
     def validate(self, patterns: Patterns) -> None:
-        """What may only be judged once all types are known: literal arguments (L-2.5) and mixed aggregates (L-2.3)."""
+        """Report faults that show only once all types are known: literal arguments (L-2.5) and mixed aggregates (L-2.3)."""
         calls = [node for node in self._judged if isinstance(node, Call)]
         for call in calls:
             self._check_literals(call, patterns)
         for aggregate in self._aggregates:
             if isinstance(aggregate, ListNode):
-                self._alike(aggregate.elements, most=1)
+                self._check_one_type(aggregate.elements, most=1)
             else:
-                self._alike([(key, False) for key, _, _ in aggregate.entries])
-                self._alike([(value, optional) for _, value, optional in aggregate.entries])
-        # of those at one place the innermost first
+                self._check_one_type([(key, False) for key, _, _ in aggregate.entries])
+                self._check_one_type([(value, optional) for _, value, optional in aggregate.entries])
+        # of issues at one place, the innermost comes first
         self.issues += filter(None, map(format_issue, reversed(calls)))
 
-    def _alike(self, parts: list[tuple[SyntaxNode, bool]], most: int = MAX_ISSUES) -> None:
-        """Report those that differ from the first, at ``most`` so many: of a list one, of a map all."""
+    def _check_one_type(self, parts: list[tuple[SyntaxNode, bool]], most: int = MAX_ISSUES) -> None:
+        """Report elements whose type differs from the first one's, at most ``most`` of them: one of a list, all of a map."""
         first: Type | None = None
         for node, optional in parts:
             given = node.type.params[0] if optional and node.type.params else node.type
@@ -161,7 +163,7 @@ class _Checker:
     # --- visits ---
 
     def _leaf(self, node: Literal) -> Type:
-        """What a visit does with a literal."""
+        """Visit a literal, which has no parts."""
         self.visited.append(node)
         self._judged.append(node)
         return node.type
@@ -374,7 +376,7 @@ class _Checker:
         return self._types.map_of(keys, values)
 
     def _message(self, node: Message) -> Step[Type]:
-        """No message can be made here; what upstream could not make either is refused in its words."""
+        """Refuse a message literal: none can be created here. One that cel-go refuses, too, is refused in its words."""
         name = node.name.removeprefix(".")
         declared = name in self._environment.objects or name.removeprefix("google.protobuf.") in _MESSAGES
         if not declared and name not in self._environment.type_names:
@@ -397,7 +399,7 @@ class _Checker:
             return (INT, over.params[0]) if node.second is not None else (over.params[0], DYN)
         if over.kind is TypeKind.MAP:
             return over.params[0], over.params[1]
-        if over in (DYN, ERROR) or over.kind is TypeKind.PARAM:  # not any: nothing iterates over attributes without list attributes
+        if over in (DYN, ERROR) or over.kind is TypeKind.PARAM:  # not ANY: without list attributes no macro iterates over an attribute
             self._unifier.assignable(DYN, over)
             return DYN, DYN
         self._issue(
@@ -427,13 +429,13 @@ class _Checker:
         return self._unifier.resolve(self._macro_result(node, over, first, body))
 
     def _require_choice(self, node: Comprehension, condition: Type, kept: Type, unchanged: Type | None = None) -> None:
-        """A condition must be a bool; the message is that of the choice the macro stands for."""
+        """Report a condition that is no bool, with the message for the conditional that the macro expands to."""
         if not self._unifier.assignable(BOOL, condition):
             applied = f"({self._shown(condition)}, {self._shown(kept)}, {self._shown(unchanged or kept)})"
             self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '{applied}'")
 
     def _inserted(self, node: Comprehension, body: Type) -> tuple[Type, Type]:
-        """The types of the map with a step's entries, which is ERROR if they can't be added, and of the map that is made."""
+        """The type of the map after a step (ERROR if its entries can't be added), and of the resulting map."""
         made = self._types.map_of(self._unifier.fresh(), self._unifier.fresh())
         if self._unifier.assignable(made, body):
             return made, made
@@ -474,7 +476,7 @@ class _Checker:
         issues, judged, aggregates = len(self.issues), len(self._judged), len(self._aggregates)
         target: Type = yield self.visit(node.target)
         if max(len(self.issues), len(self._judged)) <= _MOST_REPEATED:
-            # the macro stands for an expression in which the target occurs twice
+            # the macro expands to an expression in which the target occurs twice
             self.issues += self.issues[issues:]
             self._judged += self._judged[judged:]
             self._aggregates += self._aggregates[aggregates:]

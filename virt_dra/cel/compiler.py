@@ -1,11 +1,11 @@
-"""From a checked tree to Python source, and from there to a function.
+"""The compiler: a checked tree becomes Python source, and the source a function.
 
-Source is built only from fixed pieces, numbers of variables and constants, and literals rendered by :func:`ascii`; no text of the
-expression reaches ``compile()``. Two forms are made of one tree:
+Source consists of fixed pieces, numbered variables and constants, and literals rendered by :func:`ascii`; no text of the expression
+reaches ``compile()``. One tree has two forms (docs/decisions/0004-cel.md has the reasons and figures):
 
 * *plain*, the source made here: ``a and b``, short-circuiting left to right. As long as nothing fails, that is what CEL says.
-* *counted* (:mod:`virt_dra.cel.cost.counted`), made only when it is needed: when the plain one failed once, since ``false && failure`` is
-  false in either order; when the cost is asked for; and when the worst case may exceed the limit, or a deadline may pass.
+* *counted* (:mod:`virt_dra.cel.cost.counted`), made only when it is needed: when the plain one has failed, since ``failure && false`` is
+  false; when the cost is asked for; and when the worst case may exceed the limit, or a deadline may pass.
 
 Deeply nested source would meet limits of Python's own parser; beyond MAX_NESTING a sub-expression becomes a function of its own.
 """
@@ -51,20 +51,20 @@ from virt_dra.cel.work_estimate import COUNTED, WorkEstimate, estimate_work
 
 MAX_NESTING = 30
 KEPT_NODES: Final = 100
-"""Nodes of an expression that keeps its counted form."""
+"""The largest expression, in nodes, that keeps its counted form."""
 
 PlainForm = Callable[[Mapping[str, Value], Budget], Value]
-"""Takes the variables' values and what the evaluation may do."""
+"""A compiled function of the variables' values and the evaluation's budget."""
 
 _FAILURES = (EvaluationError, KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
 """What generated code and library functions may raise; anything but an EvaluationError means that a value's type did not fit."""
 
 _UNUSED = Budget()
-"""For programs that do no work worth counting; spending any of it is a defect that shows at once."""
+"""The budget of programs that charge nothing: any charge is a defect, and fails at once."""
 _UNUSED.left = 0.0
 
 _NATIVE = frozenset((BOOL, INT, UINT, DOUBLE, STRING, BYTES))
-_ORDERED = (_NATIVE | {TIMESTAMP, DURATION}) - {DOUBLE}  # not-a-number has no order, which Python doesn't mind
+_ORDERED = (_NATIVE | {TIMESTAMP, DURATION}) - {DOUBLE}  # NaN has no order in CEL, while Python's operators return False
 _COMPARISONS = {"_==_": "==", "_!=_": "!=", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 
 
@@ -106,10 +106,10 @@ class Program:
         return self._wanted
 
     def evaluate(self, variables: Mapping[str, Value], watcher: Work | InterruptCheck | None = None) -> Value:
-        """The value for these variables (missing ones fail where they are used).
+        """The value for these variables; a missing one fails where it is used.
 
-        ``watcher``: a deadline, asked every 100 steps of comprehensions (L-4.4) and now and then besides; or the caller's work, from which
-        is taken what the evaluation does. Raises EvaluationError: CostExceeded beyond the limit (L-4.1), Interrupted.
+        ``watcher``: an interrupt, polled every 100 steps of comprehensions (L-4.4) and after every 500 µs of work; or the caller's budget,
+        from which the work is deducted. Raises EvaluationError: CostExceeded beyond the limit (L-4.1), Interrupted.
         """
         if watcher is not None:
             return self._watched(variables, watcher)
@@ -160,9 +160,9 @@ class Program:
     def evaluate_with_cost(
         self, variables: Mapping[str, Value], watcher: Work | InterruptCheck | None = None, *, interrupted: bool = False
     ) -> tuple[Value | EvaluationError, int]:
-        """The value or the failure, and what that cost (L-4.1, L-4.3); of an aborted evaluation the cost so far.
+        """The value or the failure, and its cost (L-4.1, L-4.3); for an aborted evaluation the cost so far.
 
-        ``interrupted``: it was before, and only what doesn't take long is still to be done.
+        ``interrupted``: an earlier evaluation was; this one only finds out cheaply whether that matters (``true || …``).
         """
         built = self._counted or _COUNTED.get(self)
         meter = Meter(variables, built[1] if built is not None else 0, watcher)
@@ -185,7 +185,7 @@ class Program:
         return (value.error if isinstance(value, FailedValue) else value), meter.cost
 
     def _count(self) -> tuple[Run, int]:
-        """The counted form. Of a large expression it takes four times what all else does, so few of these are kept."""
+        """The counted form. For a large expression it takes four times the memory of everything else, so few of these are kept."""
         built = count(self._root, self._environment, self.work_estimate)
         if self.work_estimate.nodes <= KEPT_NODES:
             self._counted = built
@@ -198,10 +198,10 @@ class Program:
         return estimate_cost(self._root, declared)
 
     def _is_bounded(self) -> bool:
-        """Whether no evaluation can exceed the limit, so that counting is needless.
+        """True if no evaluation can exceed the limit, so that the cost need not be counted.
 
-        Upstream's estimate takes selections from values of unknown type, and a few functions, for cheaper than they are at run time; hence
-        these are counted in full here, and a tenth of the limit must do.
+        Upstream's estimate is too low for selections from values of unknown type and a few functions. So selections are counted in full
+        here, and the bound has to stay below a tenth of the limit.
         """
         if self._bounded is None and keys_by_identity(self._root):
             self._bounded = False
@@ -215,7 +215,7 @@ class Program:
 
 _ESTIMATE: Final = 10.0
 _COUNT: Final = 6.0
-"""Microseconds for each node: of the worst case, and of making the counted form. Both are done once, when they are first needed."""
+"""Microseconds for each node: of estimating the worst case, and of building the counted form. Both happen once, on first use."""
 COUNTED_NODE: Final = 1_400
 _COUNTED: Final[SizedCache[Program, tuple[Run, int]]] = SizedCache(12 << 20)
 """Counted forms of large expressions, and the bytes that a node of one takes."""
@@ -239,7 +239,7 @@ class _Emitter:
         self._functions: list[str] = []
         self._scope: list[Variable] = []
         self.budgeted = False
-        """Whether the function made uses its budget."""
+        """True if the generated function uses its budget."""
 
     def function(self, root: SyntaxNode) -> PlainForm:
         code: Code = run(self._emit(root))
@@ -391,7 +391,7 @@ class _Emitter:
         return Code(f"dispatch(b, {node.function!a}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
 
     def _operator(self, function: str, operands: list[SyntaxNode], codes: list[Code]) -> str | None:
-        """Source for the operators that Python's own suffice for, given what is known of the operands."""
+        """Source for an operator that has a Python equivalent for the operands' static types, else None."""
         types = [operand.known_type for operand in operands]
         if function in _COMPARISONS:
             one, two = types
@@ -484,7 +484,7 @@ class _Emitter:
 
 
 def _surely_bool(node: SyntaxNode) -> bool:
-    """Whether the value is a bool whatever the types of variables say.
+    """True if the value is certainly a bool, whatever the static types of variables are.
 
     They may be too narrow: ``[dyn(1), dyn("a")].flatten()`` leaves the element's type open, and ``filter(z, z)`` then settles on bool.
     """
@@ -497,7 +497,7 @@ _FOLDABLE = frozenset(("quantity", "semver", "duration", "timestamp", "ip", "cid
 
 
 def _folded(node: Call, overload: Overload) -> Value:
-    """The value of a constructor applied to literals; None if it isn't one, or fails, which is then left to the evaluation."""
+    """The value of a constructor applied to literals; None for other calls, and for one that fails, which evaluation reports."""
     if node.function not in _FOLDABLE or overload.implementation is None or overload.budget:
         return None
     values = [argument.value for argument in node.args if isinstance(argument, Literal)]

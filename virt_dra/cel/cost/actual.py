@@ -1,7 +1,7 @@
-"""What a call costs at run time, given its arguments and its result (L-4.3).
+"""The run-time cost of a call, given its arguments and its result (L-4.3).
 
-Failures among them count as values of size 1, as upstream. Kubernetes goes by the function's name, cel-go and its libraries by the
-overload; where several overloads fit the static types, none of theirs applies and the call costs 1.
+Failures among them count as values of size 1, as upstream. Kubernetes' libraries define costs by function name, cel-go's by overload;
+where several overloads fit the static types, no cost of cel-go applies and the call costs 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAP_BASE: Final = 30
 
 
 def tenth(size: int) -> int:
-    """The cost of going through a text once."""
+    """The cost of traversing a text once."""
     return math.ceil(size * STRING_FACTOR)
 
 
@@ -43,16 +43,17 @@ def size_of(value: Value) -> int:
 
 
 def operand_size(value: Value) -> int:
-    """The size of a value for cel-go's own operators, which look into optionals."""
+    """The size of a value for cel-go's own operators, which unwrap optionals."""
     while isinstance(value, Optional) and value.present:
         value = value.value
     return size_of(value)
 
 
 def traversal(value: Value, spend: Callable[[float], None]) -> int:
-    """The cost of going through a value with all it holds. Texts count by their bytes, rounded down.
+    """The cost of traversing a value with everything in it. Texts count by their bytes, rounded down.
 
-    ``spend`` is told of the work: values that share their parts have any number of them, and short texts cost nothing.
+    The work is charged to ``spend``, since the cost does not bound it: values may share parts any number of times, and short texts cost
+    nothing.
     """
     total = 0
     stack = [value]
@@ -97,7 +98,7 @@ def _result_twice(arguments: Sequence[Value], result: Value) -> int:
 
 
 def walk(arguments: Sequence[Value], result: Value, spend: Callable[[float], None] = lambda _: None) -> int:
-    """Going through the first operand with all it holds."""
+    """Traverse the first operand with everything in it."""
     return traversal(arguments[0], spend)
 
 
@@ -133,7 +134,7 @@ def _contains(arguments: Sequence[Value], result: Value) -> int:
 
 
 def compared(arguments: Sequence[Value], result: Value) -> int:
-    """Comparisons of texts, and equality of what is not Kubernetes' own."""
+    """Comparisons of texts, and equality of values other than those of Kubernetes' libraries."""
     return tenth(min(operand_size(arguments[0]), operand_size(arguments[1])))
 
 
@@ -141,7 +142,7 @@ _OWN: Final = (Quantity, IP, CIDR, NamedFormat, URL, SemVer)
 
 
 def equality(arguments: Sequence[Value], result: Value) -> int:
-    """``==``."""
+    """``==``: 1 for values of Kubernetes' libraries, else the smaller of the two sizes."""
     return 1 if isinstance(arguments[0], _OWN) else compared(arguments, result)
 
 
@@ -187,7 +188,7 @@ def _flattened(arguments: Sequence[Value], result: Value) -> int:
 
 
 def _self_compared(values: Value) -> int:
-    """Every element with every other."""
+    """Comparing every element with every other."""
     if not isinstance(values, list) or not values:
         return _built(2.0, 0)
     return _built(2.0 + STRING_FACTOR if isinstance(values[0], (str, bytes)) else 2.0, len(values) ** 2)
@@ -210,11 +211,11 @@ def _both_sizes_twice(arguments: Sequence[Value], result: Value) -> int:
     return 1 + 2 * size_of(arguments[0]) * size_of(arguments[1])
 
 
-# --- the authorizer, whose functions take no value that there is here, and still count ---
+# --- the authorizer: no value here has its types, but its functions' costs still count ---
 
 AUTHORIZER_CHECK: Final = 350_000
 REQUIREMENTS: Final = 0.5
-"""Requirements of a field or label selector for each of its characters."""
+"""The number of requirements that upstream assumes for each character of a field or label selector."""
 REQUIREMENT: Final = LIST_BASE + 40
 
 
@@ -242,7 +243,7 @@ _BY_NAME: Final = MappingProxyType(
         "validate": _validate,
     }
 )
-"""Kubernetes' libraries, whichever overload it is."""
+"""Costs in Kubernetes' libraries, by function name, for any overload."""
 
 _BY_OVERLOAD: Final = MappingProxyType(
     {
@@ -257,14 +258,14 @@ _BY_OVERLOAD: Final = MappingProxyType(
         "contains": _contains,
     }
 )
-"""cel-go's functions and its extensions, where one overload alone fits."""
+"""Costs in cel-go and its extensions, which apply where exactly one overload fits."""
 
 _ORDERINGS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _TEXTS: Final = (STRING, BYTES)
 
 
 def call_cost(function: str, overloads: Sequence[Overload]) -> CallCost | None:
-    """How to cost a call of a function with the overloads that fit its static types; None: it costs 1."""
+    """The cost function for a call with these overloads, which fit its static types; None: it costs 1."""
     single = overloads[0] if len(overloads) == 1 else None
     if function in ("_==_", "_!=_"):
         return equality if function == "_==_" else compared

@@ -1,7 +1,7 @@
 """Selections and indices, counted: a chain of qualifiers from a variable, a condition or any other expression.
 
-A qualifier costs 1, and so does the chain; not so the chain of a condition, of one of its branches, or of an index, which upstream resolves
-without counting it. Once a chain has met an optional, a qualifier that finds nothing ends it with none, at no cost.
+A qualifier costs 1, and so does the chain, except the chain of a condition, of one of its branches, or of an index, which upstream
+resolves without counting. After an optional in a chain, a qualifier that finds nothing ends it with none, at no cost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from virt_dra.cel.runtime import has
 from virt_dra.cel.values import NONE, Optional, Value
 
 Run: TypeAlias = Callable[[Meter], Value]
-"""Evaluates a part of an expression: its value, or a Failed."""
+"""A closure that evaluates a part of an expression: returns its value, or a FailedValue."""
 
 
 class Qualifier(NamedTuple):
@@ -59,7 +59,7 @@ def read(slot: int) -> Run:
 
 
 def chain(root: Run, qualifiers: list[Qualifier], own: int) -> Run:
-    """The chain's value; ``own``: what it costs besides its parts."""
+    """A closure for the chain's value; ``own``: its cost besides its parts."""
     if not qualifiers and not own:
         return root
     if not qualifiers:
@@ -80,7 +80,7 @@ def chain(root: Run, qualifiers: list[Qualifier], own: int) -> Run:
 
 
 def presence(root: Run, qualifiers: list[Qualifier], name: str, own: int) -> Run:
-    """``has(….name)``. The test costs what the chain would, less 1, as upstream: below nothing this is past every limit."""
+    """A closure for ``has(….name)``. As upstream it costs 1 less than the chain; a cost below zero wraps around and exceeds every limit."""
 
     def run(meter: Meter) -> Value:
         value = _tested(meter, _qualified(meter, root(meter), qualifiers), name)

@@ -1,4 +1,4 @@
-"""What a call costs at worst, and how large its result may be, from the sizes of its operands (L-4.2, L-4.3).
+"""The static estimate of a call: its worst-case cost and the size of its result, from the sizes of its operands (L-4.2, L-4.3).
 
 Kubernetes' libraries come first (save where an extension's own estimate does), then cel-go's operators; anything else costs 1.
 """
@@ -20,7 +20,7 @@ from virt_dra.cel.types import BYTES, INT, STRING, Type, TypeKind
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand with what is known of it."""
+    """An operand with its path and size, as far as they are known."""
 
     expr: Expr
     path: ValuePath | None
@@ -33,7 +33,7 @@ class Operand:
 
     @property
     def size(self) -> Size:
-        """Its size, as far as it is known."""
+        """Its size: computed, else declared for its path, else unknown."""
         if self.computed is not None:
             return self.computed
         return self._at(self.path)
@@ -43,7 +43,7 @@ class Operand:
         return UNKNOWN if found is None else found
 
     def element_size(self) -> Size:
-        """The size of an element, for a list; of what it is a list of, nothing else is asked."""
+        """The declared size of a list's element."""
         return self._at(ValuePath.of_steps([*self.path.steps(), "@items"]) if self.path is not None else None)
 
 
@@ -87,7 +87,7 @@ def _built(factor: float, size: Size) -> Estimate:
 
 
 def _integer(operand: Operand, default: int) -> int:
-    """A literal's value, 0 if negative; the default for what is no literal."""
+    """An integer literal's value, 0 if negative; the default for any other expression."""
     if not isinstance(operand.expr, ConstantExpr) or operand.type is not INT or not isinstance(operand.expr.value, int):
         return default
     return max(operand.expr.value, 0)
@@ -305,7 +305,7 @@ def _equal(call: OverloadCall) -> Estimate:
 
 
 def _choice(call: OverloadCall) -> Estimate:
-    """The cost is that of the operands (see the estimate); this says how large the result is."""
+    """The size of the result; the cost is that of the operands, which the estimate adds."""
     return Estimate(0, call.args[1].size.union(call.args[2].size))
 
 
@@ -358,6 +358,6 @@ _ESTIMATORS: Final = MappingProxyType[str, Estimator](
 
 
 def estimate_call(call: OverloadCall) -> Estimate:
-    """The estimate for one overload."""
+    """The estimate for one overload of a function; 1 for a function without an estimate of its own."""
     found = _ESTIMATORS.get(call.function)
     return (found(call) if found is not None else None) or _NOMINAL

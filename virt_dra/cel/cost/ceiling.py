@@ -14,7 +14,7 @@ from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMES
 
 _SCALARS: Final = (BOOL, INT, UINT, DOUBLE, DURATION, TIMESTAMP)
 _QUALIFIER: Final = 3
-"""A name, a selection or an index: itself, its chain, and what it is when it stands alone."""
+"""The most that a name, a selection or an index costs: as a qualifier, as a chain, and standing alone."""
 
 
 def ceiling(root: SyntaxNode) -> int | None:
@@ -61,7 +61,7 @@ def _call(node: Call) -> int | None:
 
 
 def _compared(operand: SyntaxNode) -> int | None:
-    """What comparing with the operand costs, whatever the other is: the smaller of the two counts."""
+    """The cost of comparing with the operand, which bounds the comparison: the smaller of both counts."""
     if operand.known_type in _SCALARS:
         return 1
     if isinstance(operand, Literal) and operand.type in (STRING, BYTES) and isinstance(operand.value, (str, bytes)):

@@ -1,4 +1,4 @@
-"""Which parts of an expression Kubernetes computes while it builds a program; evaluating them costs nothing."""
+"""Constant folding as Kubernetes does it: the parts of an expression that are computed with the program, so that they cost nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PLAIN_KEYS = _PRIMITIVE | {"bytes"}
 
 
 def keys_by_identity(root: SyntaxNode) -> bool:
-    """Whether lists, maps or objects may become keys, which are found again by the same object only: then what Kubernetes computes once
-    and what it computes again must be told apart."""
+    """True if lists, maps or objects may become keys of maps. Those are compared by identity, so it matters what Kubernetes computes only
+    once."""
     return any(isinstance(node, MapNode) and any(key.type.name not in _PLAIN_KEYS for key, _, _ in node.entries) for node in walk(root))
 
 

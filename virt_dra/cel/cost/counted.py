@@ -40,11 +40,11 @@ from virt_dra.cel.work_estimate import COUNTED, WorkEstimate, estimate_work
 
 _UNFIT = FailedValue(EvaluationError(NO_SUCH_OVERLOAD))
 _SINGLETONS = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches"))
-"""Functions that evaluate both operands in any case; others of several overloads stop at the first that fails, as those of three do."""
+"""Functions that always evaluate both operands; others with several overloads or with three operands stop at the first that fails."""
 
 
 def count(root: SyntaxNode, environment: Environment, work: WorkEstimate) -> tuple[Run, int]:
-    """The counted form of a checked tree, and how many slots for variables it needs."""
+    """The counted form of a checked tree, and the number of slots it needs for variables."""
     builder = _Builder(root, environment, work)
     built: Run = run(builder.build(root))
     return built, builder.slots
@@ -57,11 +57,11 @@ class _Builder:
         self._environment = environment
         self._constants = constants(nodes)
         self._bound: dict[int, Run] = {}
-        """How the variables of cel.bind and of optMap come by their value when they are first used, by slot."""
+        """Closures that compute the variables of cel.bind and optMap on first use, by slot."""
         self.slots = 1 + max((variable.slot for node in nodes for variable in bound_variables(node)), default=-1)
 
     def build(self, node: SyntaxNode, observed: bool = True) -> Step[Run]:
-        """The function for a node; ``observed``: whether upstream counts the node itself, were it a chain."""
+        """The closure for a node; ``observed``: if the node is a chain, upstream counts it."""
         built: Run
         match node:
             case Literal():
@@ -89,7 +89,7 @@ class _Builder:
         return built
 
     def _once(self, node: SyntaxNode, built: Run) -> Run:
-        """What is constant to Kubernetes is one value, which matters where it becomes a map's key."""
+        """A constant of Kubernetes is computed once: its identity matters where it becomes a map's key."""
         if id(node) not in self._constants:
             return built
         try:
@@ -172,7 +172,7 @@ class _Builder:
         target: Run = yield self.build(node.target)
         within = frozenset(list(self._bound)[known:])
         slot = node.variable.slot
-        # two slots: the value, and what computing the target once more costs, due when the variable is first used
+        # two slots: the value, and the cost of computing the target again, due when the variable is first used
         spare = self.slots
         self.slots += 1
         self._bound[slot] = macros.repeated(slot, spare, target, COUNTED * estimate_work(node.target).whole)
@@ -194,7 +194,7 @@ class _Builder:
             return macros.either(runs[0], runs[1], whole=node.function == "or")
         cost = call_cost(node.function, node.overloads)
         base = 0 if id(node) in self._constants else 1
-        # a search for a constant pattern is compiled once, and then called in another way; format always is
+        # upstream compiles a constant pattern in advance and calls the search differently, and format always
         compiled = node.function == "format" or (node.function in _SEARCHES and id(operands[1]) in self._constants)
         pair = node.function in _SINGLETONS or (len(runs) == 2 and len(node.overloads) == 1)
         if len(runs) < 2 or (pair and not compiled):
@@ -202,7 +202,7 @@ class _Builder:
         return self._stopping(node, runs, operands, cost)
 
     def _target(self, node: Call, operands: list[SyntaxNode]) -> Overload | None:
-        """The overload to call without looking at the values' types; None if that takes a look."""
+        """The overload that certainly fits; None if the values' types must choose."""
         if len(node.overloads) != 1 or node.overloads[0].implementation is None or node.function == "!_":
             return None  # a negated value's type may have been inferred from the negation
         fits = all(settled(param, operand.known_type) for param, operand in zip(node.overloads[0].params, operands, strict=True))
@@ -239,7 +239,7 @@ class _Builder:
         return budgeted if overload.budget or overload.is_charged else direct
 
     def _search(self, node: Call) -> _Invoke:
-        """A search for a constant pattern looks at the values' types itself; a type counts as the text of its name."""
+        """A search for a constant pattern checks its arguments' types itself; a type value counts as its name."""
         dispatch, name, member = self._environment.functions.dispatch, node.function, node.target is not None
 
         def searched(meter: Meter, arguments: list[Value]) -> Value:
@@ -290,7 +290,7 @@ class _Builder:
         return run
 
     def _stopping(self, node: Call, runs: list[Run], operands: list[SyntaxNode], cost: CallCost | None) -> Run:
-        """A call that stops at the first operand that fails; it costs nothing itself if others were still to come."""
+        """A call that stops at the first operand that fails; the call itself is free if operands were left."""
         invoke = self._invocation(node, operands)
 
         def run(meter: Meter) -> Value:
@@ -413,16 +413,16 @@ class _Builder:
 
 
 _FAILURE = 20.0
-"""Microseconds that a failing call takes longer than one with a value."""
+"""Extra microseconds of a call that fails."""
 _CHAINED = frozenset(("_[_]", "_[?_]", "_?_:_"))
 _CHARGED_FIRST = frozenset(("distinct", "sort", "sets.contains", "sets.equivalent", "sets.intersects"))
-"""Functions that take longer than the limit allows them to; their cost doesn't depend on the result."""
+"""Functions charged before they run, since they may take long and their cost does not depend on the result."""
 _SEARCHES = frozenset(("matches", "find", "findAll"))
 _Invoke = Callable[[Meter, list[Value]], Value]
 
 
 def _lookup(needle: Run, members: Value) -> Run:
-    """``x in [constants]``."""
+    """A closure for ``x in [constants]``: a look-up in a set."""
     keys = constant_keys(members if isinstance(members, list) else ())
 
     def run(meter: Meter) -> Value:
@@ -433,7 +433,7 @@ def _lookup(needle: Run, members: Value) -> Run:
 
 
 def settled(param: Type, given: Type) -> bool:
-    """Whether a value of the given static type surely fits the parameter."""
+    """True if every value of the given static type fits the parameter."""
     if param.kind in (TypeKind.PARAM, TypeKind.DYN):
         return True
     if is_dyn(given) or given.kind is not param.kind or given.name != param.name:
@@ -458,7 +458,7 @@ def literals(node: SyntaxNode) -> list[Value]:
 
 
 def undyn(node: SyntaxNode) -> SyntaxNode:
-    """What is within ``dyn(…)``."""
+    """The node inside any number of ``dyn(…)``."""
     while isinstance(node, Call) and node.function == "dyn" and len(node.args) == 1:
         node = node.args[0]
     return node

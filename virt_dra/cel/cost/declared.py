@@ -11,14 +11,14 @@ from virt_dra.cel.cost.sizes import Size, ValuePath
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The most characters, elements or entries of a value, and the same of what it consists of."""
+    """The most characters, elements or entries of a value, and of its fields, keys and values."""
 
     most: int
     fields: Mapping[str, Declared] = field(default_factory=dict)
     key: Declared | None = None
     value: Declared | None = None
     named: bool = False
-    """Whether a name selects any of its values."""
+    """True if every field name selects ``value``."""
 
 
 _DOMAIN = Declared(63)
@@ -42,7 +42,7 @@ VARIABLES: Final[Mapping[str, Declared]] = {"device": DEVICE}
 
 
 def declared_size(variables: Mapping[str, Declared], path: ValuePath) -> Size | None:
-    """What is declared for the value at a path."""
+    """The declared size of the value at a path; None if none is declared."""
     steps = path.steps()
     current = variables.get(steps[0]) if steps else None
     for step in steps[1:]:

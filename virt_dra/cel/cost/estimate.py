@@ -1,7 +1,7 @@
-"""The worst case that an expression may cost, from its text and the declared sizes of its input (L-4.1, L-4.2).
+"""The static estimate: the worst-case cost of an expression, from its text and the declared sizes of its input (L-4.1, L-4.2).
 
-It follows upstream's estimator step by step, since its figures depend on what it knows when: sizes and the paths of values are remembered
-by expression, and bound variables carry those of what they are bound to.
+It follows upstream's estimator step by step, because the result depends on the order in which sizes become known: sizes and paths are
+stored by expression, and bound variables take those of the expressions they are bound to.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _SCALARS = (BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT)
 def estimate_cost(root: SyntaxNode, variables: Mapping[str, Declared], *, every_selection: bool = False) -> int:
     """The most that evaluating a checked tree may cost; 2**64 - 1 where nothing bounds it.
 
-    ``variables``: what is declared of them. ``every_selection``: count selections from values of unknown type, too, as the evaluation does
-    and upstream's estimate doesn't.
+    ``variables``: their declared sizes. ``every_selection``: count selections from values of unknown type, too, which the evaluation
+    counts and upstream's estimate doesn't.
     """
     return _Estimator(variables, every_selection).estimate(expand(root))
 
 
 @dataclass(slots=True)
 class _Bound:
-    """What is known of a bound variable."""
+    """The path, size and content of a bound variable, as far as known."""
 
     path: ValuePath | None
     size: Size | None
@@ -44,12 +44,12 @@ class _Estimator:
         self._variables = variables
         self._every_selection = every_selection
         self._scopes: dict[str, list[_Bound]] = {}
-        """Of bound variables that are visible, by name, as upstream; what a variable stands for is forgotten where it ends."""
+        """The visible bound variables by name; as upstream, their sizes are forgotten at the end of their scope."""
         self._paths: dict[Expr, ValuePath | None] = {}
         self._sizes: dict[Expr, Size] = {}
         self._entries: dict[Expr, ContentSizes] = {}
         self._costs: dict[Expr, int] = {}
-        """Of expressions that occur twice (a macro's repeated target)."""
+        """Memoized costs, for expressions that occur twice (a macro's repeated target)."""
 
     def estimate(self, root: Expr) -> int:
         cost: int = run(self._cost(root))
@@ -248,7 +248,7 @@ class _Estimator:
         return add(add(over, initial), add(result, multiply(count.most, add(step, going))))
 
     def _bind(self, expr: FoldExpr) -> None:
-        """A fold's variables: of two a key or index and a value, of one a list's element or a map's key."""
+        """Enter a fold's variables: two are a key or index and a value, one is a list's element or a map's key."""
         paired = len(expr.variables) == 2
         for number, variable in enumerate(expr.variables):
             entry = self._entry(expr.over)
@@ -264,7 +264,7 @@ _TEXTS = frozenset(("string", "bytes"))
 
 
 def _ordered(expr: CallExpr) -> list[tuple[Type, ...]]:
-    """The overloads in upstream's order, where the last one's path counts."""
+    """The overloads in upstream's order, since the path of the last one counts."""
     if expr.function != "_[_]":
         return expr.overloads
     return sorted(expr.overloads, key=lambda params: (TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE).index(params[0].kind))

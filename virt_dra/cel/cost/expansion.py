@@ -1,4 +1,4 @@
-"""An expression with its macros written out as the comprehensions that upstream estimates (:mod:`virt_dra.cel.cost.estimate`)."""
+"""The expression tree that upstream estimates: macros expanded into comprehensions (for :mod:`virt_dra.cel.cost.estimate`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from virt_dra.cel.types import BOOL, DYN, INT, STRING, Type
 
 @dataclass(slots=True, eq=False)
 class Expr:
-    """``type``: the static type."""
+    """An expression without macros. ``type``: the static type."""
 
     type: Type
 
@@ -39,7 +39,7 @@ class ConstantExpr(Expr):
 
 @dataclass(slots=True, eq=False)
 class NameExpr(Expr):
-    """A variable: one that is bound, or one of the environment, or a type."""
+    """A bound variable, a variable of the environment, or the name of a type."""
 
     name: str
 
@@ -73,7 +73,7 @@ class MapExpr(Expr):
 
 @dataclass(slots=True, eq=False)
 class LetExpr(Expr):
-    """A value bound to a variable; ``cel.bind`` and what resembles it."""
+    """A value bound to a variable: ``cel.bind``, and the variables that other macros bind once."""
 
     variable: Variable
     value: Expr
@@ -82,7 +82,7 @@ class LetExpr(Expr):
 
 @dataclass(slots=True, eq=False)
 class FoldExpr(Expr):
-    """A comprehension."""
+    """A comprehension: iterates over a range and updates an accumulator."""
 
     over: Expr
     variables: list[Variable]
@@ -97,7 +97,7 @@ INSERT = "cel.@mapInsert"
 
 
 def expand(root: SyntaxNode) -> Expr:
-    """The expression of a checked tree. A target that a macro repeats is one object in it."""
+    """A checked tree, expanded. A target that a macro repeats is the same object in both places."""
     expanded: Expr = run(_expand(root))
     return expanded
 
@@ -232,7 +232,7 @@ def _collection(node: Comprehension, over: Expr, variables: list[Variable], cond
 
 
 def _sort_by(node: Comprehension, over: Expr, body: Expr) -> Expr:
-    """The list is bound to a variable, since it is read for its keys and to be sorted."""
+    """The expansion of sortBy: binds the list to a variable, since it is used twice, for the keys and for sorting."""
     bound = Variable("@__sortBy_input__", over.type)
 
     def read() -> Expr:

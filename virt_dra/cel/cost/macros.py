@@ -1,8 +1,8 @@
-"""Macros, counted as the comprehensions, conditions and calls that they stand for.
+"""Macros in the counted form: closures that cost what their expansions into comprehensions, conditions and calls cost.
 
-In upstream's terms: a comprehension reads its accumulator (1) before and in every step and at its end. ``all`` asks before each element
-whether to go on (a call, 1; for ``exists`` of a negation, another 1). A list grows by adding a list of one element (10 + 1). A step that
-fails doesn't end the loop; the accumulator is the failure from then on.
+In upstream's terms: a comprehension reads its accumulator (1) before every step, in it and at the end. Before each element ``all`` checks
+whether to continue (a call, 1; ``exists`` negates, another 1). A list grows by adding a list of one element (10 + 1). A step that fails
+does not end the loop; from then on the accumulator is the failure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTERRUPTED = FailedValue(Interrupted())
 
 
 def caught(action: Callable[..., Value], *arguments: object) -> Value:
-    """What an action gives, or its failure. What aborts the evaluation passes."""
+    """An action's result, or its failure as a value. An error that aborts the evaluation is raised."""
     try:
         return action(*arguments)
     except EvaluationAborted:
@@ -39,7 +39,7 @@ def caught(action: Callable[..., Value], *arguments: object) -> Value:
 
 
 def conditional(condition: Run, chosen: Run, other: Run) -> Run:
-    """``condition ? chosen : other``, which costs nothing itself."""
+    """``condition ? chosen : other``, which is free itself."""
 
     def run(meter: Meter) -> Value:
         value = condition(meter)
@@ -76,7 +76,7 @@ def lazy(slot: int, value: Run) -> Run:
 
 
 def repeated(slot: int, due: int, target: Run, weight: float) -> Run:
-    """A variable of optMap: on its first use the target is computed once more, and its value() called; ``weight``: the work of that."""
+    """The variable of optMap: on first use upstream computes the target again and calls value(); ``weight``: the work of that."""
 
     def run(meter: Meter) -> Value:
         cost = meter.slots[due]
@@ -95,7 +95,7 @@ def repeated(slot: int, due: int, target: Run, weight: float) -> Run:
 
 
 def optional_map(target: Run, body: Run, slot: int, due: int, within: frozenset[int], *, flat: bool) -> Run:
-    """``target.optMap(variable, body)`` or optFlatMap: hasValue() costs 1, and so does what makes the result, save optFlatMap's body.
+    """``target.optMap(variable, body)`` or optFlatMap: hasValue() costs 1, and so does creating the result, except for optFlatMap.
 
     Computing the target once more costs the same again, unless it was the first to use a variable that is bound around it; ``within``: the
     slots of those bound inside.
@@ -124,7 +124,7 @@ def optional_map(target: Run, body: Run, slot: int, due: int, within: frozenset[
 
 
 def either(target: Run, other: Run, *, whole: bool) -> Run:
-    """``target.or(other)`` (``whole``) and ``target.orValue(other)``, which cost nothing themselves."""
+    """``target.or(other)`` (``whole``) and ``target.orValue(other)``, which are free themselves."""
 
     def run(meter: Meter) -> Value:
         value = target(meter)
@@ -153,7 +153,7 @@ class Loop:
     second: int | None = None
 
     def entries(self, meter: Meter) -> Iterable[None] | FailedValue:
-        """Binds the variables, once for each element or entry."""
+        """Bind the variables, once for each element or entry; yields after each binding."""
         value = self.over(meter)
         if isinstance(value, FailedValue):
             return value
@@ -329,7 +329,7 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
 
     def run(meter: Meter) -> Value:
         values = loop.over(meter)
-        # the list is bound to a variable, read as the call's target and as the range of the keys
+        # upstream binds the list to a variable and reads it twice: for the keys and as the call's target
         meter.charge_each(2)
         entries = Loop(lambda _: values, loop.slot, loop.weight).entries(meter)
         keys: list[Value] = []

@@ -1,4 +1,4 @@
-"""What one counted evaluation carries along: the cost so far, the variables, and whether it is to stop."""
+"""The state of one counted evaluation: the cost so far, the variables, and whether it has been interrupted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from virt_dra.cel.values import Value
 V = TypeVar("V")
 
 COST_LIMIT: Final = 1_000_000
-"""What one evaluation may cost, and the worst case that admission accepts (L-4.1)."""
+"""The limit of one evaluation's run-time cost, and of the estimate that admission accepts (L-4.1)."""
 
 
 class CostExceeded(EvaluationAborted):
-    """It cost more than COST_LIMIT."""
+    """The evaluation costs more than COST_LIMIT."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -25,13 +25,13 @@ class CostExceeded(EvaluationAborted):
 
 @dataclass(frozen=True, slots=True)
 class FailedValue:
-    """A failure as a value: whether it matters is for the operators around it to say."""
+    """A failure as a value: the operators around it decide whether it matters."""
 
     error: EvaluationError
 
 
 UNSET: Final = object()
-"""In the slot of a bound variable that was not used yet."""
+"""The slot of a bound variable that has not been used yet."""
 
 
 class Meter(Budget):
@@ -43,7 +43,7 @@ class Meter(Budget):
         self.slots: list[Value] = [UNSET] * slots
         """Values of the variables that macros bind, by :attr:`Variable.slot`."""
         self.started: list[int] = []
-        """Slots of variables whose values were computed for their first use, in order."""
+        """Slots of variables in the order in which their values were first computed."""
         self._stopped = False
         self._limited = False
         if watcher is not None:
@@ -56,14 +56,14 @@ class Meter(Budget):
             raise CostExceeded
 
     def charge_each(self, steps: int) -> None:
-        """Add the cost of steps that cost 1 each. Raises CostExceeded at the one that is too much."""
+        """Add the cost of steps of 1 each. Raises CostExceeded, with the cost at the first step beyond the limit."""
         self.cost += steps
         if self.cost > COST_LIMIT:
             self.cost = COST_LIMIT + 1
             raise CostExceeded
 
     def loop(self, values: Sequence[V], weight: float) -> Sequence[V] | Iterator[V]:
-        """What a comprehension goes through; its steps are counted by :meth:`stopped`."""
+        """The values for a comprehension to iterate over; its steps are counted by :meth:`stopped`."""
         whole = len(values) * weight
         if whole < STRETCH:
             self.spend(whole)
@@ -76,7 +76,7 @@ class Meter(Budget):
             yield value
 
     def stopped(self) -> bool:
-        """Count one step of a comprehension; whether the evaluation has been interrupted."""
+        """Count one step of a comprehension; True if the evaluation has been interrupted."""
         if self._stopped or self._interrupt is None:
             return self._stopped
         self.steps += 1
@@ -88,12 +88,13 @@ class Meter(Budget):
         return self._stopped
 
     def interrupted_before(self) -> None:
-        """For an evaluation that starts again to see whether its interruption matters: it ends loops at the next look at the deadline."""
+        """Prepare an evaluation that starts again to find out whether its interruption matters: loops end at the next poll of the
+        interrupt."""
         self._interrupt = _always
         self._limit()
 
     def _interrupted(self) -> None:
-        """An interruption is a failure like others to what is around it, and comes with the next step of a loop."""
+        """Let the next step of a loop fail: to the operators around it, an interruption is a failure like others."""
         self._stopped = True
         self._limit()
 

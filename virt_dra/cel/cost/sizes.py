@@ -24,12 +24,12 @@ def scale(size: int, factor: float) -> int:
 
 
 def wrapped(number: int) -> int:
-    """What is left of a number in 64 bits, where upstream's arithmetic overflows."""
+    """A number modulo 2**64, where upstream's arithmetic overflows."""
     return number & MAXIMUM
 
 
 def whole(number: float) -> int:
-    """A float as unsigned number; upstream's machine makes 2**63 of what doesn't fit."""
+    """A float as an unsigned number; where it doesn't fit, 2**63, as Go's conversion gives on amd64."""
     return int(number) if number < _BEYOND else 1 << 63
 
 
@@ -54,7 +54,7 @@ ONE: Final = Size(1, 1)
 
 
 class ContentSizes(NamedTuple):
-    """The sizes of what a list or map contains."""
+    """The sizes of the elements of a list, or of the keys and values of a map."""
 
     is_list: bool
     key: Size
@@ -67,8 +67,8 @@ class ContentSizes(NamedTuple):
 class ValuePath:
     """Where in a variable a value comes from: ``device``, ``attributes``, ``@values``.
 
-    Extending one writes into memory that is shared with its other extensions where there is room, as upstream's slices do: of the key and
-    the value of one range, both then have the value's path. Some of upstream's estimates depend on it.
+    Like upstream's Go slices, extensions of one path share memory where there is room, so that a later one overwrites an earlier one: key
+    and value of a range both get the value's path. Some of upstream's estimates depend on that.
     """
 
     __slots__ = ("_memory", "length")
