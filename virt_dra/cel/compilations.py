@@ -1,4 +1,4 @@
-"""A cache of compiled expressions, limited in bytes: users choose the texts, and one of 10 KiB takes a megabyte once compiled."""
+"""The cache of compiled expressions, limited in bytes: users choose the texts, and one of 10 KiB takes a megabyte once compiled."""
 
 from __future__ import annotations
 

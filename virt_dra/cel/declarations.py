@@ -1,4 +1,4 @@
-"""What Kubernetes declares for expressions on devices: functions, type names, an environment for each use (L-2.*, L-3.1, L-3.8)."""
+"""The environments of expressions on devices: Kubernetes' functions, type names and variables (L-2.*, L-3.1, L-3.8)."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def _for_devices(name: str, functions: Library, *, consumable_capacity: bool, li
 
 
 STORED_EXPRESSIONS: Final = _for_devices("stored expressions", FUNCTIONS, consumable_capacity=True, list_attributes=True)
-"""What the scheduler compiles with: knows every field and function, whatever the gates (A-21.4)."""
+"""The environment of the scheduler: every field and function, whatever the gates (A-21.4)."""
 
 
 @cache
 def new_expressions(*, consumable_capacity: bool = True, list_attributes: bool = True) -> Environment:
-    """What the API server compiles new and changed text with: what the gates allow (L-3.8, A-21.4, A-21.6).
+    """The environment in which the API server compiles new and changed text: what the gates allow (L-3.8, A-21.4, A-21.6).
 
     Without DRAConsumableCapacity a device has no ``allowMultipleAllocations``; without DRAListTypeAttributes an attribute's type is
     ``any``, over which no macro iterates, and there is no ``includes``.

@@ -24,7 +24,7 @@ from virt_dra.cel.values import NamedValues, Optional, TypeValue, UInt, Value, g
 
 CACHE_SIZE: Final = 1024
 CACHE_BYTES: Final = 12 << 20
-"""Compiled derived attributes that are kept, and what they may take."""
+"""Limits of the cache of compiled derived attributes: their number, and their bytes."""
 
 _SCALARS: Final = (BOOL, INT, STRING, ANY, DYN, SEMVER)
 
@@ -61,7 +61,7 @@ class DerivedAttribute:
 
 
 def compile_derived_attribute(expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None) -> DerivedAttribute:
-    """Compile a derived attribute; what comes of it is kept (A-21.9).
+    """Compile a derived attribute, or return the cached one (A-21.9).
 
     ``environment``, ``work``: as of :func:`~virt_dra.cel.selector.compile_selector`. Raises CompileError: a fault in the text, or a result
     that no attribute can have (A-16.2). Raises Interrupted where the work isn't enough.
@@ -70,7 +70,7 @@ def compile_derived_attribute(expression: str, environment: Environment = STORED
 
 
 def _new(expression: str, environment: Environment, spend: Spend) -> DerivedAttribute:
-    lists = attribute_type(environment) is DYN  # as DRAListTypeAttributes makes it, and as it is for what is stored already
+    lists = attribute_type(environment) is DYN  # with DRAListTypeAttributes, and for stored expressions
 
     def refusal(result: Type) -> str | None:
         if result in _SCALARS or (lists and result.kind is TypeKind.LIST and result.params[0] in _SCALARS):
@@ -85,7 +85,7 @@ DERIVED_ATTRIBUTES: Final = Compilations(_new, CACHE_BYTES, CACHE_SIZE)
 
 
 def _as_attribute(value: Value) -> DeviceAttribute:
-    """As upstream, what an optional holds counts as the scalar it is, and a type as its name."""
+    """The attribute of a value. As upstream, an optional counts as the scalar in it, and a type as its name."""
     scalar = _scalar(value)
     match scalar:
         case bool():
@@ -106,7 +106,7 @@ S = TypeVar("S", bound=AttributeScalar)
 
 
 def _scalar(value: Value) -> AttributeScalar | None:
-    """What a value is as an attribute's scalar; None if it can't be one."""
+    """A value as an attribute's scalar; None if it is none."""
     while isinstance(value, Optional) and value.present:
         value = value.value
     if isinstance(value, TypeValue):
@@ -115,7 +115,7 @@ def _scalar(value: Value) -> AttributeScalar | None:
 
 
 def _list_attribute(values: list[Value]) -> DeviceAttribute:
-    """The first element decides; an empty list is one of strings."""
+    """The attribute of a list. The first element's type is the list's; an empty list is one of strings."""
     if not values:
         return DeviceAttribute(strings=())
     match _scalar(values[0]):
@@ -131,7 +131,7 @@ def _list_attribute(values: list[Value]) -> DeviceAttribute:
 
 
 def _alike(values: list[Value], kind: type[S], name: str) -> tuple[S, ...]:
-    """The elements, all of which must be of the kind."""
+    """The elements, all of which must be of one kind."""
     elements: list[S] = []
     for index, value in enumerate(values):
         scalar = _scalar(value)
@@ -167,7 +167,7 @@ _NATIVE_TYPES: Final = MappingProxyType(
 
 
 def _native_type(value: Value) -> str:
-    """The Go type of what upstream holds a value in; its messages show it."""
+    """The Go type in which upstream holds a value; its messages show it."""
     while isinstance(value, Optional):
         if not value.present:
             return "<nil>"

@@ -50,7 +50,7 @@ def device_input(driver: str, device: Device) -> DeviceInput:
 
 
 def convertible(attribute: DeviceAttribute) -> bool:
-    """Whether the value can be one for an expression. Where one attribute of a device can't, every expression fails on it (A-21.2)."""
+    """True if the value can be converted for expressions. If one attribute of a device can't, every expression fails on it (A-21.2)."""
     if attribute.versions is None and (attribute.string is not None or attribute.int_value is not None or attribute.bool_value is not None):
         return True  # nothing in it can fail
     try:
@@ -95,5 +95,5 @@ def _version(name: str, text: str) -> SemVer:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> SemVer:
-    """A cluster's devices have few versions. Raises SemVerError, which isn't kept."""
+    """The version of a text, cached since a cluster's devices have few versions. Raises SemVerError, which isn't cached."""
     return SemVer.parse(text, uint64=True)

@@ -1,4 +1,4 @@
-"""What an expression may refer to: variables, fields of objects, type names and functions."""
+"""The environment of an expression: the variables, fields of objects, type names and functions that it may refer to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virt_dra.cel.types import Type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Environment:
-    """Immutable; compiled expressions are cached by it, so there is one object for each environment."""
+    """What an expression may refer to. Immutable and compared by identity: compiled expressions are cached by environment."""
 
     name: str
     variables: Mapping[str, Type]

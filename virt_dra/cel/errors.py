@@ -11,7 +11,7 @@ NO_SUCH_KEY_ADVICE = "consider using CEL optional chaining (.? followed by orVal
 
 
 class CelError(Exception):
-    """Anything that is wrong with an expression or with evaluating it."""
+    """Base of all errors of compiling and evaluating expressions."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class EvaluationError(CelError):
 
 
 class EvaluationAborted(EvaluationError):
-    """The evaluation was stopped; no ``||`` or ``&&`` makes that good."""
+    """The evaluation was stopped; unlike other failures, ``||`` and ``&&`` don't absorb this one."""
 
 
 class BudgetExceeded(EvaluationAborted):
-    """It took more steps than one evaluation may."""
+    """The evaluation exceeded a limit on its work or memory."""
 
 
 class Interrupted(EvaluationError):
@@ -55,11 +55,11 @@ class Interrupted(EvaluationError):
 
 
 class Stopped(Interrupted, EvaluationAborted):
-    """The caller's work is used up, or an interrupted evaluation still takes long. No ``||`` makes that good."""
+    """The caller's budget is used up, or an interrupted evaluation still takes long. ``||`` does not absorb it."""
 
 
 class InternalFault(EvaluationAborted):
-    """What upstream's evaluator cannot do and reports as an internal error; a selector that does it selects nothing there either."""
+    """An operation that upstream's evaluator reports as an internal error; a selector that needs it selects nothing there either."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"internal error: {message}")
@@ -92,5 +92,5 @@ def _describe(text: str, issue: Issue) -> str:
 
 
 def enhanced(message: str) -> str:
-    """The message as users see it: `no such key` gains advice (L-3.5)."""
+    """The message as users see it: `no such key` gets Kubernetes' advice (L-3.5)."""
     return f"{message}. {NO_SUCH_KEY_ADVICE}" if "no such key:" in message else message

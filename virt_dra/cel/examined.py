@@ -1,4 +1,4 @@
-"""What evaluating an expression on one device came to, with what it cost."""
+"""The outcome of evaluating an expression on one device, with its cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Examined(Generic[V]):
-    """A value, or else an error. ``cost`` is Kubernetes' run-time cost up to there (L-4.1); None where nothing was evaluated."""
+    """A value or an error. ``cost`` is Kubernetes' run-time cost so far (L-4.1); None if nothing was evaluated."""
 
     value: V | None = None
     error: str | None = None

@@ -1,4 +1,4 @@
-"""From an expression's text to a program: parse, check, compile (L-2.*, L-3.7)."""
+"""Compiling an expression: its text is parsed, checked and compiled to a program (L-2.*, L-3.7)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from virt_dra.cel.syntax.tokens import SyntaxFault
 from virt_dra.cel.types import Type, TypeTooLarge
 
 ResultRule = Callable[[Type], str | None]
-"""The static type of an expression -> why it is refused, or None."""
+"""Maps the static type of an expression to the reason for refusing it, or None."""
 
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-"""JSON can smuggle it in; Kubernetes' reader puts the replacement character in its place."""
+"""Half of a surrogate pair, which JSON escapes may contain; Kubernetes' reader replaces it by the replacement character."""
 
 
 def compile_expression(
@@ -29,7 +29,7 @@ def compile_expression(
 ) -> Program:
     """Parse, check and compile an expression; without a ``result_rule`` its value may be of any type.
 
-    ``spend`` is told of the work on constant patterns, in microseconds, before it is done. Raises CompileError.
+    ``spend`` is charged for constant patterns, in microseconds, before each is compiled. Raises CompileError.
     """
     if not text.isascii():
         text = _LONE_SURROGATE.sub("\ufffd", text)

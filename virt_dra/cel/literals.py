@@ -1,4 +1,4 @@
-"""Checks on literal arguments at compile time (L-2.5)."""
+"""Validation of literal arguments and constants at compile time (L-2.5)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 
 
 def invalid_literal(function: str, member: bool, place: int, value: LiteralValue, patterns: Patterns) -> str | None:
-    """What is wrong with a literal as the argument at ``place`` of a function; None if nothing. Raises PatternsTooLarge."""
+    """The fault of a literal as the argument at ``place`` of a function; None if it is valid. Raises PatternsTooLarge."""
     if function == "duration" and not member and isinstance(value, str):
         return None if parse_duration(value) is not None else "invalid duration argument"
     if function == "timestamp" and not member:
@@ -57,7 +57,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 class InvalidConstant(CelError):
-    """A conversion of a constant fails, which Kubernetes finds out when it builds the program."""
+    """A constant can't be converted, which Kubernetes reports when it builds the program."""
 
 
 def check_constants(root: SyntaxNode, spend: Spend = free) -> None:
@@ -76,7 +76,7 @@ def check_constants(root: SyntaxNode, spend: Spend = free) -> None:
 
 
 def _in_planning_order(root: SyntaxNode) -> Iterator[SyntaxNode | Variable]:
-    """Nodes behind what they consist of, and the variables that macros read where the macro's text doesn't show it."""
+    """Nodes after their parts, and the variables that expanded macros read without their text showing it."""
     waiting: list[tuple[SyntaxNode | Variable, bool]] = [(root, False)]
     while waiting:
         part, known = waiting.pop()
@@ -112,7 +112,7 @@ def _parts(node: SyntaxNode) -> Sequence[SyntaxNode | Variable]:
 
 
 def _check_constant(node: SyntaxNode, constants: dict[int, Value], patterns: Patterns) -> None:
-    """Judge one node after its children and add it to the constants if it is one."""
+    """Check one node after its children, and add its value to the constants if it is one."""
     if isinstance(node, Ident):
         if node.variable is not None:
             _refuse_type(node.variable)
@@ -169,7 +169,7 @@ def _convert(node: Call, argument: Value, constants: dict[int, Value]) -> None:
 
 
 def format_issue(node: Call) -> Issue | None:
-    """What is wrong with ``"…".format([…])`` where both are literals; None if nothing or not such a call."""
+    """The fault of ``"…".format([…])`` with literals; None if there is none, or for other calls."""
     if node.function != "format" or not isinstance(node.target, Literal) or not isinstance(node.target.value, str):
         return None
     if len(node.args) != 1 or not isinstance(node.args[0], ListNode):
@@ -191,7 +191,7 @@ def format_issue(node: Call) -> Issue | None:
 
 
 def _unfit_element(clause: Clause, element: SyntaxNode) -> Issue | None:
-    """A type that the clause can't write, in the element or (for %s) in a literal within it."""
+    """The issue for an element of a type that the clause can't format; for %s also within a literal."""
     stack = [element]
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""What of a device an expression looks at, as far as its text tells: devices alike in that need be asked once."""
+"""The parts of a device that an expression reads: it is evaluated once for all devices that are equal in these parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from virt_dra.cel.syntax.nodes import Call, Ident, Literal, Logic, Select, Synta
 
 
 class Reads(NamedTuple):
-    """Names are (domain, identifier). The value of an expression depends on nothing but these, and whether they are there."""
+    """The parts of a device on which an expression's value depends, absence included. Names are (domain, identifier)."""
 
     driver: bool
     allow_multiple_allocations: bool
@@ -20,7 +20,7 @@ NOTHING = Reads(False, False, frozenset(), frozenset())
 
 
 def together(each: list[Reads | None]) -> Reads | None:
-    """What several expressions look at; None if one of them does so in a way that its text doesn't tell."""
+    """The parts that any of several expressions reads; None if they are unknown for one of them."""
     known = [one for one in each if one is not None]
     if len(known) < len(each):
         return None
@@ -33,7 +33,8 @@ def together(each: list[Reads | None]) -> Reads | None:
 
 
 def reads(root: SyntaxNode) -> Reads | None:
-    """None where the whole device is passed on, a map is gone through, or a name is computed."""
+    """The parts of a device that a checked tree reads; None where it passes on the whole device, iterates over a map, or computes a
+    name."""
     scalars = {"driver": False, "allowMultipleAllocations": False}
     maps: dict[str, set[tuple[str, str]]] = {"attributes": set(), "capacity": set()}
     todo = [root]
@@ -53,7 +54,7 @@ def reads(root: SyntaxNode) -> Reads | None:
 
 
 class Wanted(NamedTuple):
-    """A value that something of a device must have for an expression to be true. ``field``: driver, attributes or capacity."""
+    """A value that an attribute, a capacity or the driver must have for an expression to be true. ``field``: which of these."""
 
     field: str
     domain: str
@@ -62,7 +63,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(root: SyntaxNode) -> tuple[Wanted, ...]:
-    """The equalities with literals that must all hold, as far as the text tells: ``a == "x" && b == 1 && …``, in their order."""
+    """The equalities with literals that an expression requires, in order: those of ``a == "x" && b == 1 && …``."""
     found: list[Wanted] = []
     todo = [root]
     while todo:

@@ -1,4 +1,4 @@
-"""What generated code calls besides library functions: selection, literals and macros."""
+"""The run-time support of generated code besides library functions: selection, literals and macros."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Body = Callable[..., Value]
 Test = Callable[..., bool]
 NO_SUCH_OVERLOAD = "no such overload"
 UNFIT = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
-"""What library functions may raise besides an EvaluationError: a value's type did not fit."""
+"""Exceptions of library functions that mean that a value's type did not fit."""
 
 
 def boolean(value: Value) -> bool:
@@ -67,7 +67,7 @@ def _refuse_list(operand: Value) -> None:
 
 
 def select(operand: Value, name: str) -> Value:
-    """``operand.name`` where the operand is a map or its type is known only now."""
+    """``operand.name`` for a map, or where the operand's type is known only at run time."""
     if isinstance(operand, dict):
         return index_map(operand, name)
     if isinstance(operand, Optional):
@@ -97,7 +97,7 @@ def has_key(operand: dict[Value, Value], name: str) -> bool:
 
 
 def has(operand: Value, name: str) -> bool:
-    """``has(operand.name)`` where the operand's type is known only now."""
+    """``has(operand.name)`` where the operand's type is known only at run time."""
     if isinstance(operand, Optional):
         return operand.present and has(operand.value, name)
     if isinstance(operand, dict):
@@ -137,7 +137,7 @@ def make_map(parts: list[tuple[int, Value, Value]]) -> dict[Value, Value]:
 
 
 def add_entry(made: dict[Value, Value], optional: bool, key: Value, value: Value) -> None:
-    """Add an entry to a map; an optional one that isn't there takes away the one before it, as in cel-go."""
+    """Add an entry to a map. As in cel-go, an absent optional removes an earlier entry of the same key."""
     if optional:
         if not isinstance(value, Optional):
             raise EvaluationError(f"cannot initialize optional entry '{printed(key)}' from non-optional value {printed(value)}")
@@ -152,7 +152,7 @@ def add_entry(made: dict[Value, Value], optional: bool, key: Value, value: Value
 
 
 def in_constants(value: Value, constants: frozenset[Value]) -> bool:
-    """``value in [literals]``, which upstream looks up; hence it fails for types that it can't look up."""
+    """``value in [literals]``. Upstream uses a hash table, so this fails for types that it can't hash."""
     return map_key(value) in constants
 
 
@@ -240,7 +240,7 @@ def macro_transformMapEntry_pairs(budget: Budget, weight: float, over: Value, bo
 
 
 def insert(made: dict[Value, Value], key: Value, value: Value) -> None:
-    """Add an entry whose key must not be there yet, not even as another type of number."""
+    """Add an entry whose key must be new, also compared with numbers of other types."""
     if is_key(made, key):
         raise EvaluationError(f"insert failed: key {printed(key)} already exists")
     made[map_key(key)] = value

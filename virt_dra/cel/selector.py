@@ -1,4 +1,4 @@
-"""Device selectors: expressions that say yes or no to a device (L-3.5, L-3.7, A-21.5)."""
+"""Device selectors: expressions that are true for the devices they select (L-3.5, L-3.7, A-21.5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from virt_dra.cel.values import Optional, Value, type_name
 
 CACHE_SIZE: Final = 4096
 CACHE_BYTES: Final = 48 << 20
-"""Compiled selectors that are kept: more than the classes and claims of a large cluster have, and what they may take."""
+"""Limits of the cache of compiled selectors: their number, more than a large cluster has, and their bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,20 +34,19 @@ class CompiledSelector:
 
     @property
     def reads(self) -> Reads | None:
-        """What of a device the answer depends on, besides that all its attributes can be converted; None where the text doesn't tell."""
+        """The parts of a device on which the result depends, given that all its attributes can be converted; None if unknown."""
         return self.program.reads
 
     @property
     def wanted(self) -> tuple[Wanted, ...]:
-        """The values that a device must have to be selected, as far as the text tells."""
+        """Values that a device must have to be selected; see :func:`virt_dra.cel.reads.wanted`."""
         return self.program.wanted
 
     def matches(self, device: DeviceInput, interrupt: Work | InterruptCheck | None = None) -> bool:
-        """Whether the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7).
+        """True if the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7).
 
-        ``interrupt``: a deadline, asked at least every half millisecond of work whether to stop, with the error `operation interrupted`
-        (L-4.4); or the :class:`~virt_dra.cel.limits.budget.Work` that may be done, from which all that is done is taken:
-        Interrupted, for good, where it isn't enough.
+        ``interrupt``: a check polled at least every half millisecond of work, which ends the evaluation with `operation interrupted`
+        (L-4.4); or a budget (:class:`~virt_dra.cel.limits.budget.Work`) from which the work is deducted: Interrupted when it is used up.
         """
         try:
             value = self.program.evaluate({"device": device}, interrupt)
@@ -63,7 +62,7 @@ class CompiledSelector:
         return self.program.estimate_cost()
 
     def examine(self, device: DeviceInput) -> Examined[bool]:
-        """Whether the device is selected, or the error that :meth:`matches` raises, and the cost."""
+        """The result or the error of :meth:`matches`, with the cost."""
         value, cost = self.program.evaluate_with_cost({"device": device})
         if isinstance(value, EvaluationError):
             return Examined(error=enhanced(value.message), cost=cost)
@@ -90,7 +89,7 @@ _REFUSALS = MappingProxyType(
 
 
 def _as_bool(value: Value) -> bool:
-    """The result as a bool; an optional bool counts as what it holds (L-3.7)."""
+    """The result as a bool; an optional counts as its value (L-3.7)."""
     inner = value
     while isinstance(inner, Optional):
         if not inner.present:
@@ -104,17 +103,17 @@ def _as_bool(value: Value) -> bool:
 
 
 def compile_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None) -> CompiledSelector:
-    """Compile a device selector; what comes of it is kept (A-21.9).
+    """Compile a device selector, or return the cached one (A-21.9).
 
-    ``environment``: the stored-expressions one, as the scheduler does, or one of :func:`new_expressions`, as admission does. ``work``: what
-    may be done for it. Raises CompileError: a fault in the text (`compilation failed: …`), or a result that is neither bool nor unknown
-    (L-3.7). Raises Interrupted where the work isn't enough.
+    ``environment``: that of stored expressions, as in the scheduler, or one of :func:`new_expressions`, as at admission. ``work``: the
+    budget for compiling. Raises CompileError: a fault in the text (`compilation failed: …`), or a result that is neither bool nor unknown
+    (L-3.7). Raises Interrupted when the budget is used up.
     """
     return SELECTORS.get(expression, environment, work)
 
 
 def new_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, spend: Spend = free) -> CompiledSelector:
-    """As :func:`compile_selector`, always anew; ``spend`` is told of the work on patterns."""
+    """Compile a device selector without the cache; ``spend`` is charged for patterns."""
     unknown = attribute_type(environment)
 
     def refusal(result: Type) -> str | None:

@@ -194,7 +194,7 @@ def _nullable(candidate: Type) -> bool:
 
 @dataclass(slots=True)
 class Unifier:
-    """Type variables and what they stand for. A failed unification leaves no trace."""
+    """Unification: the bindings of type variables. A failed unification is undone (textbook unification with a trail)."""
 
     types: Types
     bound: dict[Type, Type] = field(default_factory=dict)
@@ -207,11 +207,11 @@ class Unifier:
         return self.types.get(TypeKind.PARAM, f"_var{self._count}")
 
     def assignable(self, wanted: Type, given: Type) -> bool:
-        """Whether the types agree, binding variables as needed."""
+        """True if the types agree; binds variables as needed."""
         return wanted is given or self.all_assignable((wanted,), (given,))
 
     def all_assignable(self, wanted: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
-        """Whether all pairs agree; binds variables only if so."""
+        """True if all pairs agree; only then are variables bound."""
         if len(wanted) != len(given):
             return False
         mark = len(self._trail)
@@ -335,7 +335,7 @@ class Unifier:
 
 
 def most_general(first: Type, second: Type) -> Type:
-    """Of two types that agree, the one that says less."""
+    """The more general of two types that agree."""
     stack = [(first, second)]
     while stack:
         one, two = stack.pop()

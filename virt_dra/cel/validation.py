@@ -1,4 +1,4 @@
-"""Validation's checks of expressions, compiled: what :mod:`virt_dra.api.validation` asks of the layer above it."""
+"""The checks of expressions that :mod:`virt_dra.api.validation` takes from the layer above: compiling and estimating them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Compile = Callable[[str, Environment], CompiledSelector | DerivedAttribute]
 
 
 def expression_fault(compiled: Compile, environment: Environment, expression: str) -> str | None:
-    """What keeps an expression from being accepted, in the API server's words (C-14.1, A-21.8)."""
+    """The reason for which the API server refuses an expression, in its words; None if it accepts it (C-14.1, A-21.8)."""
     try:
         estimate = compiled(expression, environment).cost_estimate
     except CompileError as error:
@@ -34,7 +34,7 @@ def expression_fault(compiled: Compile, environment: Environment, expression: st
 
 
 def derived_attribute_cost(environment: Environment, expression: str) -> int:
-    """What a derived attribute counts towards the limit of its claim; nothing if it doesn't compile (A-21.8)."""
+    """The cost of a derived attribute that counts towards its claim's limit; 0 if it doesn't compile (A-21.8)."""
     if byte_length(expression) > EXPRESSION_MAX:
         return 0
     try:
@@ -44,7 +44,7 @@ def derived_attribute_cost(environment: Environment, expression: str) -> int:
 
 
 def compiled_rules(gates: FeatureGates) -> Rules:
-    """Validation with expressions compiled in the environment that the gates make (A-21.4)."""
+    """The rules of validation, with expressions compiled in the environment of the gates (A-21.4)."""
     environment = new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
     return Rules(
         check_selector=partial(expression_fault, compile_selector, environment),
@@ -55,5 +55,5 @@ def compiled_rules(gates: FeatureGates) -> Rules:
 
 
 EMBEDDED_GATES = replace(FeatureGates.all(), fractional_capacity_range=False)
-"""No field is lost (decision 0007). The one gate that drops none is as in a plain 1.37, and as the allocator has it."""
+"""All gates on, so that no field is dropped (decision 0007), except one that drops none: it is off as in a plain 1.37."""
 COMPILED = compiled_rules(EMBEDDED_GATES)

@@ -39,7 +39,7 @@ class Zone:
 
     @staticmethod
     def of(offset: int) -> Zone:
-        """Go has one zone for each whole hour that is in use, and makes a new one each time for any other offset."""
+        """The zone of an offset. Go shares one object for each whole hour in use, and creates a new one for any other offset."""
         return _WHOLE_HOURS.get(offset) or Zone(offset)
 
 
@@ -109,7 +109,7 @@ class TypeValue:
 
 
 class CalculatedQuantity(Quantity):
-    """A sum or difference of quantities. Upstream holds it by reference, which no quantity on the left of ``==`` takes for its like."""
+    """A sum or difference of quantities. Upstream holds it by reference, and a quantity on the left of ``==`` can't be compared with it."""
 
     __slots__ = ()
 
@@ -127,7 +127,7 @@ def _copied(value: Quantity, made: Q) -> Q:
 
 
 def fresh(value: Quantity) -> Quantity:
-    """An object of its own: as a map's key it is found again by this one only."""
+    """A copy with an identity of its own: as a map's key, only this object finds it."""
     return _copied(value, object.__new__(Quantity))
 
 
@@ -168,7 +168,7 @@ class InstantKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdentityKey:
-    """A list, map or object as a map's key: found again by this very object only, as upstream, which goes by its pointer."""
+    """A list, map or object as a map's key: compared by identity, as upstream compares pointers."""
 
     value: Value
 
@@ -184,7 +184,7 @@ _TRUE_KEY, _FALSE_KEY = BoolKey(True), BoolKey(False)
 
 
 class NamedValues(dict[str, Value]):
-    """A map whose keys are texts only, as a device's are: looking up anything else finds nothing."""
+    """A map with text keys only, as a device's: looking up any other key finds nothing."""
 
     __slots__ = ()
     CEL_TYPE: ClassVar[str] = "map"
@@ -203,7 +203,7 @@ class DomainMap(NamedValues):
 _PLAIN_KEYS = frozenset((str, int, Duration, type(None)))
 _KEYS_BY_VALUE = frozenset(("*types.Type", "cel.CIDR", "cel.IP"))
 _NO_KEYS = frozenset(("cel.Format", "cel.Semver", "types.Bytes"))
-"""Types that upstream can't look up in a map: it fails while trying."""
+"""Types that upstream can't hash: looking them up in a map fails."""
 
 
 def map_key(value: Value) -> Value:
@@ -226,8 +226,7 @@ _ABSENT = object()
 
 
 def lookup_key(entries: dict[Value, Value], key: Value) -> Value:
-    """The key that a CEL value has in this map, or one that isn't in it. Raises InternalFault as :func:`map_key`, where upstream's map
-    can't look it up.
+    """The key under which a CEL value is stored in this map, or one that isn't in it. Raises InternalFault as :func:`map_key`.
 
     A uint finds the int it equals and the other way round; a double finds either, and none of them finds a double.
     """
@@ -261,7 +260,7 @@ def is_key(entries: dict[Value, Value], key: Value) -> bool:
 
 
 def constant_keys(values: Iterable[Value]) -> frozenset[Value]:
-    """The keys for ``x in [constants]``: numbers are there in all types; a double also for an int that it is only the nearest to."""
+    """The keys for ``x in [constants]``: a number is contained in all its types, a double also as the int that it is nearest to."""
     keys: set[Value] = set()
     for value in values:
         keys.add(map_key(value))
@@ -282,7 +281,7 @@ def key_value(key: Value) -> Value:
 
 
 def go_type(value: Value) -> str:
-    """The name of the Go type that upstream holds such a value in; some of its messages show it."""
+    """The name of the Go type in which upstream holds such a value; some of its messages show it."""
     name = _GO_TYPES.get(type(value))
     if name is not None:
         return name
@@ -381,8 +380,8 @@ _SAME_TYPE_ONLY = frozenset(("cel.CIDR", "cel.Format", "cel.IP", "cel.Quantity",
 
 
 def incomparable(left: Value, right: Value, *, null_too: bool = False) -> bool:
-    """Whether upstream fails to compare them: Kubernetes' own types on the left are compared to their like only, and (save within
-    optionals, ``null_too``) to null."""
+    """True if upstream fails to compare them: values of Kubernetes' types on the left compare only with the same type and (except within
+    optionals, ``null_too``) with null."""
     if type(left) is type(right) and type(right) is not CalculatedQuantity:
         return False
     if type(left) is CalculatedQuantity and type(right) is Quantity:
@@ -391,7 +390,7 @@ def incomparable(left: Value, right: Value, *, null_too: bool = False) -> bool:
 
 
 def equals(left: Value, right: Value, spend: Callable[[float], None]) -> bool:
-    """Deep equality, without recursion. ``spend`` is told of the work, in microseconds. Raises BudgetExceeded.
+    """Deep equality, without recursion. The work is charged to ``spend``, in microseconds. Raises BudgetExceeded.
 
     As upstream, elements of lists and maps that can't be compared don't make the containers differ.
     """

@@ -1,4 +1,4 @@
-"""IP addresses and prefixes in text: what is accepted and what is wrong, as Go's ``net/netip`` says it.
+"""Parser for IP addresses and prefixes, with the grammar and the error messages of Go's ``net/netip``.
 
 IPv4   : octet "." octet "." octet "." octet              octets without leading zeros
 IPv6   : group (":" group)*, one "::" for one or more groups of zeros, the last two groups may be an IPv4 address; ["%" zone]

@@ -1,4 +1,4 @@
-"""The authorizer library: declared as in Kubernetes' environment (L-2.8), where device selectors have no value to apply it to."""
+"""The authorizer library: declared as in Kubernetes (L-2.8), but device selectors have no value of its types."""
 
 from __future__ import annotations
 

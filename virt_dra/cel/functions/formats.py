@@ -18,7 +18,7 @@ from virt_dra.cel.values import NONE, Optional
 library = Library()
 
 FormatCheck = Callable[[str], tuple[str, ...]]
-"""What is wrong with a text; nothing if it is fine."""
+"""The faults of a text; none if it has the format."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
@@ -38,7 +38,7 @@ def _is_date(text: str) -> bool:
 
 
 def _is_datetime(text: str) -> bool:
-    """As Kubernetes: what follows a second "t" is not looked at."""
+    """True for a date-time. As in Kubernetes, text after a second "t" is ignored."""
     parts = text.lower().split("t")
     found = _TIME.fullmatch(parts[1]) if len(parts) > 1 and _is_date(parts[0]) else None
     return found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
@@ -59,7 +59,7 @@ def _prefix(check: FormatCheck) -> FormatCheck:
 
 @dataclass(frozen=True, slots=True)
 class NamedFormat:
-    """``kubernetes.NamedFormat``."""
+    """A value of type ``kubernetes.NamedFormat``: a named check of texts."""
 
     CEL_TYPE: ClassVar[str] = "kubernetes.NamedFormat"
     GO_TYPE: ClassVar[str] = "cel.Format"
@@ -67,7 +67,7 @@ class NamedFormat:
     name: str
     check: FormatCheck = field(compare=False)
     pattern_size: int = field(compare=False)
-    """Length of the regular expression that Kubernetes takes it to cost."""
+    """The length of the regular expression that Kubernetes' cost assumes for it."""
 
 
 _PATTERN_SIZES = {
@@ -115,7 +115,7 @@ def named(name: str) -> Optional:
 
 @library.function("kubernetes.NamedFormat::validate(string) -> optional_type(list(string))", budget=True)
 def validate(budget: Budget, given: NamedFormat, text: str) -> Optional:
-    """None if the text has the format, else what is wrong."""
+    """none if the text has the format, else an optional with the list of faults."""
     budget.read(text, 1.0)
     complaints = given.check(text)
     return Optional(True, list(complaints)) if complaints else NONE

@@ -26,9 +26,9 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PRECISION = 6
 _PIECE = 1.5
 _PER_CHARACTER = 0.01
-"""Microseconds: of a clause or a value within a list or map, and of a character."""
+"""Microseconds of work: for a clause, or a value within a list or map, and for a character."""
 _MOST_PRECISE = 200
-"""Beyond it the reference's digits depend on its library's buffers; refused here."""
+"""The highest precision. Beyond it the reference's digits depend on its library's buffers, so it is refused here."""
 _SPECIAL_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _WANTED = {
     "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
@@ -60,7 +60,7 @@ class Clause:
 
 
 class FormatFault(ValueError):
-    """A format that can't be read, or that wants more arguments than there are."""
+    """A format that can't be parsed, or that needs more arguments than there are."""
 
 
 def parse_format(text: str, arguments: int, *, literal: bool = False) -> Iterator[str | Clause]:
@@ -197,7 +197,7 @@ def _nested(budget: Budget, value: Value) -> str:
 
 
 def _measured(budget: Budget, parts: Iterator[str]) -> Iterator[str]:
-    """The parts of a text. Raises BudgetExceeded once they are together too long."""
+    """The parts of a text. Raises BudgetExceeded as soon as they are too long together."""
     length = 0
     for part in parts:
         length += len(part) + 2
@@ -220,14 +220,14 @@ def _special(number: float) -> str:
 
 
 def _fixed(number: float, precision: int | None) -> str:
-    """With groups of thousands, as the reference's locale (en_US) writes numbers."""
+    """A decimal number with grouped thousands, as the reference's locale (en_US) writes it."""
     if not math.isfinite(number):
         return _special(number)
     return f"{number + 0.0:,.{_PRECISION if precision is None else precision}f}"
 
 
 def _scientific(number: float, precision: int | None) -> str:
-    """Always six decimals: the reference takes the precision for the width."""
+    """A number in scientific notation, always with six decimals: the reference takes the precision for the width."""
     width = _PRECISION if precision is None else precision
     if not math.isfinite(number):
         return _special(number).rjust(width)

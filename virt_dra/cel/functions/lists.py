@@ -29,7 +29,7 @@ _ORDERED = ("int", "uint", "double", "bool", "google.protobuf.Duration", "google
 _SORTED = 0.7
 _ORDERING = 0.7
 _VISITED = 0.1
-"""Microseconds: of a comparison while sorting, of an element put in relation to others, of one looked at."""
+"""Microseconds of work: for a comparison while sorting, for comparing an element with others, for visiting one."""
 _POINTED = 16
 """Bytes of an element and, halved for those that are shared, of the number it is."""
 
@@ -39,7 +39,7 @@ def _order(left: Value, right: Value) -> int:
 
 
 def _loose_order(value: Value, other: Value) -> int:
-    """As upstream, which passes over pairs that have no order, but not over a value that has none with any."""
+    """Order as upstream's: pairs without an order are skipped, a value without an order to any other is an error."""
     if type_name(value) not in _ORDERED:
         raise EvaluationError("no such overload")
     try:
@@ -75,7 +75,7 @@ def is_sorted(budget: Budget, values: list[Value]) -> bool:
 
 
 def _declare_sum(kind: str, zero: Value) -> None:
-    """One for each type, because the sum of an empty list is the zero of its static type."""
+    """Declare sum for one element type: the sum of an empty list is the zero of its static type."""
 
     @library.function(f"list({kind})::sum() -> {kind}", budget=True)
     def total(budget: Budget, values: list[Value]) -> Value:
@@ -85,7 +85,7 @@ def _declare_sum(kind: str, zero: Value) -> None:
 
 
 def _plus(total: Value, value: Value) -> Value:
-    """What an element adds; to durations also a timestamp may be added, once, and durations to that."""
+    """The sum with one more element. To durations one timestamp may be added, and to that further durations."""
     if isinstance(total, Timestamp) and isinstance(value, Duration):
         return later(total, value)
     if isinstance(total, Duration) and isinstance(value, Timestamp):
@@ -138,7 +138,7 @@ def last_index_of(budget: Budget, values: list[Value], wanted: Value) -> int:
 
 @library.function("dyn::includes(dyn) -> bool", budget=True)
 def includes(budget: Budget, value: Value, wanted: Value) -> bool:
-    """L-2.10: a list contains the value, anything else equals it."""
+    """True if a list contains the value, or anything else equals it (L-2.10)."""
     if isinstance(value, list):
         return any(equals(budget, element, wanted) for element in value)
     return equals(budget, value, wanted)
@@ -187,7 +187,7 @@ def distinct(budget: Budget, values: list[Value]) -> list[Value]:
 
 
 SORT_BY = "@sortByAssociatedKeys"
-"""What the macro sortBy stands for: the list, and the key of each element."""
+"""The function that the macro sortBy expands to: takes the list, and the key of each element."""
 
 library.declare(
     *(

@@ -17,7 +17,7 @@ library = Library()
 
 @dataclass(frozen=True, slots=True)
 class IP:
-    """``net.IP``."""
+    """A value of type ``net.IP``: an address."""
 
     CEL_TYPE: ClassVar[str] = "net.IP"
     GO_TYPE: ClassVar[str] = "cel.IP"

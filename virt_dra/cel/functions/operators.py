@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, membership and indexing (L-2.1, L-2.2): checked, exact, and never more lenient than cel-go."""
+"""Operators: arithmetic, comparison, membership and indexing (L-2.1, L-2.2), with cel-go's overflow checks and errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def timestamp(nanoseconds: int, zone: Zone | None = None) -> Timestamp:
 
 
 def _width(*texts: str | bytes) -> int:
-    """Bytes that a character of a text built of these may take."""
+    """The most bytes that a character of a text built from these takes."""
     return 1 if all(isinstance(text, bytes) or text.isascii() for text in texts) else 4
 
 
@@ -281,7 +281,7 @@ def greater_or_equal(left: Value, right: Value) -> bool:
 
 @library.function("_==_(<A>, <A>) -> bool", budget=True)
 def operator_equals(budget: Budget, left: Value, right: Value) -> bool:
-    """``==``. Raises EvaluationError for values that can't be compared, also within optionals."""
+    """The value of ``==``. Raises EvaluationError for values that can't be compared, also within optionals."""
     one, two = left, right
     null_too = False
     while isinstance(one, Optional) and isinstance(two, Optional) and one.present and two.present:
@@ -340,7 +340,7 @@ _QUALIFIERS = (str, int, float)
 
 
 def is_qualifier(key: Value) -> bool:
-    """Whether upstream takes a value between brackets: bools, numbers and strings."""
+    """True if upstream accepts a value as an index: bools, numbers and strings."""
     return isinstance(key, _QUALIFIERS)
 
 
@@ -363,7 +363,7 @@ def index_map(entries: dict[Value, Value], key: Value) -> Value:
 
 
 def _position(values: list[Value], index: Value) -> int | None:
-    """The place an index denotes, None if outside. Raises EvaluationError for what is no index."""
+    """The position that an index denotes, None if it is out of range. Raises EvaluationError for a value that is no index."""
     require_qualifier(index)
     if isinstance(index, float) and index.is_integer() and INT_MIN < index < INT_MAX:
         index = int(index)
@@ -413,7 +413,7 @@ def optional_index(container: Value, index: Value) -> Optional:
 
 
 def index(container: Value, key: Value) -> Value:
-    """``container[key]`` where the container's type is known only now."""
+    """``container[key]`` where the container's type is known only at run time."""
     if isinstance(container, dict):
         return index_map(container, key)
     if isinstance(container, list):
@@ -424,7 +424,7 @@ def index(container: Value, key: Value) -> Value:
     raise EvaluationError(f"no such key: {printed(key)}")
 
 
-# An operand of unknown type, such as the element of [], is taken for the first that fits, so their order is upstream's.
+# An operand of unknown type, such as the element of [], gets the type of the first overload that fits, so the order is upstream's.
 
 _SPAN, _INSTANT = "google.protobuf.Duration", "google.protobuf.Timestamp"
 library.order(

@@ -1,4 +1,4 @@
-"""Go's regular expressions in RE2's words: what a pattern means to the engine that Kubernetes uses (L-2.11).
+"""Translation of Go's regular expressions to RE2's syntax, so that patterns mean what they mean to Kubernetes (L-2.11).
 
 Both engines have one author and one syntax, with these differences (Go 1.26, found by comparing them over random patterns):
 
@@ -19,12 +19,12 @@ _DIFFERENT: Final = re.compile(r"\\[CpP]|\(\?P?<")
 _UNICODE: Final = r"(?P<unicode>\\[pP](?:\{[^}]{0,64}\}|[^{]))|(?P<escape>\\.)"
 _OUTSIDE: Final = re.compile(rf"(?P<literal>\\Q(?:.*?\\E|.*))|{_UNICODE}|(?P<open>\[\^?\]?)|\(\?P?<(?P<name>[^>]{{0,256}})>", re.DOTALL)
 _INSIDE: Final = re.compile(rf"{_UNICODE}|(?P<named>\[:\^?[a-z]{{1,8}}:\])|(?P<close>\])", re.DOTALL)
-"""Every part has a limit, so that reading a pattern takes linear time."""
+"""Every repetition has a limit, so that parsing a pattern takes linear time."""
 _LONGEST: Final = 200_000
 """Characters of a translated pattern."""
 
 _NOTHING: Final = r"\x{d800}"
-"""In brackets: a surrogate, which no text holds."""
+"""Inside brackets, a class that matches nothing: a surrogate, which no text contains."""
 
 _ASSIGNED_BUT_OTHER: Final = ("L", "M", "N", "P", "S", "Z")
 _ASSIGNED: Final = (*_ASSIGNED_BUT_OTHER, "Cc", "Cf", "Co", "Cs")
@@ -38,7 +38,7 @@ _UNIONS: Final = MappingProxyType(
         "Ascii": (("ASCII",), True),
     }
 )
-"""Canonical name -> RE2's classes, and whether what is meant is in one of them or in none."""
+"""Canonical name -> RE2's classes, and whether it means their union or its complement."""
 _ALIASES: Final = MappingProxyType(
     {
         name.replace("_", "").capitalize(): category
@@ -76,25 +76,25 @@ class InvalidPattern(ValueError):
 
 
 def refusal(reason: str, where: str) -> InvalidPattern:
-    """Go's error: what is wrong, and the part of the pattern that is."""
+    """Go's error: the fault, and the part of the pattern that has it."""
     return InvalidPattern(f"error parsing regexp: {reason}: `{where}`")
 
 
 def in_go_words(message: str, pattern: str) -> InvalidPattern:
-    """RE2's error about a pattern as Go words it."""
+    """RE2's error about a pattern, worded as Go's."""
     if message.startswith("trailing \\"):
         return refusal("trailing backslash at end of expression", "")
     reason, colon, where = message.partition(": ")
     if not colon:
         return InvalidPattern(f"error parsing regexp: {message}")
-    if where.startswith("(?<") and reason == "invalid perl operator":  # a look-behind, in which Go sees a name
+    if where.startswith("(?<") and reason == "invalid perl operator":  # a look-behind, which Go takes for the name of a group
         rest = pattern[pattern.find(where) :]
         return refusal("invalid named capture", rest[: rest.find(">") + 1] or rest)
     return refusal(_GO_WORDS.get(reason, reason), where if where in pattern else pattern)
 
 
 def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[[str], list[tuple[int, int]]]) -> str:
-    """A pattern for RE2 that means what this one means to Go. Raises :class:`InvalidPattern` for what RE2 takes and Go doesn't.
+    """A pattern for RE2 with the meaning that this one has in Go. Raises :class:`InvalidPattern` for one that only RE2 accepts.
 
     ``compiles``: whether RE2 takes a pattern. ``members``: the code points that a class of RE2 matches, as ranges.
     """
@@ -125,7 +125,7 @@ def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[
 
 
 def _unicode_class(text: str, inside: bool, compiles: Callable[[str], bool], members: Callable[[str], list[tuple[int, int]]]) -> str:
-    """``\\p{…}`` or ``\\P{…}`` in RE2's words, for the inside of brackets or the outside."""
+    """``\\p{…}`` or ``\\P{…}`` in RE2's syntax, inside or outside of brackets."""
     given = (text[3:-1] if text[2] == "{" else text[2:]).removeprefix("^")
     positive = (text[1] == "p") != (text[2:4] == "{^" or text[2] == "^")
     name = _canonical(given)
@@ -142,7 +142,7 @@ def _unicode_class(text: str, inside: bool, compiles: Callable[[str], bool], mem
 
 
 def _canonical(name: str) -> str:
-    """As Go looks it up: a capital and then small letters, without ``_``, ``-`` and blanks."""
+    """The name by which Go finds a class: a capital and then small letters, without ``_``, ``-`` and blanks."""
     letters = re.sub("[_ -]", "", name)
     return letters[:1].upper() + letters[1:].lower() if letters.isascii() else ""
 

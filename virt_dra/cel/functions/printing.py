@@ -11,7 +11,7 @@ from virt_dra.cel.values import Duration, Optional, Timestamp, TypeValue, Value,
 _EPOCH = datetime(1970, 1, 1)
 _DEEPEST = 20
 _LONGEST = 2_000
-"""Beyond this, and so many values, a value is cut: no one reads it, and it may go on for ever."""
+"""Limits in characters and in values beyond which a printed value is cut: nested values can print at any length."""
 
 
 def printed(value: Value) -> str:
@@ -80,7 +80,7 @@ _EXPONENT_FROM = 6
 
 
 def format_double(value: float) -> str:
-    """The shortest text that reads back as the value, as Go's %g writes it."""
+    """A double as Go's %g writes it: the shortest text that parses to the same value."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -107,7 +107,7 @@ def format_double(value: float) -> str:
 
 
 def _duration(nanoseconds: int) -> str:
-    """``1h2m3.5s``, ``1.5ms``, ``-20ns``."""
+    """A duration as Go prints it: ``1h2m3.5s``, ``1.5ms``, ``-20ns``."""
     sign, left = "-" if nanoseconds < 0 else "", abs(nanoseconds)
     if left == 0:
         return "0s"
@@ -128,7 +128,8 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def _timestamp(value: Timestamp) -> str:
-    """``2020-02-29 12:34:56.789 +0000 UTC``; a zone that is only an offset has no name, so the offset stands twice."""
+    """A time as Go prints it: ``2020-02-29 12:34:56.789 +0000 UTC``; a zone that is only an offset has no name, so the offset stands
+    twice."""
     seconds, rest = divmod(value.nanoseconds + value.offset * 10**9, 10**9)
     moment = _EPOCH + timedelta(seconds=seconds)
     decimals = f".{rest:09}".rstrip("0") if rest else ""

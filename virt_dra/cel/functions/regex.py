@@ -20,24 +20,24 @@ library = Library()
 
 _MATCHES: Final = 4096
 _REMEMBERED: Final = 512
-"""Answers that are kept, of texts and patterns of so many characters together."""
+"""Limits of the cache of matches: their number, and the characters of text and pattern together."""
 _TIERS: Final = (1 << 16, 1 << 18, 2 << 20)
-"""Bytes that RE2 may use for a pattern: the first of these that are enough. A pattern that needs more is too large."""
+"""Memory limits for RE2, in bytes, tried in this order. A pattern that needs more than the last one is too large."""
 _CACHE_BYTES: Final = 48 << 20
-"""Of all compiled patterns that are kept, each counted with all that RE2 may use for it: some 700 that are meant seriously."""
+"""Bytes of the cache of compiled patterns, each counted with its memory limit: about 700 realistic patterns."""
 _FAILURE_BYTES: Final = 1_000
 _LONGEST: Final = 10_240
-"""Characters of a pattern, as an expression has: RE2 takes 8 ms to read some of this length, and four times as long for twice as much."""
+"""Characters of a pattern, the same as of an expression: RE2 takes up to 8 ms to parse this many, and that grows quadratically."""
 
 _UNICODE_CLASS: Final = re.compile(r"\\[pP]")
 _MOST_CLASSES: Final = 300
-"""Unicode classes in a pattern: merely reading one takes 0.1 ms."""
+"""Unicode classes in a pattern: parsing one takes 0.1 ms."""
 _DEEPEST: Final = 1000
-"""Go refuses a pattern whose tree is higher."""
+"""The height of a pattern's tree beyond which Go refuses it."""
 _PARENTHESIS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.?|[^\]\\])*(?:\]|\Z)|\(\?P?<|\(\?|[()]", re.DOTALL)
 """Parentheses that open and close groups, and what may hold others. Brackets that nothing closes go to the end: linear time."""
 _MOST_INSTRUCTIONS: Final = 100_000
-"""Of all constant patterns of an expression together; a thousand take 0.3 ms to compile."""
+"""Instructions of all constant patterns of an expression together; a thousand take 0.3 ms to compile."""
 
 # Microseconds, measured. What RE2 takes to compile isn't known before, so each try is charged with the most that it may take.
 _LARGE_TRANSLATION: Final = 2_000
@@ -62,7 +62,7 @@ Spend = Callable[[float], None]
 
 
 def free(microseconds: float) -> None:
-    """For callers who don't count work."""
+    """A charge that costs nothing, for callers without a budget."""
 
 
 class _Match(Protocol):
@@ -78,15 +78,15 @@ class _Pattern(Protocol):
 
 
 class PatternsTooLarge(CelError):
-    """The constant patterns of an expression are larger than any that are meant seriously; or, as PatternTooLarge, one of them is."""
+    """The constant patterns of an expression are too large together; PatternTooLarge: one of them is."""
 
 
 class PatternTooLarge(PatternsTooLarge):
-    """A pattern that Go compiles and we don't: what it matches is not known here."""
+    """A pattern that Go compiles and this engine refuses, so that it is unknown what it matches."""
 
 
 class Patterns:
-    """The constant patterns of one expression. ``spend`` is told of the work on each before it is done."""
+    """The constant patterns of one expression. ``spend`` is charged for each before it is compiled."""
 
     def __init__(self, spend: Spend) -> None:
         self._spend = spend
@@ -109,7 +109,7 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A pattern that was compiled, or why it wasn't; ``work``: the microseconds to charge for that."""
+    """A compiled pattern, or the error of compiling it; ``work``: the microseconds to charge for that."""
 
     work: float
     pattern: _Pattern | None = None
@@ -134,7 +134,7 @@ _cache: SizedCache[str, _Compiled] = SizedCache(_CACHE_BYTES)
 
 
 def _known(pattern: str, spend: Spend) -> _Compiled:
-    """The pattern, compiled or not, from the cache or made; ``spend`` is told of the work of making it before each part of it."""
+    """The outcome of compiling a pattern, from the cache or new; ``spend`` is charged before each part of that work."""
     found = _cache.get(pattern)
     if found is None:
         found, size = _made(pattern, spend)
@@ -143,7 +143,7 @@ def _known(pattern: str, spend: Spend) -> _Compiled:
 
 
 def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
-    """And the bytes it may use."""
+    """Compile a pattern; also returns its memory limit in bytes."""
     if len(pattern) > _LONGEST:
         return _Compiled(_READING, error=f"a pattern of more than {_LONGEST} characters", too_large=True), _FAILURE_BYTES
     classes = len(_UNICODE_CLASS.findall(pattern))
@@ -158,7 +158,7 @@ def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
     except InvalidPattern as error:
         return _Compiled(work, error=str(error)), _FAILURE_BYTES + len(str(error))
     tries = list(zip(_TIERS, _TRIES, strict=True))
-    if len(translation) > _LARGE_TRANSLATION or classes > _MANY_CLASSES:  # it takes long only to read
+    if len(translation) > _LARGE_TRANSLATION or classes > _MANY_CLASSES:  # parsing alone takes long
         del tries[:-1]
     for limit, most in tries:
         spend(most)
@@ -184,7 +184,7 @@ def _options(limit: int) -> re2.Options:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = limit
-    options.never_capture = True  # only where a match lies is of interest, and keeping track of thousands of groups takes seconds
+    options.never_capture = True  # only the place of a match matters, and tracking thousands of groups takes seconds
     return options
 
 
@@ -209,7 +209,7 @@ def _members(pattern: str) -> list[tuple[int, int]]:
 
 
 def _depth(pattern: str) -> int:
-    """How deeply capturing groups nest; the others vanish when Go reads a pattern."""
+    """How deeply capturing groups nest; Go drops the others when it parses a pattern."""
     opened: list[bool] = []
     depth = deepest = 0
     for found in _PARENTHESIS.finditer(pattern):
@@ -232,7 +232,7 @@ def _compiled(budget: Budget, text: str, pattern: str, prefix: str = "Illegal re
     elif budget.is_new(pattern):
         if found is None:
             found = _known(pattern, budget.spend)
-        else:  # the same as if it weren't known, so that no result depends on what was evaluated before
+        else:  # charged as if it were not cached, so that no result depends on earlier evaluations
             budget.repeat(found.work)
         budget.compiled(found.size)
     elif found is None:
@@ -245,7 +245,7 @@ def _compiled(budget: Budget, text: str, pattern: str, prefix: str = "Illegal re
 
 
 def _charge_search(budget: Budget, compiled: _Compiled, text: str, start: int = 0) -> None:
-    """Take away the most that a search may take. Raises BudgetExceeded."""
+    """Charge the worst case of a search. Raises BudgetExceeded."""
     length = (len(text) - start) * (1 if text.isascii() else 3)
     work = _SEARCH + length * (_PER_BYTE + min(compiled.size, _MOST_ALIVE) * _PER_STEP)
     if work > _LONGEST_SEARCH:
@@ -264,12 +264,12 @@ def matches(budget: Budget, text: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=_MATCHES)
 def _matches_short(pattern: str, text: str) -> bool:
-    """The thousands of devices of a cluster have few models and versions, and asking RE2 takes ten times as long as remembering."""
+    """Memoized search: a cluster's devices have few models and versions, and a search takes ten times as long as the look-up."""
     return compile_pattern(pattern).search(text) is not None
 
 
 def forget() -> None:
-    """Drop all that is kept of patterns and their answers."""
+    """Clear the caches of patterns and of matches."""
     _cache.clear()
     _matches_short.cache_clear()
     re2.purge()
@@ -294,7 +294,7 @@ def find_all(budget: Budget, text: str, pattern: str, limit: int = -1) -> list[s
     previous_end = -1
     for found in compiled.usable().finditer(text):
         start, end = found.span()
-        # Go's rule: an empty match right behind another match doesn't count
+        # Go's rule: an empty match directly after another match is skipped
         if not (start == end and start == previous_end):
             results.append(text[start:end])
             if 0 <= limit <= len(results):

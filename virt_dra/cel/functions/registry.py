@@ -1,4 +1,4 @@
-"""How a CEL function is declared and found.
+"""Declaration and overload resolution of CEL functions.
 
 A declaration is written as ``string::contains(string) -> bool`` takes a receiver, ``size(list(<A>)) -> int`` does not. One
 Python function may serve several declarations. The checker chooses overloads by static types; where types are only known at run time,
@@ -34,20 +34,20 @@ class Overload:
     implementation: Implementation | None
     budget: bool
     variables: tuple[Type, ...]
-    """The type parameters that occur in it."""
+    """The type parameters that occur in the declaration."""
     per_character: float = 0.0
     each: float = 0.0
-    """Microseconds of a character of its texts, and of every call, where the implementation doesn't say itself what it takes."""
+    """Microseconds to charge for a character of the text arguments, and for every call, if the implementation charges nothing itself."""
 
     def accepts(self, arguments: Sequence[Value]) -> bool:
-        """Whether the run-time types fit. Of a list only the first element is looked at; for a function of :data:`UNGUARDED` none is."""
+        """True if the run-time types fit. Only the first element of a list is checked; for a function of :data:`UNGUARDED` none is."""
         if len(arguments) != len(self.params):
             return False
         elements = self.function not in UNGUARDED
         return all(_accepts(param, argument, elements) for param, argument in zip(self.params, arguments, strict=True))
 
     def called(self, budget: Budget, arguments: Sequence[Value]) -> Value:
-        """The value for arguments that fit."""
+        """Call the implementation with arguments that fit."""
         if self.implementation is None:
             raise EvaluationError(no_such_overload(self.function, *arguments))
         if self.budget:
@@ -58,18 +58,18 @@ class Overload:
 
     @property
     def is_charged(self) -> bool:
-        """Whether it is to be called by :meth:`charged`."""
+        """True if it is to be called by :meth:`charged`."""
         return self.per_character > 0 or self.each > 0
 
     def charged(self, budget: Budget, *arguments: Value) -> Value:
-        """The implementation's value, after its work was taken from the budget."""
+        """The implementation's value, after its work was charged."""
         return self.called(budget, arguments)
 
     def _charge(self, budget: Budget, arguments: Sequence[Value]) -> None:
         budget.spend(sum(len(text) for text in arguments if isinstance(text, (str, bytes))) * self.per_character + self.each)
 
     def guarded(self, budget: Budget, arguments: Sequence[Value]) -> Value:
-        """The value, for arguments of which it is not known whether they fit. Raises EvaluationError if they don't."""
+        """The value for arguments that may not fit. Raises EvaluationError if they don't."""
         if not self.accepts(arguments):
             raise EvaluationError(no_such_overload(self.function, *arguments))
         return self.called(budget, arguments)
@@ -81,8 +81,8 @@ UNGUARDED = frozenset(
         *("size", "type", "dyn", "matches", "contains", "endsWith", "startsWith", "sort", "flatten"),
     )
 )
-"""Functions of which upstream has one implementation, which takes a look at the values itself; which overload the checker found does not
-matter. Of the others it calls the overload that was found, if that is only one."""
+"""Functions with a single implementation upstream, which checks the values itself, whichever overload the checker chose. For the others
+upstream calls the overload that the checker chose, if it is only one."""
 
 
 def _accepts(param: Type, value: Value, elements: bool) -> bool:
@@ -105,9 +105,9 @@ class Library:
         self.functions: dict[str, list[Overload]] = {}
         self._beyond: dict[str, list[Overload]] = {}
         self._by_elements: set[str] = set()
-        """Functions with overloads for lists of different elements."""
+        """Functions with overloads that differ in the type of a list's elements."""
         self._chosen: dict[tuple[object, ...], Overload] = {}
-        """What :meth:`dispatch` chose for a function and the types of its arguments, which are few."""
+        """Memoized choices of :meth:`dispatch`, by function and argument types."""
         for part in parts:
             for overloads in part.functions.values():
                 for overload in overloads:
@@ -115,7 +115,7 @@ class Library:
             self._beyond.update(part._beyond)
 
     def without(self, *names: str) -> Library:
-        """The same functions but for those named."""
+        """The library without the named functions."""
         left = Library()
         left.functions = {name: overloads for name, overloads in self.functions.items() if name not in names}
         left._by_elements, left._beyond = self._by_elements, self._beyond
@@ -140,7 +140,7 @@ class Library:
         return declared
 
     def beyond(self, declaration: str) -> Callable[[F], F]:
-        """What an operator does with values that it isn't declared for, once their types are known only at run time."""
+        """Define what an operator does with run-time types that it isn't declared for."""
 
         def declared(implementation: F) -> F:
             overload = _overload(declaration, implementation, False)
@@ -150,12 +150,12 @@ class Library:
         return declared
 
     def order(self, name: str, *operands: str) -> None:
-        """Put a function's overloads into the order of these parameters: an argument of which nothing is known is taken for the first."""
+        """Sort a function's overloads by these parameters: an argument of unknown type gets the type of the first one."""
         wanted = list(map(parse_types, operands))
         self.functions[name].sort(key=lambda overload: wanted.index(overload.params))
 
     def declare(self, *declarations: str) -> None:
-        """Declare what no value can be applied to here, or what the compiler translates itself."""
+        """Declare a function without implementation: one that no value here fits, or that the compiler translates itself."""
         for declaration in declarations:
             self._add(_overload(declaration, None, False))
 
@@ -195,8 +195,7 @@ _NAMED_ONLY_BEYOND = {
     "matches": frozenset(_RECEIVERS),
     "sort": frozenset(_RECEIVERS),
 }
-"""Functions that upstream's values implement themselves: it names the function only for a first operand of another type.
-The receivers are asked in any case."""
+"""Functions that upstream's values implement themselves: its message names the function only if the first operand has another type."""
 _ORDERINGS = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _UNNAMED = frozenset(("!_", "@in", "contains", "endsWith", "startsWith"))
 
@@ -233,7 +232,7 @@ def _overload(
 
 
 def _opening(head: str) -> int:
-    """Where the parenthesis that closes at the end opens."""
+    """The position of the parenthesis that matches the last one."""
     depth = 0
     for place in range(len(head) - 1, -1, -1):
         if head[place] == ")":

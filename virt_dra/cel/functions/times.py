@@ -22,12 +22,12 @@ _DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:ns|
 _DURATION_PART = re.compile(r"0*+([0-9]*+)(?:\.([0-9]*+))?+(ns|us|µs|μs|ms|s|m|h)")
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{1,2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))")
 _DIGITS_MAX = 20
-"""Of a number of nanoseconds in 64 bits. A longer one is no duration."""
+"""Digits of a number of nanoseconds in 64 bits. A longer one is no duration."""
 _OFFSET = re.compile(r"([-+]?)([0-9]{1,2}):([0-9]{1,2})")
 
 
 def parse_duration(text: str) -> Duration | None:
-    """Read ``1h30m``, ``-1.5s``, ``0`` as Go does; None if it is no duration."""
+    """The duration of a text such as ``1h30m``, ``-1.5s``, ``0``, parsed as in Go; None if it is none."""
     if _DURATION.fullmatch(text) is None:
         return None
     total = 0
@@ -36,14 +36,14 @@ def parse_duration(text: str) -> Duration | None:
             return None
         total += int(whole or "0") * _UNITS[unit]
         if fraction:
-            kept = fraction[:_DIGITS_MAX]  # of what comes after them not even an hour has nanoseconds
+            kept = fraction[:_DIGITS_MAX]  # further digits are below a nanosecond, even of an hour
             total += int(kept) * _UNITS[unit] // 10 ** len(kept)
     nanoseconds = -total if text.startswith("-") else total
     return Duration(nanoseconds) if INT_MIN <= nanoseconds <= INT_MAX else None
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """Read RFC 3339; None if it is none. Raises EvaluationError for a time outside the years 1 to 9999."""
+    """The timestamp of an RFC 3339 text; None if it is none. Raises EvaluationError for a time outside the years 1 to 9999."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -71,7 +71,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def format_duration(value: Duration) -> str:
-    """Seconds without needless zeros: ``5400s``, ``0.5s``. Go computes them in double precision."""
+    """A duration in seconds without trailing zeros: ``5400s``, ``0.5s``. Computed in double precision, as in Go."""
     seconds, rest = divmod(abs(value.nanoseconds), _SECOND)
     number = float(seconds) + rest / 1e9
     text = repr(number)
@@ -81,7 +81,7 @@ def format_duration(value: Duration) -> str:
 
 
 def format_timestamp(value: Timestamp) -> str:
-    """RFC 3339 with as many digits of the fraction as it has, in the zone it was written in."""
+    """A timestamp in RFC 3339, with the digits of its fraction, in the zone in which it was written."""
     seconds, rest = divmod(value.nanoseconds + value.offset * _SECOND, _SECOND)
     moment = _EPOCH + timedelta(seconds=seconds)
     fraction = f".{rest:09}".rstrip("0") if rest else ""
@@ -93,7 +93,7 @@ def format_timestamp(value: Timestamp) -> str:
 
 
 def _zone(name: str) -> tzinfo | timedelta:
-    """A named zone, or a fixed distance from UTC."""
+    """The zone of a name, or of a fixed offset from UTC."""
     found = _known_zone(name) if len(name) <= _LONGEST_ZONE else None
     if found is None:
         raise EvaluationError(f"unknown time zone {name}")
@@ -101,7 +101,7 @@ def _zone(name: str) -> tzinfo | timedelta:
 
 
 _LONGEST_ZONE = 64
-"""Characters; names of zones have 32."""
+"""Characters of a zone's name; the longest one has 32."""
 
 
 @lru_cache(maxsize=256)
@@ -124,7 +124,7 @@ _CYCLE = timedelta(days=146097)
 
 
 def _local(value: Timestamp, zone: str = "UTC") -> datetime:
-    """The time in a zone; where that leaves Python's years 1 to 9999, 400 years nearer (only the year differs)."""
+    """The time in a zone; moved by 400 years where it leaves Python's years 1 to 9999, so that only the year differs."""
     moment = _EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)
     place = _zone(zone)
     if moment.year == MAXYEAR:
@@ -135,7 +135,7 @@ def _local(value: Timestamp, zone: str = "UTC") -> datetime:
 
 
 _parts = partial(library.function, per_character=2.0, each=2.0)
-"""A zone that is not known yet is looked for on the disk."""
+"""The local time of a call's arguments. The first use of a zone reads it from disk."""
 
 
 def _declared(name: str) -> tuple[str, str]:
@@ -196,7 +196,7 @@ def milliseconds_of_second(value: Timestamp, zone: str = "UTC") -> int:
 
 
 def _whole(value: Duration, unit: int) -> int:
-    """Whole units towards zero, computed in double precision as Go does: a nanosecond less than many seconds may count as all of them."""
+    """Whole units, rounded towards zero in double precision as in Go: a large value one nanosecond short of a unit may be rounded up."""
     whole, rest = divmod(abs(value.nanoseconds), unit)
     count = int(float(whole) + rest / unit)
     return -count if value.nanoseconds < 0 else count

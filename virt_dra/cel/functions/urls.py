@@ -1,4 +1,4 @@
-"""Kubernetes' url library (L-2.8): what Go's ``net/url`` takes for a URL, its parts, and its words for what is wrong.
+"""Kubernetes' url library (L-2.8): URLs, their parts, and error messages as of Go's ``net/url``.
 
 Inside, text is Latin-1 over the bytes of UTF-8, because escapes stand for bytes.
 """
@@ -25,7 +25,7 @@ _HOST = frozenset(_PLAIN + "!$&'()*+,;=:[]<>\"")
 _FRAGMENT = frozenset(_PLAIN + "$&+,;=:@/?!()*")
 _QUERY = frozenset(_PLAIN)
 _AS_IT_IS = frozenset("!$&'()*+,;=:@[]%")
-"""What may stand in a path or fragment besides the safe characters and still be repeated as it was written."""
+"""Characters, besides the safe ones, that Go leaves unescaped in a path or fragment if they were written so."""
 _USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _PORT = re.compile(r"(?::[0-9]*)?")
@@ -40,7 +40,7 @@ class InvalidURL(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class URL:
-    """``kubernetes.URL``. Compared by its text."""
+    """A value of type ``kubernetes.URL``, compared by its text."""
 
     CEL_TYPE: ClassVar[str] = "kubernetes.URL"
     GO_TYPE: ClassVar[str] = "cel.URL"
@@ -50,7 +50,7 @@ class URL:
     user: str | None = field(default=None, compare=False)
     host: str = field(default="", compare=False)
     path: str = field(default="", compare=False)
-    """As it is written in the URL, with every character escaped that has to be."""
+    """The path as written, with every character escaped that must be."""
     query: str = field(default="", compare=False)
     text: str = ""
 
@@ -71,7 +71,8 @@ def _shown(text: str) -> str:
 
 
 def _unescape(text: str, *, host: frozenset[str] | None = None, zone: bool = False, plus: str = "+") -> str:
-    """Escapes resolved. In a host only characters of it and escapes of non-ASCII bytes are allowed, in a zone escapes of ``host`` too."""
+    """The text with escapes resolved. A host allows only its own characters and escapes of non-ASCII bytes, a zone also escapes of
+    ``host``."""
 
     def character(found: re.Match[str]) -> str:
         digits = found[1]
@@ -98,7 +99,7 @@ def _escape(text: str, safe: frozenset[str]) -> str:
 
 
 def _written(raw: str, unescaped: str, safe: frozenset[str]) -> str:
-    """A path or fragment for output: as it was, where that is valid."""
+    """A path or fragment for output: as written if that is valid, else escaped anew."""
     if all(one in safe or one in _AS_IT_IS for one in raw):
         return raw
     return unescaped if unescaped == "*" and safe is _PATH else _escape(unescaped, safe)
@@ -132,7 +133,7 @@ def _check_port(text: str) -> None:
 
 
 def _literal_host(text: str) -> str:
-    """``[IPv6]:port``."""
+    """The host of a URL that is written ``[IPv6]:port``."""
     closing = text.rfind("]")
     if closing < 0:
         raise InvalidURL("missing ']' in host")
@@ -211,7 +212,7 @@ def parse_url(text: str) -> URL:
 
 
 def check_url(text: str) -> str:
-    """What is wrong with a text as an absolute URL or path, empty if nothing."""
+    """The fault of a text as an absolute URL or path; empty if it is one."""
     encoded = _encoded(text)
     try:
         _parse(encoded, "", request=True)
@@ -280,6 +281,6 @@ def query(value: URL) -> dict[str, list[Value]]:
         try:
             name, given = _unescape(name, plus=" "), _unescape(given, plus=" ")
         except InvalidURL:
-            continue  # as Go, which leaves out parameters it can't read
+            continue  # as in Go, parameters that can't be parsed are left out
         parameters.setdefault(_decoded(name), []).append(_decoded(given))
     return parameters

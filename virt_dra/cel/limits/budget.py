@@ -22,13 +22,13 @@ STRETCH: Final = 500.0
 """Microseconds of work, in or outside of comprehensions, between two checks of the deadline and two reports to the caller."""
 
 InterruptCheck = Callable[[], bool]
-"""Whether the evaluation is to be aborted: its deadline has passed, or its caller is gone."""
+"""Returns True if the evaluation is to be aborted: its deadline has passed, or its caller is gone."""
 
 STEP_LIMIT: Final = 5_000_000
 """Limit of one evaluation in microseconds: more than a cost of 1,000,000 (L-4.1) takes, except for operations that it undercharges."""
 
 AFTERWARDS: Final = 5_000.0
-"""Microseconds of work that an interrupted evaluation may still do to see whether its interruption matters (L-4.4)."""
+"""Microseconds of work that an interrupted evaluation may still do to find out whether its interruption matters (L-4.4)."""
 
 TEXT_LIMIT: Final = 100_000
 """Characters (or bytes) of a text that an expression may build; attributes have at most 64, an expression 10,240."""
@@ -37,16 +37,16 @@ MEMORY_LIMIT: Final = 40_000_000
 """Bytes of texts and lists that one evaluation may build."""
 
 PATTERN_LIMIT: Final = 100_000
-"""Instructions of all regular expressions together that one evaluation makes."""
+"""Instructions of all regular expressions together that one evaluation compiles."""
 _SMALLEST_PATTERN: Final = 100
-"""Instructions that a pattern counts for at least: so there are no more than 1,000."""
+"""The fewest instructions that a pattern counts as, so that there are at most 1,000 patterns."""
 
 _POINTER: Final = 8
 """Bytes of an element of a list."""
 _PER_BYTE: Final = 0.0006
 """Microseconds of building a byte of a text or list."""
 _BLOCK: Final = 512
-"""Elements that are gone through at once."""
+"""Elements that are charged together."""
 
 
 class Work:
@@ -79,7 +79,7 @@ class Budget:
     """The value of ``left`` below which the work is reported next."""
     room: int = MEMORY_LIMIT
     steps: int = 0
-    """Steps of loops that were done, if they are counted for an interrupt."""
+    """Steps of loops so far, counted only if there is an interrupt."""
     _reported: float = float(STEP_LIMIT)
     _work: Work | None = None
     _interrupt: InterruptCheck | None = None
@@ -202,13 +202,13 @@ class Budget:
     # --- patterns ---
 
     def compiled(self, size: int) -> None:
-        """Count the instructions of a pattern made while evaluating. Raises BudgetExceeded."""
+        """Count the instructions of a pattern compiled during the evaluation. Raises BudgetExceeded."""
         self._instructions += max(size, _SMALLEST_PATTERN)
         if self._instructions > PATTERN_LIMIT:
             raise BudgetExceeded(f"operation cancelled: the patterns of the expression need more than {PATTERN_LIMIT} instructions")
 
     def is_new(self, pattern: str) -> bool:
-        """Whether a pattern made while evaluating is the first of its text in this evaluation."""
+        """True if this evaluation has not compiled this pattern yet."""
         if self._found is None:
             self._found = set()
         elif pattern in self._found:

@@ -26,17 +26,18 @@ class Variable:
 
 @dataclass(slots=True, eq=False)
 class SyntaxNode:
-    """``offset``: the character that issues point at. ``type``: filled in by the checker. ``height``: see the parser."""
+    """A node of the syntax tree. ``offset``: the character that issues point at. ``type``: set by the checker. ``height``: see the
+    parser."""
 
     offset: int
     type: Type = field(default=DYN, kw_only=True)
     height: int = field(default=0, kw_only=True)
     unsure: bool = field(default=False, kw_only=True)
-    """Whether the type was left open at first and says how the value is used, not what it is: ``[dyn(1)].flatten()[0]`` can be anything."""
+    """True if the type was open and was inferred from how the value is used: the value of ``[dyn(1)].flatten()[0]`` can have any type."""
 
     @property
     def known_type(self) -> Type:
-        """The type that every value has; dyn if nothing is sure."""
+        """The type that every value certainly has; dyn if that is uncertain."""
         return DYN if self.unsure else self.type
 
 
@@ -61,9 +62,9 @@ class Select(SyntaxNode):
     name: str
     optional: bool = False
     test: bool = False
-    """Whether it is the argument of has()."""
+    """True for the argument of has()."""
     constant: str | None = None
-    """The qualified name of the type that the whole chain stands for, if it does."""
+    """The qualified name of a type, if the whole chain is one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +117,7 @@ class Comprehension(SyntaxNode):
     condition: SyntaxNode | None
     body: SyntaxNode
     overloads: tuple[Overload, ...] = ()
-    """Of the call that sorts, for sortBy."""
+    """The overloads of the sorting call, for sortBy."""
 
 
 @dataclass(slots=True, eq=False)

@@ -356,9 +356,9 @@ class _Parser:
         if token.text in _RESERVED:
             reserved = self._instead(token.offset, f"reserved identifier: {token.text}")
             if self._token.kind == "(":
-                told = len(self.issues)
+                known = len(self.issues)
                 yield self._arguments()
-                del self.issues[told:]
+                del self.issues[known:]
             return reserved
         if self._token.kind == "(":
             offset = self._token.offset
