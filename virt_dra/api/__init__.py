@@ -11,5 +11,5 @@
     names, validation               what it refuses, in its words
     kubevirt_versions               versions and feature gates of KubeVirt
 
-Must not: import any other part of the project, an I/O library, a clock or randomness. Decides nothing about devices.
+Must not import any other part of the project, an I/O library, a clock or randomness, nor decide about devices.
 """

@@ -63,7 +63,7 @@ def from_v1(raw: Json, api_version: str) -> Json:
     """A v1 object -> the same object in ``api_version``, which must serve its kind.
 
     What an older version cannot say stays under its v1 name, so that ``to_v1(from_v1(x, v))`` gives ``x`` again but for
-    what v1beta1 doesn't tell apart (A-22.3): empty and absent lists of taints, tolerations and consumed counters, and a
+    what v1beta1 doesn't distinguish (A-22.3): empty and absent lists of taints, tolerations and consumed counters, and a
     slice's ``nodeName: ""`` or ``allNodes: false`` and none. Raises :class:`WireError`.
     """
     kind = raw.get("kind")
@@ -179,7 +179,7 @@ def _request_from_v1(request: Json) -> Json:
 
 
 def _is_set(value: object) -> bool:
-    """Whether Go would call it set: no empty string, no zero count; a given list or pointer counts, even empty or false."""
+    """True if Go considers the field set: no empty string, no zero count; a given list or pointer counts, even empty or false."""
     return value is not None and value != "" and (isinstance(value, bool) or value != 0)
 
 

@@ -89,7 +89,7 @@ class PodResourceClaim(Wire):
 
 
 class Volume(Wire):
-    """A volume under a pod-local name. Sources that we neither make nor look at are kept as given."""
+    """A volume under a pod-local name. Sources that nothing here creates or reads are kept as given."""
 
     name: Str = ""
     downward_api: Json | None = Field(default=None, alias="downwardAPI")
@@ -164,7 +164,7 @@ class NodeAllocatableOverheadResources(Wire):
 
 
 class NodeAllocatableResourceClaimStatus(Wire):
-    """What of a node's own resources a claim of the pod uses (C-8)."""
+    """The node's own resources that a claim of the pod uses (C-8)."""
 
     resource_claim_name: Str = ""
     containers: List[Str] = ()

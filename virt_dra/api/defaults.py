@@ -1,4 +1,4 @@
-"""What an API server fills in on every write (A-22.4, C-2.5). Pure: the clock comes in as text.
+"""The defaults that an API server sets on every write (A-22.4, C-2.5). Pure: the time is passed in as text.
 
 Kinds that are not listed have no defaults here; a pod's own (restart policy and the like) are not this project's business.
 """
@@ -145,7 +145,7 @@ def _stored_time(text: str) -> str:
 
 
 def _values(quantities: dict[str, Measured]) -> dict[str, Measured]:
-    """With absent values, which count as 0, written out."""
+    """The map with its absent values, which count as 0, written out."""
     if all(entry.given("value") for entry in quantities.values()):
         return quantities
     return {name: entry if entry.given("value") else entry.with_(value=entry.value) for name, entry in quantities.items()}

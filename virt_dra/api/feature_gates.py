@@ -77,13 +77,13 @@ class FeatureGates:
         return gates
 
     def missing_dependencies(self) -> tuple[str, ...]:
-        """What keeps a component with these gates from starting (C-2.2): a gate that is on while one it needs is off."""
-        told = []
+        """The errors with which a component refuses to start (C-2.2): a gate is on while one that it needs is off."""
+        errors = []
         for name, needed in _NEEDS.items():
             off = [other for other in needed if not getattr(self, _FIELDS[other])]
             if getattr(self, _FIELDS[name]) and off:
-                told.append(f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]")
-        return tuple(told)
+                errors.append(f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]")
+        return tuple(errors)
 
     def __str__(self) -> str:
         """Every gate with its value, in the form :meth:`parse` reads."""
@@ -91,7 +91,7 @@ class FeatureGates:
 
 
 PLAIN = FeatureGates()
-"""A 1.37 cluster whose gates nobody has touched."""
+"""The gates of a 1.37 cluster without --feature-gates."""
 
 _FIELDS = {
     "DRAAdminAccess": "admin_access",

@@ -47,7 +47,7 @@ class InstancetypeSpec(Wire):
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """The fields that the CRD requires and that aren't there: such an instancetype is in no cluster."""
+        """The fields that the CRD requires and that are missing: no API server stores such an instancetype."""
         cpu, memory = self.cpu.given("guest"), self.memory.guest is not None
         return (*(() if cpu else ("cpu.guest",)), *(() if memory else ("memory.guest",)))
 
@@ -100,7 +100,7 @@ class InstancetypeRefusal:
 
 
 def apply_instancetype(template: Json, instancetype: InstancetypeSpec, preference: PreferenceSpec | None) -> list[InstancetypeRefusal]:
-    """Puts the instancetype into the template (K-16.2 to K-16.4), or says which fields both set."""
+    """Apply the instancetype to the template (K-16.2 to K-16.4); returns the conflicts: fields that both set."""
     spec = template.setdefault("spec", {})
     domain = spec.setdefault("domain", {})
     conflicts = [
@@ -139,7 +139,7 @@ def _applied_text(holder: Json, key: str, value: object, root: str = "") -> list
 
 
 def _applied_devices(domain: Json, key: str, entries: tuple[GPU, ...] | tuple[HostDevice, ...]) -> list[str]:
-    """All of the instancetype's, or all of the VM's: lists are never joined (K-16.2)."""
+    """Set the instancetype's list of devices, or return the conflict with the VM's: lists are never joined (K-16.2)."""
     devices = domain.setdefault("devices", {})
     if not entries:
         return []
@@ -207,7 +207,7 @@ def _preferred_topology(preference: PreferenceSpec | None) -> str:
 
 
 def _spread(preference: PreferenceSpec | None) -> tuple[int, str]:
-    """The preference's spread ratio, and what it is spread across."""
+    """The preference's spread ratio, and the topology levels across which vCPUs are spread."""
     if preference is None:
         return 2, "SocketsCores"
     options = preference.cpu.spread_options if preference.cpu is not None else None
@@ -235,7 +235,7 @@ def spread_conflicts(instancetype: InstancetypeSpec | None, preference: Preferen
 
 
 def _applied_memory(domain: Json, wanted: _Memory) -> list[str]:
-    """Puts the memory into the domain, or returns the first conflict only, as KubeVirt does (K-16.4)."""
+    """Set the domain's memory, or return the first conflict only, as KubeVirt does (K-16.4)."""
     memory = domain.get("memory") or {}
     if memory.get("guest") is not None:
         return ["domain.memory.guest"]
@@ -273,7 +273,7 @@ def _single(number: float) -> float:
 
 
 def apply_preference(template: Json, preference: PreferenceSpec) -> None:
-    """Fills in from the preference what neither the VM nor its instancetype sets (K-16.5)."""
+    """Set fields from the preference that neither the VM nor its instancetype sets (K-16.5)."""
     spec = template.setdefault("spec", {})
     domain = spec.setdefault("domain", {})
     if preference.machine is not None and preference.machine.preferred_machine_type:

@@ -1,7 +1,8 @@
 """Expanding a VirtualMachine by its instancetype and preference, as KubeVirt does (K-16). Pure.
 
-Only what decides about devices and the pod's size is expanded: gpus, hostDevices, CPU, memory, node selector, annotations, machine type.
-The objects are kept as they were read, whatever their version, and understood when a VM names them: a broken one concerns no other VM.
+Only fields that affect devices and the pod's size are expanded: gpus, hostDevices, CPU, memory, node selector, annotations, machine type.
+The objects are kept as they were read, whatever their version, and parsed when a VM names them, so that a malformed one affects no other
+VM.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ REVISED: Final = f"{GROUP}/object-name"
 
 @dataclass(frozen=True)
 class MissingReference:
-    """An object that the VM names and that isn't known. ``kind``: "" where only a volume names it. ``field``: where the VM names it."""
+    """A reference to an object that isn't known. ``kind``: "" where only a volume names it. ``field``: the path of the reference in the
+    VM."""
 
     kind: str
     name: str
     field: str
     meant: str = ""
-    """An object of this name that is there, but of the other kind of the two."""
+    """The existing object of this name that has the other of the two kinds, which was probably meant."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" if self.kind else self.name
@@ -68,7 +70,7 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Instancetypes:
-    """All that VMs may name, by kind, namespace ("" for the cluster's) and name."""
+    """All instancetypes, preferences and revisions that VMs may name, by kind, namespace ("" for cluster-scoped ones) and name."""
 
     objects: Mapping[tuple[str, str, str], TypedObject] = field(default_factory=dict)
 
@@ -85,7 +87,7 @@ class Instancetypes:
 
 
 def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansion:
-    """The VM with what its instancetype and preference say (K-16.1 to K-16.6). ``namespace``: of a VM that names none. Raises nothing."""
+    """The VM with its instancetype and preference applied (K-16.1 to K-16.6). ``namespace``: of a VM that names none. Raises nothing."""
     namespace = vm.namespace or namespace
     try:
         instancetype = _found(vm, known, namespace, _INSTANCETYPES)
@@ -94,16 +96,16 @@ def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansio
         return Expansion(vm, refused.refusals)
     missing = tuple(each for each in (instancetype, preference) if isinstance(each, MissingReference))
     sizes = instancetype if isinstance(instancetype, InstancetypeSpec) else None
-    wishes = preference if isinstance(preference, PreferenceSpec) else None
-    if sizes is None and wishes is None:
+    preferred = preference if isinstance(preference, PreferenceSpec) else None
+    if sizes is None and preferred is None:
         return Expansion(vm, (), missing)
     wire = vm.spec.template.to_wire()
-    conflicts = [*spread_conflicts(sizes, wishes), *(apply_instancetype(wire, sizes, wishes) if sizes is not None else ())]
+    conflicts = [*spread_conflicts(sizes, preferred), *(apply_instancetype(wire, sizes, preferred) if sizes is not None else ())]
     if conflicts:
         return Expansion(vm, tuple(conflicts), missing)
-    if wishes is not None:
-        apply_preference(wire, wishes)
-        lacking = unmet_requirement(wire, sizes, wishes)
+    if preferred is not None:
+        apply_preference(wire, preferred)
+        lacking = unmet_requirement(wire, sizes, preferred)
         if lacking is not None:
             return Expansion(vm, (lacking,), missing)
     try:
@@ -188,7 +190,7 @@ def _found(
 
 
 def _kind(kind: str, family: _Family) -> str | None:
-    """Singular or plural, in whatever case; without one the cluster's."""
+    """The kind that a reference means: singular or plural in any case; without one, the cluster-scoped kind."""
     for each in (family.kind, family.cluster_kind):
         if kind.lower() in (each.lower(), f"{each.lower()}s"):
             return each

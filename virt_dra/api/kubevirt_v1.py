@@ -57,7 +57,7 @@ class DeviceEntry(Wire):
         if not isinstance(claim, Mapping):
             raise ValueError("claim must be an object with name and request")
         if not {"name", "request"} & claim.keys():
-            rest.setdefault("claimName", None)  # a reference without content is one all the same
+            rest.setdefault("claimName", None)  # an empty reference counts as one
         for spelling, upstream in (("name", "claimName"), ("request", "requestName")):
             if spelling not in claim:
                 continue
@@ -80,7 +80,7 @@ class DeviceEntry(Wire):
 
     @property
     def names_claim(self) -> bool:
-        """Whether a claim or request key is present, even if empty."""
+        """True if a claim or request key is present, even if empty."""
         given = self.__pydantic_fields_set__
         return "claim_name" in given or "request_name" in given
 

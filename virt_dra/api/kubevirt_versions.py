@@ -1,4 +1,4 @@
-"""KubeVirt versions and feature gates: what a given KubeVirt does by default (K-1.11).
+"""KubeVirt versions and feature gates, with each version's defaults (K-1.11).
 
 A gate that GA'd is on whatever the configuration says; Beta means on by default since 1.9 and opt-in before.
 """
@@ -60,7 +60,7 @@ class KubeVirtVersion:
 NEWEST_PATCH = 10_000
 MAIN = KubeVirtVersion(10_000, 0, 0)
 NEWEST = KubeVirtVersion(1, 9, NEWEST_PATCH)
-"""What is assumed where nothing says otherwise."""
+"""The version that is assumed where none is given."""
 
 V1_6_0, V1_8_0, V1_8_3, V1_9_0 = (KubeVirtVersion(1, minor, patch) for minor, patch in ((6, 0), (8, 0), (8, 3), (9, 0)))
 BEFORE_DRA = KubeVirtVersion(0, 0, 0)
@@ -69,7 +69,7 @@ BEFORE_DRA = KubeVirtVersion(0, 0, 0)
 
 @dataclass(frozen=True)
 class ObservedVersion:
-    """What a KubeVirt object says of its version, and the release whose rules apply.
+    """The version in a KubeVirt object, and the release whose rules apply.
 
     ``text``: ``status.observedKubeVirtVersion``, None where there is none. ``assumed``: that it names no release, so that the newest is
     taken: KubeVirt writes its images' tag or digest there, which for builds of main is a date or a name (K-1.11a).
@@ -102,7 +102,7 @@ class ObservedVersion:
 
     @property
     def advice(self) -> str:
-        """How to have the right rules applied; empty where nothing is assumed."""
+        """Advice on getting the right rules applied; empty where nothing is assumed."""
         return "name the release that it was built from: --kubevirt-version 1.8.3, for example" if self.assumed else ""
 
 
@@ -161,13 +161,13 @@ class Gates:
     def configured(
         cls, version: KubeVirtVersion, configuration: DeveloperConfiguration, choices: Mapping[str, bool] | None = None
     ) -> Gates:
-        """What a KubeVirt object says: ``featureGates``, then (1.8+) ``disabledFeatureGates``; listed in both means on (K-1.11)."""
+        """The gates of a KubeVirt object: ``featureGates``, then (1.8+) ``disabledFeatureGates``; listed in both means on (K-1.11)."""
         disabled = frozenset(configuration.disabled_feature_gates) if version >= V1_8_0 else frozenset()
         listed = dict.fromkeys(disabled, False) | dict.fromkeys(configuration.feature_gates, True)
         return replace(cls.of(version, listed | dict(choices or {})), disabled=disabled)
 
     def how_to_enable(self, gate: str) -> str:
-        """What to change in the KubeVirt object so that a gate is on, as a clause. A gate in both lists is refused there (K-1.11)."""
+        """Advice, as a clause, on the change to the KubeVirt object that enables a gate. A gate in both lists is refused there (K-1.11)."""
         known = _GATES.get(gate)
         default = known is not None and known.beta is not None and self.version >= known.beta
         if default:

@@ -20,7 +20,7 @@ class OwnerReference(Wire):
 
 
 class ManagedFieldsEntry(Wire):
-    """Who wrote which fields. Kept as given: nothing here computes field ownership."""
+    """An entry of field ownership. Kept as given: nothing here computes ownership."""
 
     manager: Str = ""
     operation: Str = ""

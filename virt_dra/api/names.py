@@ -135,7 +135,7 @@ def c_identifier(text: str) -> tuple[str, ...]:
 def without_trailing_dash(prefix: str) -> str:
     """A ``generateName`` as its syntax is checked: a final dash is fine because something follows it.
 
-    As upstream, the character before that dash is not looked at.
+    As upstream, the character before that dash is not checked.
     """
     return f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 

@@ -1,4 +1,4 @@
-"""The existing name that was probably meant by one that doesn't exist, for messages."""
+""" "Did you mean": the existing name most similar to one that doesn't exist, for messages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import islice
 from virt_dra.api.go_text import quoted
 
 COMPARED = 1000
-"""Names that one is compared with at most: both sides are users' texts, and a comparison of two takes up to a millisecond."""
+"""The most names that one is compared with: both sides are users' texts, and comparing two takes up to a millisecond."""
 LENGTH_MAX = 100
-"""Characters of a name that can be meant; nobody mistypes a longer one."""
+"""The most characters of a name to suggest; longer names are rarely typed by hand."""
 LISTED = 5
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like the given one; None if none is.
+    """The known name that is most similar to the given one; None if none is similar.
 
     >>> nearest("gpuclaim", ["net-claim", "gpu-claim"])
     'gpu-claim'
@@ -36,7 +36,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _folded(name: str) -> str:
-    """Without what is confused most: case and separators."""
+    """The name without what is mistaken most often: case and separators."""
     return name.lower().replace("_", "-")
 
 

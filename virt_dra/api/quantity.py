@@ -28,7 +28,7 @@ from pydantic_core import CoreSchema, core_schema
 from virt_dra.api.go_text import printable
 
 MAX_DIGITS = 4000
-"""Longer numbers are refused: they are attacks, not amounts (and ``1e999999999`` would fill the memory)."""
+"""The most digits of a number; longer ones are no real amounts, and ``1e999999999`` would fill the memory."""
 
 
 class QuantityFormat(StrEnum):
@@ -291,7 +291,7 @@ def _make(nano: int, format: QuantityFormat, scale: int | None = None, kept: str
 
 
 def _built(nano: int, format: QuantityFormat, scale: int | None = None, kept: str | None = None) -> Quantity:
-    """Sums come here: of numbers with few enough digits they are never much longer, so what is in use can always be added up."""
+    """A quantity without the limit on digits, for sums: adding up valid quantities must not fail, and makes them only a little longer."""
     quantity = object.__new__(Quantity)
     object.__setattr__(quantity, "_nano", nano)
     if scale is not None and not -_INT64 <= nano // 10 ** (9 + scale) < _INT64:
@@ -328,13 +328,13 @@ def _read(text: str) -> Quantity:
         raise QuantityError(text, UPSTREAM_NUMERIC, f"it has more than {MAX_DIGITS} digits")
     nano = _scaled(digits, places + 9, binary) if digits else 0
     if binary and 0 < nano < _NANO:
-        format = QuantityFormat.DECIMAL_SI  # a fraction of one unit can't be written in powers of 1024
+        format = QuantityFormat.DECIMAL_SI  # a fraction below one unit can't be written in powers of 1024
     scale = _int64_scale(whole, decimals, power, binary)
     return _make(-nano if sign == "-" else nano, format, scale, _kept(text, whole, decimals, scale, binary))
 
 
 def _kept(text: str, whole: str, decimals: str, scale: int | None, binary: int) -> str | None:
-    """The text, if upstream takes it for canonical."""
+    """The text, if upstream considers it canonical."""
     if text == "0":
         return text
     number = (whole.lstrip("0") or "0") + decimals
@@ -355,7 +355,7 @@ def _int64_scale(whole: str, decimals: str, power: int, binary: int) -> int | No
 
 
 def _sum_scale(left: Quantity, right: Quantity) -> int | None:
-    """The power of ten of a sum's int64 form: the smaller one, where a zero has no say."""
+    """The power of ten of a sum's int64 form: the smaller one, ignoring zeros."""
     if left._scale is None or right._scale is None:
         return None
     if not right._nano:

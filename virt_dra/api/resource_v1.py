@@ -1,6 +1,6 @@
 """resource.k8s.io/v1 as of Kubernetes 1.37 (and v1alpha3 ResourcePoolStatusRequest): every kind, every field.
 
-Shapes only. What is legal is decided in ``validation``, what is implied in ``defaults``, older versions in ``conversion``.
+Shapes only: ``validation`` checks them, ``defaults`` fills them in, ``conversion`` reads older versions.
 ``tests/api/fields-v0.37.2.json`` (taken from the Go types) proves that no field is missing.
 """
 
@@ -29,7 +29,7 @@ ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 """Namespace label that permits admin access (C-1.9)."""
 
 ZERO = Quantity("0")
-"""What an absent quantity counts as where Kubernetes has no pointer."""
+"""The value of an absent quantity where Kubernetes has no pointer."""
 
 # --- ResourceSlice ------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class ResourceSliceSpec(Wire):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, raw: object) -> object:
-        """Which of these two lists is there, be it empty, decides whether a slice is valid (C-14.4); null is not there."""
+        """Read null as absent: validity of a slice depends on which of these two lists is present, even if empty (C-14.4)."""
         if isinstance(raw, dict) and (raw.get("devices", ()) is None or raw.get("sharedCounters", ()) is None):
             return {key: value for key, value in raw.items() if value is not None or key not in ("devices", "sharedCounters")}
         return raw

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 MAX_LENGTH = 4000
-"""Longer texts are refused: they are attacks, not versions."""
+"""The most characters of a version; longer texts are refused."""
 
 _NUMBER = re.compile(r"[0-9]+")
 _DIGITS = re.compile(r"[0-9]*")
@@ -90,7 +90,7 @@ class SemVer:
 
 
 _REMEMBERED = 64
-"""Characters of a text whose version is remembered: drivers and tenants write these texts."""
+"""The longest text whose version is cached, since drivers and tenants write these texts."""
 
 
 def _parsed(text: str, uint64: bool) -> SemVer:

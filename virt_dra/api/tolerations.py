@@ -1,4 +1,4 @@
-"""Which taints a toleration covers: one rule for devices (C-3.6, A-14.2) and nodes. What a taint's effect means is the caller's matter."""
+"""Matching of taints and tolerations, the same for devices (C-3.6, A-14.2) and nodes. Callers interpret the effect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from virt_dra.api.resource_v1 import DeviceTaint, DeviceToleration
 
 
 def tolerates(toleration: DeviceToleration | Toleration, taint: DeviceTaint | Taint) -> bool:
-    """An empty effect or key covers every one; an empty operator is Equal; an unknown operator covers nothing."""
+    """True if the toleration covers the taint. An empty effect or key covers all, an empty operator is Equal, an unknown one covers
+    nothing."""
     if not concerns(toleration, taint):
         return False
     if toleration.operator in ("", "Equal"):
@@ -16,5 +17,5 @@ def tolerates(toleration: DeviceToleration | Toleration, taint: DeviceTaint | Ta
 
 
 def concerns(toleration: DeviceToleration | Toleration, taint: DeviceTaint | Taint) -> bool:
-    """Whether effect and key agree, so that the operator decides."""
+    """True if effect and key match, so that the operator decides."""
     return toleration.effect in ("", taint.effect) and toleration.key in ("", taint.key)

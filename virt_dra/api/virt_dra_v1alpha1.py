@@ -1,7 +1,7 @@
-"""virt-dra.io/v1alpha1: what we know about the devices of a VMI, in an object of our own (K-9.2, docs/decisions/0012-real-cluster.md).
+"""virt-dra.io/v1alpha1: the state of a VMI's devices, in an object of our own (K-9.2, docs/decisions/0012-real-cluster.md).
 
-A :class:`VirtualMachineInstanceDevices` is named like its VMI, which owns it; garbage collection removes it. Its status is no
-subresource: it has one writer, and one write tells all.
+A :class:`VirtualMachineInstanceDevices` is named like its VMI, which owns it; garbage collection removes it. Its status is no subresource:
+it has one writer, which writes all of it at once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ API_VERSION: Final = f"{GROUP}/v1alpha1"
 DEVICES_RESOLVED: Final = "DevicesResolved"
 """Condition: whether every device has an address. Its reason is that of the first device that has none."""
 DEVICES_HEALTHY: Final = "DevicesHealthy"
-"""Condition: whether nothing befell a device: it vanished, changed, was tainted or is unhealthy. Unknown before devices are resolved."""
+"""Condition: no device has vanished, changed, been tainted or become unhealthy. Unknown before devices are resolved."""
 ALLOCATABLE: Final = "Allocatable"
 """Condition, while the pod waits for a node: whether its claims can be allocated anywhere, and if not, why (K-12.4)."""
 
 
 class DeviceHealth(Wire):
-    """What the kubelet heard from the driver (KEP-4680). ``status``: Healthy, Unhealthy or Unknown."""
+    """The health that the driver reported to the kubelet (KEP-4680). ``status``: Healthy, Unhealthy or Unknown."""
 
     status: Str = ""
     message: Str | None = None

@@ -164,7 +164,7 @@ def _without(kind: type[Wire], raw: object, nulls: Iterable[tuple[tuple[int | st
 
 
 _EMPTY: Mapping[str, Callable[[], object]] = {"model_type": dict, "model_attributes_type": dict, "string_type": str}
-"""What null is in a map, by the error that it makes."""
+"""The value of null in a map, by the type of pydantic's error."""
 
 
 def _type_at(kind: object, path: Iterable[int | str]) -> object:

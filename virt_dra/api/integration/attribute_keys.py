@@ -27,9 +27,9 @@ STANDARD_DOMAIN = "resource.kubernetes.io"
 
 _OWN = "<driver>/"
 MDEV_KEYS = (f"{STANDARD_DOMAIN}/mdevUUID", f"{_OWN}mdevUUID", f"{STANDARD_DOMAIN}/mDevUUID", f"{_OWN}mDevUUID")
-"""K-6.3. Plain ``uuid`` is a product's identity and never an mdev."""
+"""Keys of mdev UUIDs, best first (K-6.3). Plain ``uuid`` is a product's identity and never an mdev."""
 PCI_KEYS = (f"{STANDARD_DOMAIN}/pciBusID", f"{_OWN}pciBusID", f"{_OWN}pciAddress", f"{STANDARD_DOMAIN}/pciAddress")
-"""K-6.4. ``pcieRoot`` names the root complex and never the device."""
+"""Keys of PCI addresses, best first (K-6.4). ``pcieRoot`` names the root complex and never the device."""
 
 NEVER_PCI = frozenset({"pcieroot", "pfpciaddress", "parentpciaddress"})
 NEVER_MDEV = frozenset({"uuid", "parentuuid"})
@@ -72,29 +72,29 @@ class Addresses:
 
     @property
     def given(self) -> bool:
-        """Whether there is any."""
+        """True if there is any address."""
         return self.pci is not None or self.mdev is not None
 
     @property
     def identity(self) -> str:
-        """What no other device may have: the mdev UUID, else the PCI address; case folded."""
+        """The key by which devices are equal: the mdev UUID, else the PCI address, case folded."""
         return f"mdev {self.mdev.lower()}" if self.mdev is not None else f"PCI {(self.pci or '').lower()}"
 
 
 @dataclass(frozen=True)
 class Unusable:
-    """Why a device's attributes give no address: one of the reasons of this module, and what was found."""
+    """A device without an address: one of the reasons of this module, and a message with what was found."""
 
     reason: str
     message: str
 
 
 Need = Literal["any", "pci", "none"]
-"""Which address a device needs: one of either kind; a PCI address (SR-IOV, K-7.21); none (a binding plugin knows its own way)."""
+"""The address a device needs: of either kind; a PCI address (SR-IOV, K-7.21); none (a network binding plugin finds its device itself)."""
 
 
 def needed(needs: Need, found: Addresses | Unusable) -> Addresses | Unusable:
-    """What of the published addresses counts (K-5.32)."""
+    """The published addresses reduced to what the device needs (K-5.32)."""
     if needs == "none":
         return Addresses() if isinstance(found, Unusable) else found
     if needs == "any" or isinstance(found, Unusable):

@@ -1,4 +1,4 @@
-"""The device-plugin path's instruction by the user: which claim takes the place of which plugin device (K-11.2, decision 0012).
+"""The user's annotation for the device-plugin path: which claim takes the place of which plugin device (K-11.2, decision 0012).
 
 The annotation ``virt-dra.io/device-claims`` of a VMI (of a VM: of its template) is a JSON object:
 
@@ -26,9 +26,9 @@ _Check = Callable[[str], tuple[str, ...]]
 
 _DIRECT, _TEMPLATE, _REQUEST = "resourceClaimName", "resourceClaimTemplateName", "request"
 _MAX_DEVICES = 128
-"""Of one VM: more than any machine has slots for."""
+"""The most devices of one VM: more than any machine has slots for."""
 _MAX_VARIABLE = 1024
-"""Of a variable's name: what Kubernetes lets a resource's name have is much less."""
+"""The most characters of a variable's name: names of Kubernetes' resources are much shorter."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class AssignedDevice:
 
 
 def read_device_claims(annotations: Mapping[str, str], root: str = "metadata.annotations") -> tuple[ClaimAssignment, ...]:
-    """What the annotation says, in its order; () without it. Raises :class:`AnnotationError` with every fault."""
+    """The claims in the annotation, in its order; () without it. Raises :class:`AnnotationError` with every fault."""
     text = annotations.get(DEVICE_CLAIMS_ANNOTATION)
     if text is None:
         return ()

@@ -1,4 +1,4 @@
-"""What a DRA driver tells the containers of a pod about their devices: KEP-5304's file, and where it is (K-7.7, K-7.8, K-7.11).
+"""KEP-5304's metadata file, by which a DRA driver describes devices to a pod's containers, and its path (K-7.7, K-7.8, K-7.11).
 
 A file is a stream of JSON objects, the same content once for each version that its writer knows, newest first.
 """
@@ -16,7 +16,7 @@ from virt_dra.api.wire import List, Map, Object, Str, Wire
 METADATA_VERSION: Final = "metadata.resource.k8s.io/v1alpha1"
 METADATA_KIND: Final = "DeviceMetadata"
 FILE_SUFFIX: Final = "-metadata.json"
-"""Of a driver's name, or of whatever else; readers look for the suffix."""
+"""The suffix by which readers find the file; the rest of its name is usually the driver's."""
 
 BASE: Final = "/var/run/kubernetes.io/dra-device-attributes"
 BASE_1_8_0: Final = "/var/run/dra-device-attributes"

@@ -1,4 +1,4 @@
-"""What is known about published DRA drivers besides their address keys (K-6.7): the one table that lint, webhook and operator ask."""
+"""The table of known DRA drivers (K-6.7), besides their address keys: lint, webhook and operator share it."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ KNOWN_DRIVERS: Final[Mapping[str, KnownDriver]] = MappingProxyType(
 DRIVER_OF_CLASS: Final[Mapping[str, str]] = MappingProxyType(
     {device_class: driver.name for driver in KNOWN_DRIVERS.values() for device_class in driver.classes}
 )
-"""Which driver serves a class that it brings along; to be asked only where no published device tells."""
+"""The driver of each DeviceClass that a driver installs; used only where no published device shows the driver."""
 
 ALWAYS_WRITE: Final = frozenset(driver.name for driver in KNOWN_DRIVERS.values() if driver.metadata == "always")
 
 
 def metadata_writers(turned_on: Iterable[str] = (), turned_off: Iterable[str] = ()) -> frozenset[str]:
-    """The drivers that count as writing metadata files: those that always do, as the administrator's word changes them."""
+    """The drivers that write metadata files: those that always do, as changed by the administrator's settings."""
     return (ALWAYS_WRITE | frozenset(turned_on)) - frozenset(turned_off)

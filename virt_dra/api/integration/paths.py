@@ -48,7 +48,7 @@ DEVICE_STATUS_ANNOTATION: Final = f"{DOMAIN}/device-status"
 INTEGRATION_ANNOTATION: Final = f"{DOMAIN}/integration"
 """On launcher pods, by the pod webhook: what it did and what the operator has to fill in (``integration_record``)."""
 METADATA_DOMAIN: Final = f"metadata.{DOMAIN}"
-"""On launcher pods, by the operator: the content of a metadata file, one annotation a pair."""
+"""On launcher pods, by the operator: the content of a metadata file, one annotation for each pair."""
 ADDRESSES_DOMAIN: Final = f"addresses.{DOMAIN}"
 """On launcher pods, by the operator: the value of an environment variable."""
 ADDRESSES_READY_ANNOTATION: Final = f"{ADDRESSES_DOMAIN}/ready"
@@ -84,7 +84,7 @@ _HASH = 16
 
 
 def own_pod_annotations(annotations: Iterable[str]) -> tuple[str, ...]:
-    """Those of the given keys that only we may set on a launcher pod.
+    """The given keys that only the pod webhook may set on a launcher pod.
 
     virt-controller copies a VMI's annotations to its pod (K-4.2), so a tenant could set them there: the pod webhook removes all that
     it does not set itself.
@@ -136,7 +136,7 @@ def layout_of(version: KubeVirtVersion) -> Layout:
 
 
 def metadata_directory(entry: PodResourceClaim, request: str, layout: Layout) -> str:
-    """The request's directory, where the volume is mounted. Only for what :func:`decide` found no fault with the names of."""
+    """The request's directory, where the volume is mounted. Only for pairs whose names :func:`decide` accepted."""
     if layout == "KEP-5304":
         return request_directory(entry.name, entry.resource_claim_name, request)
     # Any directory will do for a template's claim there; one that no claim object can have as its name.
@@ -169,7 +169,7 @@ IN_DEVICE_CLAIMS: Final = "InDeviceClaims"
 """device-plugin: the annotation has the claim."""
 
 BY_DRIVERS: Final = frozenset({DRIVER_WRITES_METADATA, DRIVER_WRITES_NO_METADATA, DRIVER_UNKNOWN, DRIVERS_DIFFER})
-"""Reasons of decisions that would be others with other drivers: they must not be taken before the drivers are known."""
+"""Reasons of decisions that depend on the drivers: no such decision may be made before the drivers are known."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class InvalidPathChoice(ValueError):
 
 
 def chosen_path(annotations: Mapping[str, str], root: str = "metadata.annotations") -> PathChoice:
-    """What :data:`PATH_ANNOTATION` asks for; ``auto`` without it or where it is empty. Raises :class:`InvalidPathChoice`."""
+    """The value of :data:`PATH_ANNOTATION`; ``auto`` without it or where it is empty. Raises :class:`InvalidPathChoice`."""
     choice = annotations.get(PATH_ANNOTATION, "") or AUTO
     if not _is_choice(choice):
         field = f"{root}[{PATH_ANNOTATION}]"

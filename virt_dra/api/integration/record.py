@@ -1,4 +1,4 @@
-"""What the pod webhook did to a launcher pod and what the operator has to fill in: the annotation ``virt-dra.io/integration``.
+"""The annotation ``virt-dra.io/integration``: what the pod webhook added to a launcher pod and the operator has to fill in.
 
 Whoever may write pods may write this annotation, so it grants nothing: it names claims of the same pod only, the reader checks each
 against the pod, and keys of other annotations are made from names, never taken from it.
@@ -29,7 +29,7 @@ from virt_dra.api.wire import List, Str, Wire, WireError
 FORMAT: Final = 1
 """The format of the annotation; another one is refused."""
 _MAX = 256
-"""Pairs, and devices, of one pod. Kubernetes' own limits are below."""
+"""The most pairs, and devices, of one pod. Kubernetes' own limits are lower."""
 
 
 class _Strict(Wire):
@@ -102,7 +102,7 @@ class Integration(_Strict):
         return json.dumps(self.to_wire(), separators=(",", ":"), sort_keys=True)
 
     def path_of(self, pair: ClaimRequestPair) -> IntegrationPath:
-        """The first that the record has for the pair; ``none`` if it has none."""
+        """The path of the pair's first entry in the record; ``none`` without one."""
         return next((recorded.path for recorded in self.pairs if recorded.pair == pair), NONE)
 
     def _faults(self) -> Iterable[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""Where the operator and the launcher meet when there is no KubeVirt: the files of a launcher pod (docs/decisions/0012-real-cluster.md).
+"""The interface of operator and launcher without KubeVirt: annotations and files of a launcher pod (docs/decisions/0012-real-cluster.md).
 
-The launcher has no token. What it must know stands in annotations of its pod, which a downwardAPI volume shows as files; what it has to
-say is whether a file exists, which the readiness probe looks at, and the text it leaves when it ends.
+The launcher has no token. Its input is annotations of its pod, which a downwardAPI volume shows as files. Its output is a file that the
+readiness probe checks, and the termination message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RUN_DIRECTORY: Final = "/run/virt-dra"
 READY_FILE: Final = "ready"
 """Made once the domain runs, removed when it stops. The readiness probe looks for it."""
 DOMAIN_FILE: Final = "domain.xml"
-"""The domain as it was defined, for who wants to look."""
+"""The domain as it was defined, for debugging."""
 
 TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"
 MAX_TERMINATION_MESSAGE: Final = 4096
@@ -41,6 +41,6 @@ COMMAND: Final = ("virt-dra-launcher",)
 
 
 def metadata_file(entry: PodResourceClaim, request: str) -> str:
-    """Where in :data:`INFO_DIRECTORY` the metadata of one request is. Names are to be judged before: nothing is escaped here."""
+    """Where in :data:`INFO_DIRECTORY` the metadata of one request is. Names must be validated before: nothing is escaped here."""
     directory = request_directory(entry.name, entry.resource_claim_name, request)
     return f"{METADATA_FOLDER}/{directory.removeprefix(f'{BASE}/')}/{SHIM_FILE}"

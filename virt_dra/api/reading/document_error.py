@@ -1,4 +1,4 @@
-"""What the readers of JSON and YAML text share: the error with its place, one read value, and the limit of nesting."""
+"""Shared by the readers of JSON and YAML: the error with its place, one parsed value, and the limit on nesting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_DEPTH = 200
 class DocumentError(ValueError):
     """A text that can't be read. ``source`` is the name of the text; line, column and document count from 1.
 
-    ``final``: reading the text in another language would not help.
+    ``final``: reading the text as the other language would fail, too.
     """
 
     def __init__(self, source: str, line: int, column: int, message: str, document: int = 1, *, final: bool = False) -> None:

@@ -47,7 +47,7 @@ MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """The largest object (as compact JSON) that kube-apiserver takes."""
 TOO_LARGE = f"Request entity too large: limit is {MAX_OBJECT_BYTES}"
 MAX_DOCUMENTS = 100_000
-"""Of one YAML text, empty ones included. What a cluster writes in bulk are Lists, whose objects don't count as documents."""
+"""The most documents of one YAML text, empty ones included. Bulk output of a cluster is a List, whose objects don't count as documents."""
 _SMALL_TEXT = MAX_OBJECT_BYTES // 8
 """A shorter text without aliases can't grow to the limit as JSON: no construct of YAML gets eight times as long."""
 
@@ -92,7 +92,7 @@ class Sourced(Generic[O]):
 
 @dataclass(frozen=True)
 class ReadProblem:
-    """Something that could not be read. ``str()`` is the whole sentence with its place."""
+    """An object that could not be read. ``str()`` is the whole sentence with its place."""
 
     source: DocumentSource
     message: str
@@ -103,7 +103,7 @@ class ReadProblem:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The objects of a text, and one problem per object that does not have the shape of its kind."""
+    """The objects of a text, and the problems of those that don't have the shape of their kind."""
 
     objects: tuple[Sourced[TypedObject], ...]
     problems: tuple[ReadProblem, ...]
@@ -133,7 +133,7 @@ def read_objects(text: bytes, name: str) -> Loaded:
 
 
 def read_document(document: Document) -> Sourced[TypedObject] | tuple[ReadProblem, ...]:
-    """The typed object, or everything that keeps it from being one."""
+    """The typed object, or every problem of reading it."""
     try:
         return Sourced(read_object(document.raw), document.source)
     except WireError as error:
@@ -142,7 +142,7 @@ def read_document(document: Document) -> Sourced[TypedObject] | tuple[ReadProble
 
 
 def _title(raw: object) -> str:
-    """``ResourceSlice "a": ``, as far as it can be told."""
+    """``ResourceSlice "a": ``, with the parts that the object has."""
     if not isinstance(raw, dict) or not isinstance(raw.get("kind"), str):
         return ""
     metadata = raw.get("metadata")
@@ -177,7 +177,7 @@ def _rendered(text: str, name: str) -> Iterator[Parsed]:
 
 
 RENDER_FIRST = "Render the template first, e.g. helm template CHART | virt-dra lint -f -"
-"""What to do about text that a template engine was to replace."""
+"""The advice for text that a template engine should have replaced."""
 _ACTION = re.compile(r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}")
 _ACTION_LENGTH = 60
 

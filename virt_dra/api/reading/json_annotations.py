@@ -1,4 +1,4 @@
-"""JSON in annotations: written by users or by us, but always by somebody who may write anything. Read strictly, told by field path."""
+"""Strict reading of JSON in annotations, which users may write or forge. Errors name field paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virt_dra.api.reading import json_text
 from virt_dra.api.reading.document_error import DocumentError
 
 MAX_BYTES: Final = 64 * 1024
-"""Of one annotation that is read. What is ours has a few hundred."""
+"""The most bytes of an annotation that is read; ours have a few hundred."""
 
 
 class AnnotationError(ValueError):

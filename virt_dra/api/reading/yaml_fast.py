@@ -1,4 +1,4 @@
-"""YAML text -> JSON values, fast: documents that read in one way only go through a fast parser, others through ``yaml_text``.
+"""YAML text -> JSON values, fast: unambiguous documents go through a fast parser, others through ``yaml_text``.
 
 Large inputs (a cluster's ResourceSlices) are written by programs and use a small part of YAML. A document of which *every line* is of
 the forms below means the same to YAML 1.1 and 1.2, to go-yaml and to yaml-rs. Nothing else is handed to yaml-rs, and whatever it refuses
@@ -19,11 +19,12 @@ from virt_dra.api.reading import yaml_text
 from virt_dra.api.reading.document_error import DocumentError, Parsed
 
 MIN_LENGTH = 64 * 1024
-"""Shorter texts are read exactly at once: nothing to gain."""
+"""The shortest text for the fast parser; for shorter ones there is nothing to gain."""
 _MIN_CHUNK = 64
-"""Shorter documents are read exactly, neighbours together: to begin a document costs more than to read it."""
+"""The shortest document for the fast parser; shorter neighbours are read exactly together, as starting a document costs more than reading
+it."""
 _ANCHORED_LINE = 256
-"""Longer lines beside anchors are read exactly: the fast parser counts what aliases stand for, but not how long it is."""
+"""The longest line beside anchors for the fast parser: it limits the number of aliased nodes, but not their length."""
 
 # Words that are booleans or null to some reader. "true", "false" and "null" as values are the same to all.
 _RESERVED = r"(?!(?:[yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF|[tT]rue|TRUE|[fF]alse|FALSE|[nN]ull|NULL)(?:[ :,}\]]|$))"
@@ -34,7 +35,8 @@ _WORD = r"[A-Za-z0-9_./@%+=~()-]++(?::[A-Za-z0-9_./@%+=~()-]++)*+"
 _TEXT = rf"{_RESERVED}[A-Za-z_/](?:[A-Za-z0-9_./@%+=~()-]++)?(?::[A-Za-z0-9_./@%+=~()-]++)*+(?: {_WORD})*+"
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 _DECIMAL = r"-?(?:0|[1-9][0-9]{0,8})\.[0-9]{0,6}[1-9]"
-# Begins with a digit and yet can't be a number: has a character no number has, or two hyphens or dots (versions, dates, PCI addresses).
+# Begins with a digit and can't be a number: contains a character that no number has, or two hyphens or dots (versions, dates, PCI
+# addresses).
 _NO_NUMBER = (
     r"[0-9](?=[0-9A-Za-z_./:-]*?(?:[:/g-np-wyzG-NP-WYZ]|-[0-9A-Za-z_]*-|\.[0-9A-Za-z_]*\.))"
     r"[0-9A-Za-z_./-]*+(?::[0-9A-Za-z_./-]++)*+"
@@ -59,7 +61,7 @@ _ITEMS = re.compile(r"^items:\n( *)- ", re.MULTILINE)
 
 
 def is_unambiguous(line: str) -> bool:
-    """Whether a line (without line break) is of a form that every YAML reader takes for the same."""
+    """True if a line (without line break) has a form that every YAML reader reads alike."""
     return line.isascii() and _LINE.fullmatch(line.rstrip(" ")) is not None
 
 
@@ -88,7 +90,7 @@ def _parse_large(text: str, name: str) -> Iterator[Parsed]:
 
 
 def _parts(text: str, verdicts: dict[str, bool]) -> Iterator[tuple[str, bool]]:
-    """Documents that may be read fast, each alone (true); between them the others, as many as there are together (false)."""
+    """The text in parts: each document for the fast parser alone (true), and runs of other documents together (false)."""
     odd: list[str] = []
     for chunk in chunks(text):
         if len(chunk) < _MIN_CHUNK or not (_is_clear(chunk, verdicts) or _ITEMS.search(chunk)):
@@ -123,9 +125,9 @@ def read_unambiguous(chunk: str, line: int, number: int, verdicts: dict[str, boo
 
 
 def read_by_items(chunk: str, name: str, line: int, number: int, verdicts: dict[str, bool]) -> Parsed | None:
-    """A document whose top-level list ``items`` makes it large, entry by entry, so that one odd entry doesn't make all of them slow.
+    """A document with a large top-level list ``items``, read entry by entry, so that one ambiguous entry doesn't slow down all of them.
 
-    None where entries can't be told apart safely: with anchors, or when a part can't be read alone (a quoted text over entries, say).
+    None where entries can't be separated safely: with anchors, or when a part can't be read alone (a quoted text across entries, say).
     """
     starts = _item_lines(chunk, line)
     if len(starts) < 2 or "&" in chunk or "*" in chunk:
@@ -158,7 +160,7 @@ def read_by_items(chunk: str, name: str, line: int, number: int, verdicts: dict[
 
 
 def _runs(lines: list[str], bounds: list[int], verdicts: dict[str, bool]) -> Iterator[tuple[bool, int, int]]:
-    """Entries as runs of lines: neighbours that read in one way only together, each other one alone."""
+    """Entries as ranges of lines: neighbouring unambiguous ones together (true), each other one alone."""
     start = bounds[0]
     for first, last in pairwise(bounds):
         if all(_remembered(written, verdicts) for written in lines[first:last]):

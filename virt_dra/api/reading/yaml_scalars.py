@@ -1,4 +1,4 @@
-"""What a plain YAML scalar means to Kubernetes: the rules of go-yaml v2 as sigs.k8s.io/yaml uses it, not PyYAML's.
+"""The meaning of YAML scalars in Kubernetes: the rules of go-yaml v2 as sigs.k8s.io/yaml uses it, not PyYAML's.
 
 The differences that matter here: ``0000:01:00.0`` and dates are strings; ``y``, ``n``, ``on``, ``off`` are booleans; ``1e3`` is a number;
 ``010`` is 8 but ``08`` is 8 too (read as a float); underscores in numbers are dropped. Whole floats become integers, as
@@ -15,7 +15,7 @@ import struct
 from functools import lru_cache
 
 JsonScalar = str | int | float | bool | None
-"""What a scalar node can be in JSON."""
+"""The JSON values of a scalar node."""
 
 _TAG = "tag:yaml.org,2002:"
 STR, BOOL, INT, FLOAT, NULL, TIMESTAMP, BINARY, MERGE = (
@@ -39,7 +39,7 @@ _TIMESTAMP = re.compile(
 )
 _STARTS_NUMBER = frozenset("+-.0123456789")
 MAX_INTEGER_DIGITS = 4000
-"""Longer plain integers are strings, as numbers out of range are to go-yaml."""
+"""The most digits of a plain integer; a longer one is a string, as numbers out of range are in go-yaml."""
 
 
 class ScalarError(ValueError):
@@ -47,7 +47,7 @@ class ScalarError(ValueError):
 
 
 _REMEMBERED = 64
-"""Characters of a scalar whose value is remembered: what is remembered must not grow with what others write."""
+"""The longest scalar whose value is cached, so that the cache's size doesn't depend on the input."""
 
 
 def plain_scalar(text: str) -> JsonScalar:

@@ -30,12 +30,12 @@ from virt_dra.api.reading.document_error import MAX_DEPTH, DocumentError, Parsed
 from virt_dra.api.reading.yaml_scalars import MERGE, ScalarError, key_text, plain_key, plain_scalar, tagged_scalar
 
 MAX_ALIAS_NODES = 400_000
-"""So many nodes (scalars, lists, mappings) may aliases stand for in a document, plus ten times what is written."""
+"""The most nodes (scalars, lists, mappings) that a document's aliases may expand to, besides ten times the nodes written."""
 _NODE_LENGTH = 64
-"""A scalar counts as a further node for every so many characters: an alias of a long text is written out as one."""
+"""Characters of a scalar that count as a further node, since aliases repeat long texts, too."""
 
 MAX_TAG_DIRECTIVES = 100
-"""libyaml compares each with all before it. No manifest has any."""
+"""The most %TAG directives: libyaml compares each with all before it, and no manifest has any."""
 _TAG_DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])\ufeff?%TAG")
 
 

@@ -19,9 +19,9 @@ from virt_dra.api.wire import Json, Wire
 
 PART_OF: Final = {"app.kubernetes.io/part-of": "virt-dra"}
 MANY: Final = 256
-"""Members that a list of a VM may have. A pod holds far fewer devices; CEL's costs need some bound."""
+"""The most members of a list in a VM. A pod has far fewer devices; CEL's cost estimate needs a bound."""
 TEXT: Final = 1024
-"""Characters of a name. Longer ones aren't names; shorter ones that are too long are told by the webhook, in KubeVirt's words."""
+"""The most characters of a name in the schema. Lower limits are the webhook's to report, in KubeVirt's words."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _condition(name: str) -> str:
 
 
 def _same(spelling: str, upstream: str) -> Json:
-    """K-1.8."""
+    """A rule that the two spellings of a claim reference must not contradict each other (K-1.8)."""
     given = f"has(self.claim) && has(self.claim.{spelling}) && has(self.{upstream})"
     return rule(f"!({given}) || self.claim.{spelling} == self.{upstream}", f"claim.{spelling} and {upstream} differ; give only one of them")
 

@@ -1,4 +1,4 @@
-"""What an API server forgets: fields of a gate that is off, unless the stored object uses the feature already (A-2.5, C-13.4).
+"""Dropping of disabled fields: those of a gate that is off, unless the stored object uses the feature already (A-2.5, C-13.4).
 
     without_disabled_fields(new, old, gates)    for what is created (``old`` None) or updated: everything but status
     without_disabled_status(new, old, gates)    for an update of status
@@ -63,7 +63,7 @@ def without_disabled_fields(new: O, old: O | None, gates: FeatureGates) -> O:
         used = isinstance(old, ResourcePoolStatusRequest) and old.spec.default_partition_type_attribute is not None
         if not gates.partitionable_devices_type and not used:
             changed = _with(new, spec=new.spec.without("default_partition_type_attribute"))
-    return changed  # type: ignore[return-value]  # each branch keeps the class of new, which mypy can't tell
+    return changed  # type: ignore[return-value]  # each branch keeps the class of new, which mypy can't infer
 
 
 def without_disabled_status(new: O, old: O, gates: FeatureGates) -> O:
@@ -80,7 +80,7 @@ def without_disabled_status(new: O, old: O, gates: FeatureGates) -> O:
     if not gates.consumable_capacity and not _shares_in_use(old):
         status = _each_result(status, lambda result: result.without("share_id", "consumed_capacity"))
         status = _with(status, devices=_each(status.devices, lambda device: device.without("share_id")))
-    # Here the gate of device status has no say, other than for slices.
+    # Unlike in slices, the gate of device status doesn't matter here.
     if not gates.device_binding_conditions and not any(_any(result, *_CONDITIONS) for result in before):
         status = _each_result(status, lambda result: result.without(*_CONDITIONS))
     if not gates.optional_node_operations and not any(result.skip_node_operations for result in before):
@@ -239,7 +239,7 @@ def _scalar(attribute: DeviceAttribute) -> DeviceAttribute:
 
 
 def _any(owner: Wire, *fields: str) -> bool:
-    """Whether one of these fields is there; of a list, whether it has entries."""
+    """True if one of these fields is present; a list must have entries."""
     return any(getattr(owner, field) not in (None, ()) for field in fields)
 
 

@@ -51,7 +51,7 @@ _STANDALONE: Final[Mapping[str, Mapping[str, str]]] = {
     "HostDevice": {"claim": "DesignClaim"},
     "DesignClaim": _CLAIM,
 }
-"""What our own kinds have besides (K-1.7)."""
+"""Additional fields of our own kinds (K-1.7)."""
 _OPTIONAL_STANDALONE: Final = (("VirtualMachineInstanceSpec", "domain"), ("DomainSpec", "devices"))
 
 _SCALARS: Final[Mapping[str, Json]] = {

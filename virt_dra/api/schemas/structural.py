@@ -29,7 +29,7 @@ _SCALARS: Mapping[type, Json] = {str: {"type": "string"}, bool: {"type": "boolea
 
 @dataclass(frozen=True)
 class Additions:
-    """What is added to the schema of a type: to itself, and to its fields by wire name.
+    """Additions to the schema of a type: to itself, and to its fields by wire name.
 
     ``extra`` are properties that are read but are no fields of their own, such as a second spelling of a field.
     """
@@ -46,7 +46,7 @@ def wire_name(kind: type[Wire], name: str) -> str:
 
 
 def object_schema(kind: type[TypedObject], additions: Mapping[type[Wire], Additions], partial: Collection[type[Wire]]) -> Json:
-    """The schema of a whole object: ``openAPIV3Schema`` of a version. ``metadata`` is the API server's own matter."""
+    """The schema of a whole object: ``openAPIV3Schema`` of a version. The API server itself checks ``metadata``."""
     schema = _of_wire(kind, additions, partial)
     head = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     return schema | {"properties": {**head, **{k: v for k, v in schema["properties"].items() if k not in head}}}
@@ -68,7 +68,7 @@ def _of_wire(kind: type[Wire], additions: Mapping[type[Wire], Additions], partia
 
 
 def _of_type(annotation: Any, additions: Mapping[type[Wire], Additions], partial: Collection[type[Wire]]) -> Json:
-    """Raises TypeError for a type that no JSON schema stands for."""
+    """The schema of a field's type. Raises TypeError for a type without a JSON schema."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _of_type(arguments[0], additions, partial)
@@ -84,7 +84,7 @@ def _of_type(annotation: Any, additions: Mapping[type[Wire], Additions], partial
         return dict(_SCALARS[annotation])
     if annotation is Quantity:
         return dict(QUANTITY)
-    if annotation is ObjectMeta:  # of a template: whatever metadata may hold; what is made of it is judged when it is made
+    if annotation is ObjectMeta:  # of a template: any metadata; the objects created from it are validated on creation
         return {"type": "object", PRESERVE: True}
     if isinstance(annotation, type) and issubclass(annotation, Wire):
         return _of_wire(annotation, additions, partial)

@@ -1,8 +1,8 @@
-"""Fields that a kind of resource.k8s.io, or the claims of a Pod, don't have, as an API server's strict validation refuses them.
+"""Unknown fields in kinds of resource.k8s.io and in the claims of a Pod, as an API server's strict validation finds them.
 
-An object is judged as it is written, in the version that it names: v1beta1 has other fields than v1 (A-22.2, A-22.3). Our types of the
-group have every field (``tests/api/test_fields.py``), so what they lack doesn't exist. Of a Pod only those parts are judged that we have
-whole.
+An object is checked as written, in the version that it names: v1beta1 has other fields than v1 (A-22.2, A-22.3). Our types of the group
+have every field (``tests/api/test_fields.py``), so fields that they lack don't exist. Of a Pod only the parts that we model completely are
+checked.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _KINDS: Final[Mapping[str, type[Wire]]] = {
     for kind in (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest)
 }
 FOUND_MAX: Final = 50
-"""Unknown fields of one object that are reported; more say nothing new."""
+"""The most unknown fields of one object that are reported."""
 
 SOURCE_ADVICE: Final = "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
-"""What to do about the nested source of a claim entry, which pods had before (K-1.10)."""
+"""The advice for the nested source of a claim entry, which older pods have (K-1.10)."""
 
 FieldPath = tuple[str | int, ...]
 Fields = Mapping[str, Any]
@@ -46,7 +46,7 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class UnknownField:
-    """``path`` with the field itself. ``meant``: the known field that is most like it. ``advice``: more, where we know what was meant."""
+    """An unknown field. ``path`` includes it. ``meant``: the most similar known field. ``advice``: more, where the cause is known."""
 
     path: str
     meant: str | None = None
@@ -63,7 +63,7 @@ class UnknownField:
 def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
     """All of them, in the order in which they are written, at most :data:`FOUND_MAX`; none in an object of another kind.
 
-    What doesn't have the type that it must have is left out: reading the object reports that.
+    Values of a wrong type are skipped: reading the object reports them.
     """
     if not isinstance(raw, dict):
         return ()
@@ -129,7 +129,7 @@ _EXACT: Final = frozenset(_EXACT_NAMES)
 
 
 def _advice(kind: type[Wire], name: str, flat: bool) -> str:
-    """What to do about fields that belong to another version, or one level deeper."""
+    """The advice for fields that belong to another version, or one level deeper."""
     if kind is DeviceRequest and name in _EXACT and not flat:
         return "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1, which has it here"
     if kind is DeviceRequest and name == "exactly":
@@ -165,7 +165,7 @@ def _walk(value: object, annotation: Any, path: FieldPath, fields: Callable[[typ
 
 
 def _meant(kind: type[Wire], name: str, known: Fields) -> str | None:
-    """Of a request, which v1beta1 writes without ``exactly``, also what may stand under that."""
+    """The candidates for a similar name. For a request also the fields under ``exactly``, which v1beta1 writes without it."""
     meant = nearest(name, known)
     if meant is None and kind is DeviceRequest and "exactly" in known and (inner := nearest(name, _EXACT_NAMES)) is not None:
         return f"exactly.{inner}"
@@ -173,7 +173,7 @@ def _meant(kind: type[Wire], name: str, known: Fields) -> str | None:
 
 
 def _bare(annotation: Any) -> Any:
-    """Without ``Annotated`` and ``| None``."""
+    """The type without ``Annotated`` and ``| None``."""
     while get_origin(annotation) in (Annotated, Union, UnionType):
         annotation = next(argument for argument in get_args(annotation) if argument is not NoneType)
     return annotation

@@ -22,10 +22,10 @@ from virt_dra.api.nearest import nearest
 from virt_dra.api.wire import Json
 
 LATER: Final = "x-virt-dra-later"
-"""Key of a schema: fields that it doesn't know but a newer release of its kind does, with that release. No API server sees it."""
+"""Key of a schema: fields that only a newer release of its kind has, with that release. Never sent to an API server."""
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _NEAREST_SOUGHT: Final = 100
-"""Unknown fields of one object for which the nearest name is sought."""
+"""The most unknown fields of one object for which a similar name is searched."""
 
 FaultType = Literal["FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate", "FieldValueNotSupported", "FieldValueTooMany"]
 
@@ -42,7 +42,7 @@ class UnknownSchemaField:
     below: str | None = None
 
     def __str__(self) -> str:
-        """As strict field validation says it, and what was probably meant."""
+        """The text of strict field validation, and the field that was probably meant."""
         text = f'unknown field "{self.path}"'
         if self.since is not None:
             return f"{text}; it exists since KubeVirt {self.since}"
@@ -51,7 +51,7 @@ class UnknownSchemaField:
 
 @dataclass(frozen=True)
 class SchemaFault:
-    """Something for which an API server refuses an object."""
+    """A fault for which an API server refuses an object."""
 
     type: FaultType
     path: str
@@ -67,12 +67,12 @@ class Schema:
     properties: Mapping[str, Schema]
     required: KeysView[str]
     rest: Schema | None
-    """Of the values of a map (``additionalProperties``)."""
+    """The schema of a map's values (``additionalProperties``)."""
     open: bool
     """Whether unknown fields are kept."""
     items: Schema | None
     keys: tuple[str, ...]
-    """Of a list that is a map: the fields that identify an item."""
+    """The fields that identify an item of a list of type map."""
     unique: bool
     """Whether a list is a set."""
     most: int | None
@@ -85,7 +85,7 @@ class Schema:
 
     @classmethod
     def of(cls, structural: Json) -> Schema:
-        """Takes a schema apart. What is shared in it stays shared."""
+        """Parse a schema; its shared parts stay shared."""
         return _schema(structural, {})
 
 
@@ -203,7 +203,7 @@ def _objects_in(items: list[Any], path: str) -> Iterator[tuple[str, Json]]:
 
 
 def pruned(raw: Any, schema: Schema) -> Any:
-    """What is left of a value when it is stored. The value itself isn't changed; parts of it may be shared."""
+    """The value as it is stored, without unknown fields. The value itself isn't changed; the result may share parts with it."""
     if isinstance(raw, dict):
         kept = {}
         for key, item in raw.items():
@@ -238,7 +238,7 @@ def _emptied(items: list[Any]) -> list[Any]:
 
 
 def faults(raw: object, schema: Schema, path: str = "") -> Iterator[SchemaFault]:
-    """What is wrong with a value that stands at ``path``, in the order of the schema; unknown fields are not."""
+    """The faults of the value at ``path``, in the order of the schema, without unknown fields."""
     if schema.kind == "object":
         if not isinstance(raw, dict):
             yield _wrong_type(raw, "object", path)
@@ -278,7 +278,7 @@ def _list_faults(items: list[object], path: str, schema: Schema) -> Iterator[Sch
 
 
 def _identity(item: object, schema: Schema) -> str | None:
-    """What must differ between the items of a list, as JSON; None for an item that lacks it, which is a fault of its own."""
+    """The key of a list's item, as JSON; None for an item without one, which is a fault of its own."""
     value: object = item
     if schema.keys:
         if not isinstance(item, dict) or any(item.get(key) is None for key in schema.keys):

@@ -1,16 +1,16 @@
-"""What an API server refuses: the rules of resource.k8s.io and of the claims in a Pod, in Kubernetes' words (A-22.6..A-22.12, C-14).
+"""Validation as in an API server: the rules of resource.k8s.io and of the claims in a Pod, in Kubernetes' words (A-22.6..A-22.12, C-14).
 
     validate_create(obj)               an object about to be stored, defaults filled in, namespace and name settled
     validate_update(new, old)          a change of anything but status
     validate_status_update(new, old)   a change of status
 
-Each returns every fault at once, in the order of the object's fields; an empty tuple is a yes. The metadata of every kind is
+Each returns every fault at once, in the order of the object's fields; a valid object has none. The metadata of every kind is
 checked; beyond that ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule and
 ResourcePoolStatusRequest whole, and of a Pod ``spec.resourceClaims``, ``resources.claims`` and ``status.resourceClaimStatuses``.
-No other field of another kind is looked at.
+No other field of another kind is checked.
 
 Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Admin access needs the namespace's labels
-and so is a check of its own, :func:`admin_access` (A-22.10). The writer's rights (C-13.6) are not looked at.
+and so is a check of its own, :func:`admin_access` (A-22.10). The writer's permissions (C-13.6) are not checked.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ __all__ = [
 
 
 def validate_create(obj: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
-    """The faults of an object that is to be created. Its status is not looked at: creation clears it (C-13.1)."""
+    """The faults of an object that is to be created. Its status is not checked: creation clears it (C-13.1)."""
     return _once(metadata.created(obj, _name_rule(obj)), _create(obj, rules))
 
 
 def validate_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
-    """The faults of replacing ``old`` by ``new``, both of one kind. Status is not looked at."""
+    """The faults of replacing ``old`` by ``new``, both of one kind. Status is not checked."""
     needs_version = isinstance(new, DeviceTaintRule | ResourcePoolStatusRequest)
     return _once(metadata.updated(new, old, needs_version=needs_version), _update(new, old, rules))
 

@@ -1,4 +1,4 @@
-"""Who may ask for admin access: only a namespace whose label says so (A-22.10, C-13.7)."""
+"""Admin access: allowed only in a namespace with the label for it (A-22.10, C-13.7)."""
 
 from __future__ import annotations
 

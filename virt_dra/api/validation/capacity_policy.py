@@ -13,7 +13,7 @@ INT64_MAX = 2**63 - 1
 
 
 def capacity(value: DeviceCapacity, path: str, *, shared: bool, rules: Rules) -> Errors:
-    """``shared``: the device allows multiple allocations. Only then may its capacities have a policy."""
+    """The faults of one capacity. ``shared``: the device allows multiple allocations; only then may it have a policy."""
     policy = value.request_policy
     if policy is None:
         return
@@ -45,11 +45,11 @@ def _valid_values(policy: CapacityRequestPolicy, default: Quantity, total: Quant
             yield invalid(at, option, f"option is larger than capacity value: {total}")
 
     def key(option: Quantity) -> str:
-        """As Kubernetes compares: spelled decimals, in which 0.5 and 500m are two values (C-14.5)."""
+        """The key by which Kubernetes compares values: the spelling, so that 0.5 and 500m differ (C-14.5)."""
         return option.decimal_text() if rules.gates.fractional_capacity_range else str(option.value())
 
     yield from unique_items(values, path, value, key, VALID_VALUES_MAX)
-    # A list that is too long is not looked at, and so the default isn't found in it either.
+    # A list that is too long is not read, so the default isn't found in it either.
     if len(values) > VALID_VALUES_MAX or default not in values:
         yield invalid(path, default, "default value is not valid according to the requestPolicy")
 
@@ -100,13 +100,13 @@ def _valid_range(bounds: CapacityRequestPolicyRange, default: Quantity, total: Q
 
 
 def _is_milli(quantity: Quantity) -> bool:
-    """Whether it is a whole number of thousandths that fits into 64 bits."""
+    """True for a whole number of thousandths that fits into 64 bits."""
     milli = quantity * 1000
     return milli.is_integer() and abs(milli.as_fraction()) <= INT64_MAX
 
 
 def _on_grid(value: Quantity, least: Quantity, step: Quantity, in_milli: bool) -> bool:
-    """Whether value = least + n * step. Without fractional ranges every quantity counts rounded up to an integer."""
+    """True if value = least + n * step. Without fractional ranges every quantity is rounded up to an integer."""
     if in_milli:
         return (value.as_fraction() - least.as_fraction()) % step.as_fraction() == 0
     return (value.value() - least.value()) % step.value() == 0

@@ -1,4 +1,4 @@
-"""ResourceClaim.status: who writes an allocation is trusted, but its shape and its transitions are checked (A-22.9, C-14.3).
+"""ResourceClaim.status: shape and transitions of an allocation are checked, its choice of devices is trusted (A-22.9, C-14.3).
 
 No rule ties results to the requested count, to a class or to existing slices.
 """
@@ -39,11 +39,11 @@ IPS_MAX = 16
 SOURCES = ("FromClaim", "FromClass")
 
 DeviceKey = tuple[str, str, str, str | None]
-"""driver, pool, device, share"""
+"""The driver, pool, device and share of a result."""
 
 
 def claim_status_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
-    """``new`` has the stored metadata and spec; only its status is looked at."""
+    """The faults of a status update. ``new`` has the stored metadata and spec."""
     status, before = new.status, old.status
     if status.allocation is not None and before.allocation is None:
         yield from _allocation(status.allocation, "status.allocation", request_names(new.spec.devices))

@@ -44,7 +44,7 @@ def claim(obj: ResourceClaim, rules: Rules) -> Errors:
 
 
 def claim_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
-    """Nothing but the immutability is checked again; the value isn't shown."""
+    """The faults of an update: the spec is immutable, and messages don't show it. Nothing else is checked again."""
     if new.spec != old.spec:
         yield immutable("spec", None)
 
@@ -65,7 +65,7 @@ def request_names(devices: DeviceClaim) -> RequestNames:
 
 @dataclass(frozen=True)
 class _Scope:
-    """What the requests of one claim are checked against."""
+    """The context in which the requests of one claim are checked."""
 
     rules: Rules
     constrained: Mapping[str, frozenset[str]]
@@ -77,7 +77,7 @@ class _Scope:
 
 
 def device_claim(devices: DeviceClaim, path: str, rules: Rules) -> Errors:
-    """The claim's devices at ``path`` (``spec.devices``, or ``spec.spec.devices`` in a template)."""
+    """The faults of the claim's devices at ``path`` (``spec.devices``, or ``spec.spec.devices`` in a template)."""
     scope = _Scope(rules, _constrained_attributes(devices.constraints))
     names = request_names(devices)
     yield from unique_items(
@@ -122,7 +122,7 @@ def _request(request: DeviceRequest, path: str, scope: _Scope) -> Errors:
 
 
 def _exact(request: ExactDeviceRequest | DeviceSubRequest, path: str, name: str, scope: _Scope) -> Errors:
-    """What an exact request and an alternative have in common. ``name`` is ``request`` or ``request/alternative``.
+    """The faults of fields that an exact request and an alternative share. ``name`` is ``request`` or ``request/alternative``.
 
     Requested capacities are not validated: any key and any quantity passes.
     """
@@ -150,9 +150,8 @@ def _mode(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Errors:
 
 
 def _derived_attributes(attributes: tuple[DeviceDerivedAttribute, ...], path: str, request: str, scope: _Scope) -> Errors:
-    """The name must be of use: a constraint that targets this request, its parent or all requests names it.
-
-    In a list over its limit only this and the expressions are looked at.
+    """The faults of derived attributes. Each must be used by a constraint that targets this request, its parent or all requests. In a list
+    over its limit only this and the expressions are checked.
     """
     too_long = len(attributes) > DERIVED_ATTRIBUTES_MAX
     if too_long:
@@ -191,7 +190,7 @@ def _constraint(constraint: DeviceConstraint, path: str, names: RequestNames, ru
     yield from request_references(constraint.requests, f"{path}.requests", names)
     match, distinct = constraint.match_attribute, constraint.distinct_attribute
     if match is not None and distinct is not None:
-        # Kubernetes accepts it and heeds only one of them (AC-5).
+        # Kubernetes accepts both and applies only one of them (AC-5).
         yield invalid(path, "{matchAttribute, distinctAttribute}", _ONE_KIND)
     if match is not None:
         yield from fully_qualified_name(match, f"{path}.matchAttribute")
@@ -210,7 +209,7 @@ def _configuration(entry: DeviceClaimConfiguration, path: str, names: RequestNam
 
 
 def request_references(references: tuple[str, ...], path: str, names: RequestNames) -> Errors:
-    """Requests, or ``request/alternative``, that a constraint or a configuration applies to."""
+    """The faults of references from a constraint or a configuration to requests, or to ``request/alternative``."""
     if len(references) > REQUESTS_MAX:
         yield too_many(path, len(references), REQUESTS_MAX)
         return
@@ -218,7 +217,7 @@ def request_references(references: tuple[str, ...], path: str, names: RequestNam
 
 
 def request_reference(reference: str, path: str, names: RequestNames) -> Errors:
-    """The name of a request with alternatives is allowed and means all of them."""
+    """The faults of one reference. The name of a request with alternatives is valid and means all of them."""
     parts = reference.split("/")
     if len(parts) > 2:
         yield invalid(path, reference, _NO_SUCH_REQUEST)

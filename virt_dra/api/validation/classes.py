@@ -1,4 +1,4 @@
-"""DeviceClass (C-14.6). Two classes may claim the same extended resource name; the cache of those decides between them."""
+"""DeviceClass (C-14.6). Two classes may have the same extended resource name; the scheduler's cache of names chooses one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ CONFIGURATIONS_MAX = 32
 
 
 def device_class(obj: DeviceClass, old: DeviceClass | None, rules: Rules) -> Errors:
-    """``old`` is what an update replaces. A list that stays exactly as it is counts as stored; reordering it doesn't."""
+    """The faults of a class; ``old`` is the object that an update replaces. Only an unchanged list counts as stored, not a reordered
+    one."""
     spec = obj.spec
     check = None if old is not None and spec.selectors == old.spec.selectors else rules.check_selector or unchecked
     yield from selectors(spec.selectors, "spec.selectors", check)

@@ -1,4 +1,4 @@
-"""metav1.Condition lists."""
+"""Validation of lists of metav1.Condition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REASON_RULE = (
 
 
 def conditions(entries: Sequence[Condition], path: str, limit: int) -> Errors:
-    """Unlike other lists, one over its limit is still checked entry by entry, as Kubernetes does it."""
+    """The faults of a list of conditions. Unlike others, a list over its limit is still checked entry by entry, as in Kubernetes."""
     if len(entries) > limit:
         yield too_many(path, len(entries), limit)
     yield from unique_items(entries, path, _condition, lambda entry: entry.type)

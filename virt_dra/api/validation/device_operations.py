@@ -1,4 +1,4 @@
-"""What a published device and an allocation result have in common: binding conditions and skipped node operations (C-14.4)."""
+"""Validation of fields that a published device and an allocation result share: binding conditions, skipped node operations (C-14.4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PREPARE, UNPREPARE, EVERY = "NodePrepareResources", "NodeUnprepareResources", "*
 
 
 def binding_conditions(owner: Device | DeviceRequestAllocationResult, path: str) -> Errors:
-    """Both lists or neither, without repetition within or across them."""
+    """The faults of binding conditions: both lists or neither, without repetition within or across them."""
     conditions, failures = owner.binding_conditions, owner.binding_failure_conditions
     yield from items(conditions, f"{path}.bindingConditions", label_name, BINDING_CONDITIONS_MAX)
     yield from items(failures, f"{path}.bindingFailureConditions", label_name, BINDING_CONDITIONS_MAX)
@@ -37,7 +37,7 @@ def _repeated(names: tuple[str, ...], path: str) -> Errors:
 
 
 def skipped_operations(operations: tuple[str, ...], path: str) -> Errors:
-    """Who skips preparing a device must skip its counterpart too (A-22.7)."""
+    """The faults of skipped operations: skipping the preparation of a device requires skipping its counterpart (A-22.7)."""
 
     def operation(name: str, at: str) -> Errors:
         if name not in (PREPARE, UNPREPARE, EVERY):

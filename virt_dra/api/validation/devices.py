@@ -56,7 +56,7 @@ _NO_PLACE = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDe
 
 
 def device(value: Device, path: str, *, old: Device | None, places_itself: bool, rules: Rules) -> Errors:
-    """``old``: the stored device of that name; its capacity and taints, if unchanged, are not checked again.
+    """The faults of one device. ``old``: the stored device of that name; its capacity and taints, if unchanged, are not checked again.
 
     ``places_itself``: the slice has perDeviceNodeSelection.
     """
@@ -86,7 +86,7 @@ def device(value: Device, path: str, *, old: Device | None, places_itself: bool,
 
 
 def declared_faults(value: Device, path: str) -> Errors:
-    """What is left to tell of a device in a list that is too long: faults by rules declared on the types, which don't know the limit."""
+    """The faults of a device in a list that is too long: only those of rules declared on the types, which ignore the limit."""
     for name, attribute in value.attributes.items():
         yield from _union(attribute, f"{path}.attributes[{name}]")
     yield from _consumptions(value.consumes_counters, f"{path}.consumesCounters", counters_max=None)
@@ -101,7 +101,7 @@ def declared_faults(value: Device, path: str) -> Errors:
 
 
 def _taints(values: tuple[DeviceTaint, ...], path: str) -> Errors:
-    """The limit is checked by hand, effects by a declared rule, which looks at them in any case."""
+    """The faults of taints. The limit is a rule by hand; effects have a declared rule, which applies to every entry in any case."""
     if len(values) > TAINTS_MAX:
         yield too_many(path, len(values), TAINTS_MAX)
         yield from items(values, path, lambda value, at: taint_effect(value.effect, at))
@@ -113,14 +113,14 @@ def _taints(values: tuple[DeviceTaint, ...], path: str) -> Errors:
 
 
 def _value_count(attribute: DeviceAttribute) -> int:
-    """A list counts its items, everything else (also an empty list) one."""
+    """The number of values of an attribute: the items of a list, at least one."""
     lists = (attribute.bools, attribute.ints, attribute.strings, attribute.versions)
     return sum(len(entries) for entries in lists if entries) or 1
 
 
 def _attributes(attributes: Mapping[str, DeviceAttribute], path: str) -> Errors:
     for name, attribute in attributes.items():
-        # Nearly all attributes are fine; only those that aren't are worth a path.
+        # Nearly all attributes are valid; paths are built only for the others.
         if not is_qualified_name(name):
             yield from qualified_name(name, path)
         if not _is_plain(attribute):
@@ -128,7 +128,7 @@ def _attributes(attributes: Mapping[str, DeviceAttribute], path: str) -> Errors:
 
 
 def _is_plain(attribute: DeviceAttribute) -> bool:
-    """Whether this is exactly one scalar without a fault."""
+    """True for exactly one scalar without a fault."""
     text = attribute.string
     if text is not None and 4 * len(text) > ATTRIBUTE_TEXT_MAX and byte_length(text) > ATTRIBUTE_TEXT_MAX:
         return False
@@ -138,7 +138,8 @@ def _is_plain(attribute: DeviceAttribute) -> bool:
 
 
 def _attribute(attribute: DeviceAttribute, path: str, declared_path: str) -> Errors:
-    """The declared rule doesn't shorten names; where the paths differ, Kubernetes tells the same by hand, too."""
+    """The faults of one attribute. The declared rule doesn't shorten names; where the paths differ, Kubernetes reports both rules'
+    faults."""
     if attribute.string is not None:
         yield from _text(attribute.string, f"{path}.string")
     if attribute.version is not None:
@@ -151,7 +152,7 @@ def _attribute(attribute: DeviceAttribute, path: str, declared_path: str) -> Err
             yield invalid(f"{path}.{field}", texts, "must not be empty if specified")
         yield from items(texts or (), f"{path}.{field}", check)
     yield from _union(attribute, declared_path)
-    given, members = sum(value is not None for value in _values(attribute).values()), _members(attribute)  # empty lists are given, too
+    given, members = sum(value is not None for value in _values(attribute).values()), _members(attribute)  # empty lists count as given
     if given != 1 and (len(members) == 1 or path != declared_path):
         yield invalid(path, internal(attribute) if given else "", "exactly one value must be specified")
 
@@ -168,7 +169,7 @@ def _members(attribute: DeviceAttribute) -> list[str]:
 
 
 def _union(attribute: DeviceAttribute, path: str) -> Errors:
-    """The declared rule: exactly one value, where an empty list is none."""
+    """The declared rule: exactly one value; an empty list counts as none."""
     members = _members(attribute)
     if not members:
         yield invalid(path, "", f"must specify one of: {_MEMBERS}")
@@ -199,7 +200,7 @@ def counter_set(value: CounterSet, path: str) -> Errors:
 
 
 def _counters(counters: Mapping[str, Counter], path: str, limit: int | None = COUNTERS_MAX) -> Errors:
-    """Any quantity is a legal counter value, even a negative one: the allocator has its opinion on it (A-22.12, AC-3)."""
+    """The faults of counters. Any quantity is valid, even a negative one: the allocator decides about it (A-22.12, AC-3)."""
     if not counters:
         yield required(path)
     else:
@@ -215,7 +216,7 @@ def _any_counter(counter: Counter, path: str) -> Errors:
 
 
 def _consumptions(consumptions: tuple[DeviceCounterConsumption, ...], path: str, counters_max: int | None = COUNTERS_MAX) -> Errors:
-    """Whether a counter exists is not known here: the set may be in another slice. The allocator looks."""
+    """The faults of consumed counters. The allocator checks that they exist, since the set may be in another slice."""
 
     def consumption(entry: DeviceCounterConsumption, at: str) -> Errors:
         yield from _required_label(entry.counter_set, f"{at}.counterSet")
@@ -245,7 +246,7 @@ def _place(value: Device, old: Device | None, path: str, places_itself: bool) ->
         yield from node_selector(value.node_selector, f"{path}.nodeSelector")
         terms = value.node_selector.node_selector_terms
         if len(terms) > 1 and (old is None or old.node_selector != value.node_selector):
-            # Kubernetes asks this only of the slice's selector, and then can't merge the device's (AC-21a).
+            # Kubernetes checks this only for the slice's selector, and then can't merge the device's (AC-21a).
             yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", internal(terms), "must have exactly one node selector term")
     if value.all_nodes:
         places.append("`allNodes`")
@@ -288,7 +289,7 @@ def _mapping(mapping: NodeAllocatableMapping, capacities: Mapping[str, object], 
 
 
 def _mapping_union(mapping: NodeAllocatableMapping, path: str) -> Errors:
-    """By a capacity or by the device, not both (declared)."""
+    """The declared rule: mapped by a capacity or by the device, not both."""
     if mapping.capacity_key is None and mapping.device_multiplier is None:
         yield invalid(path, "", "must specify one of: `capacityKey`, `deviceMultiplier`")
     elif mapping.capacity_key is not None and mapping.device_multiplier is not None:

@@ -1,4 +1,4 @@
-"""Selectors, derived attributes and opaque configuration: text whose meaning others know (CEL, a driver)."""
+"""Validation of selectors, derived attributes and opaque configuration: text that CEL or a driver interprets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARAMETERS_MAX = 10 * 1024
 
 
 def selectors(entries: Sequence[DeviceSelector], path: str, check: ExpressionCheck | None) -> Errors:
-    """``check`` None: the expressions are stored already and count as valid, whatever their length (C-14.6)."""
+    """The faults of selectors. ``check`` None: the expressions are stored already and count as valid, whatever their length (C-14.6)."""
 
     def one(selector: DeviceSelector, at: str) -> Errors:
         if selector.cel is None:
@@ -41,12 +41,12 @@ def expression(text: str, path: str, check: ExpressionCheck) -> Errors:
 
 
 def unchecked(text: str) -> str | None:
-    """The check of a caller that has no compiler: every expression passes."""
+    """The check for callers without a compiler: every expression passes."""
     return None
 
 
 def configuration(opaque: OpaqueDeviceConfiguration | None, path: str, *, stored: bool = False) -> Errors:
-    """The one kind of configuration there is. ``stored``: parameters that were accepted before may be of any length."""
+    """The faults of opaque configuration, the only kind so far. ``stored``: parameters that were accepted before may be of any length."""
     if opaque is None:
         yield required(f"{path}.opaque")
         return
@@ -55,7 +55,7 @@ def configuration(opaque: OpaqueDeviceConfiguration | None, path: str, *, stored
 
 
 def json_object(value: Any, path: str, limit: int | None) -> Errors:
-    """An object of at most ``limit`` bytes as compact JSON. (Any, because that is what arbitrary JSON is in Python.)"""
+    """The faults of an object of at most ``limit`` bytes as compact JSON. (Any, because that is what arbitrary JSON is in Python.)"""
     if value is None:
         yield required(path)
     elif limit is not None and _json_length(value) > limit:

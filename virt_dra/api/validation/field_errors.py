@@ -1,4 +1,4 @@
-"""One fault of an object's field, worded and rendered as apimachinery's ``field.Error`` does it.
+"""Field errors with the wording and rendering of apimachinery's ``field.Error``.
 
     spec.devices.requests[0].name: Invalid value: "A": a lowercase RFC 1123 label must …
 
@@ -108,7 +108,7 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
 
 
 class TypedText(str):
-    """A text of a type of its own in Go: it is shown as JSON, other texts are shown quoted as in Go's source."""
+    """A text whose Go type is not plain string: shown as JSON, while other texts are shown quoted as in Go's source."""
 
     __slots__ = ()
 
@@ -118,7 +118,7 @@ class Struct(dict[str, object]):
 
 
 def rendered(value: object) -> str:
-    """A value as apimachinery shows it: text quoted, numbers and booleans plain, all else (:class:`TypedText`, too) as compact JSON."""
+    """A value as apimachinery shows it: text quoted, numbers and booleans plain, others (and :class:`TypedText`) as compact JSON."""
     if isinstance(value, str) and not isinstance(value, TypedText):
         return quoted(value)
     if isinstance(value, Quantity):
@@ -145,7 +145,7 @@ def _as_json(value: object) -> object:
 def invalid_message(kind: str, name: str, errors: Iterable[FieldError]) -> str:
     """The API server's sentence for a refused object: ``ResourceClaim.resource.k8s.io "x" is invalid: [a, b]``.
 
-    ``kind`` is qualified by its group, except in the core group (``Pod``). Equal texts are told once; one alone has no brackets.
+    ``kind`` is qualified by its group, except in the core group (``Pod``). Equal texts are listed once; one alone has no brackets.
     """
     texts = list(dict.fromkeys(map(str, errors)))
     if not texts:

@@ -1,4 +1,4 @@
-"""The formats that fields of several kinds share, and the limits of lists and maps (C-2.6, C-14).
+"""Formats of fields in several kinds, and limits of lists and maps (C-2.6, C-14).
 
 Driver: 1-63 bytes, a subdomain ignoring case. Pool: 1-253 bytes, each part between slashes a subdomain. Qualified name:
 ``[driver/]identifier``, the identifier at most 32 bytes; fully qualified: with the slash.
@@ -171,7 +171,7 @@ def uid(value: str, path: str) -> Errors:
 
 
 def time(text: str | None, path: str) -> Errors:
-    """Kubernetes refuses a malformed time while decoding; this says the same with the field's path."""
+    """The fault of a malformed time, with the field's path. Kubernetes refuses it while decoding."""
     if text is None:
         return
     try:
@@ -181,7 +181,7 @@ def time(text: str | None, path: str) -> Errors:
 
 
 def is_node_allocatable(resource: str) -> bool:
-    """Whether this is a resource of nodes that devices may stand for."""
+    """True for a node resource that devices may represent."""
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
@@ -189,7 +189,7 @@ def is_node_allocatable(resource: str) -> bool:
 
 
 def items(entries: Sequence[T], path: str, check: Callable[[T, str], Iterable[FieldError]], limit: int | None = None) -> Errors:
-    """Every entry checked at ``path[i]``. A list over its limit is reported and its entries are not looked at."""
+    """The faults of every entry at ``path[i]``. A list over its limit is reported, and its entries are not checked."""
     if limit is not None and len(entries) > limit:
         yield too_many(path, len(entries), limit)
         return
@@ -205,7 +205,7 @@ def unique_items(
     limit: int | None = None,
     shown: Callable[[T], object] | None = None,
 ) -> Errors:
-    """As :func:`items`, and no two entries may have the same key. ``shown`` is the value to show of a repeated one."""
+    """As :func:`items`, and no two entries may have the same key. ``shown``: the value that the message shows for a repeated one."""
     yield from items(entries, path, check, limit)
     if limit is not None and len(entries) > limit:
         return
@@ -224,7 +224,7 @@ def map_entries(
     shown_key: int,
     limit: int | None = None,
 ) -> Errors:
-    """Every key checked at the map's own path, every value at ``path[key]`` with the key shortened to ``shown_key`` bytes."""
+    """The faults of every key at the map's own path and every value at ``path[key]``, with the key shortened to ``shown_key`` bytes."""
     if limit is not None and len(values) > limit:
         yield too_many(path, len(values), limit)
         return
@@ -234,7 +234,7 @@ def map_entries(
 
 
 def shortened(text: str, limit: int) -> str:
-    """A text that may fill a message, cut in the middle to ``limit`` (at least 16) bytes."""
+    """A text for a message, cut in the middle to ``limit`` (at least 16) bytes."""
     limit = max(limit, 16)
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) <= limit:

@@ -1,4 +1,4 @@
-"""Values in messages as Go writes them: most faults show a field's text, some a whole struct.
+"""Go's rendering of values in messages: most faults show a field's text, some a whole struct.
 
 Checks generated from an API version's types (Kubernetes' declarative validation) show the struct as that version's JSON,
 :func:`versioned`. Checks written by hand work on Kubernetes' internal types, which have no JSON names, :func:`internal`.
@@ -55,7 +55,7 @@ _INTERNAL_NAMES: dict[type[Wire], dict[str, str]] = {
 
 
 def versioned(value: object) -> object:
-    """As JSON of the API version: wire names, in the order of the fields, empty ones left out."""
+    """A struct as JSON of the API version: wire names in the order of the fields, empty ones left out."""
     if isinstance(value, Wire):
         written = _WRITTEN_EMPTY.get(type(value), ())
         fields = ((name, info, getattr(value, name)) for name, info in type(value).model_fields.items())
@@ -70,14 +70,14 @@ def versioned(value: object) -> object:
 
 
 def _is_written(found: object, field: FieldInfo) -> bool:
-    """Whether Go writes it despite ``omitempty``: a pointer that is set, whatever it points to, raw JSON, and everything not empty."""
+    """True if Go writes it despite ``omitempty``: a pointer that is set, raw JSON, and everything not empty."""
     if found is None or (found in ((), {}) and field.annotation is not Any):
         return False
     return field.default is None or found not in ("", 0)
 
 
 def internal(value: object) -> object:
-    """As JSON of a struct without JSON names: Go's names, nothing left out, ``null`` for what is absent.
+    """A struct without JSON names as JSON: Go's names, nothing left out, ``null`` for absent fields.
 
     Only object metadata has JSON names there, too; where it is embedded its fields stand among those of the struct.
     """
@@ -104,5 +104,5 @@ def _entries(value: object, form: Callable[[object], object]) -> object:
 
 
 def _go_name(name: str) -> str:
-    """``share_id`` -> ``ShareID``."""
+    """The Go name of a field: ``share_id`` -> ``ShareID``."""
     return "".join(_INITIALISMS.get(part, part.capitalize()) for part in name.split("_"))

@@ -1,4 +1,4 @@
-"""metadata: names, labels, annotations, owners, finalizers; and what an update may not change in it."""
+"""Validation of metadata: names, labels, annotations, owners, finalizers, and immutable fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden
 from virt_dra.api.validation.formats import label, label_name
 
 ANNOTATIONS_MAX = 256 * 1024
-"""Bytes of all keys and values together."""
+"""The most bytes of all keys and values together."""
 
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 """Every other finalizer of Kubernetes' own kinds has a domain."""
@@ -22,16 +22,16 @@ NameRule = Callable[[str], tuple[str, ...]]
 
 
 def path_segment(name: str) -> tuple[str, ...]:
-    """The least that any object's name must be: usable in a URL. For kinds whose own rule we don't know."""
+    """The faults of a name for kinds whose own rule we don't know: any name must be usable in a URL."""
     if name in (".", ".."):
         return (f"may not be '{name}'",)
     return tuple(f"may not contain '{char}'" for char in "/%" if char in name)
 
 
 def created(obj: TypedObject, name_rule: NameRule) -> Errors:
-    """The metadata of an object as it is about to be stored: a generated name is filled in already."""
+    """The faults of an object's metadata before it is stored: a generated name is filled in already."""
     meta, path = obj.metadata, "metadata"
-    if meta.generate_name and not isinstance(obj, DeviceClass):  # of a class only the name that was made of it is checked
+    if meta.generate_name and not isinstance(obj, DeviceClass):  # for a class only the generated name is checked
         yield from each_invalid(f"{path}.generateName", meta.generate_name, name_rule(without_trailing_dash(meta.generate_name)))
     if meta.name:
         yield from each_invalid(f"{path}.name", meta.name, name_rule(meta.name))
@@ -49,7 +49,7 @@ def created(obj: TypedObject, name_rule: NameRule) -> Errors:
 
 
 def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) -> Errors:
-    """What changes of metadata an update may make. ``needs_version``: it must say what it is based on (C-13.2).
+    """The faults of an update of metadata. ``needs_version``: it must have a resourceVersion (C-13.2).
 
     Fields that the server owns (uid, times) may be left out; given, they must not differ.
     """
@@ -83,7 +83,7 @@ def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) 
 
 
 def of_template(meta: ObjectMeta, path: str) -> Errors:
-    """The metadata that a template's objects get: labels and annotations, nothing else that we know."""
+    """The faults of a template's metadata: only labels and annotations are allowed."""
     yield from annotation_map(meta.annotations, f"{path}.annotations")
     yield from label_map(meta.labels, f"{path}.labels")
     for name, field in ObjectMeta.model_fields.items():
@@ -101,7 +101,7 @@ def label_map(values: Mapping[str, str], path: str) -> Errors:
 
 def annotation_map(values: Mapping[str, str], path: str) -> Errors:
     for key in values:
-        # As a label's key, but in any case.
+        # As a label's key, but in upper or lower case.
         yield from each_invalid(path, key, names.label_key(key.lower()))
     if sum(byte_length(key) + byte_length(value) for key, value in values.items()) > ANNOTATIONS_MAX:
         yield too_long(path, ANNOTATIONS_MAX)
@@ -143,7 +143,7 @@ def _owners(owners: tuple[OwnerReference, ...], path: str) -> Errors:
 
 
 def _is_native(obj: TypedObject) -> bool:
-    """Whether Kubernetes' own validation sees it; a custom resource may have any well-formed finalizer, and KubeVirt's older ones have."""
+    """True for Kubernetes' own kinds; a custom resource may have any well-formed finalizer, as KubeVirt's older ones."""
     group = (obj.api_version or obj.API_VERSION).rpartition("/")[0]
     return not isinstance(obj, UnknownObject) and ("." not in group or group.endswith(".k8s.io"))
 

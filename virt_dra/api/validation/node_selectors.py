@@ -1,4 +1,4 @@
-"""core/v1 NodeSelector, as slices, devices and allocations carry it."""
+"""Validation of core/v1 NodeSelectors in slices, devices and allocations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a Pod that names resource claims (K-3.2, C-14.6). The rest of a pod is not validated here."""
+"""Validation of the parts of a Pod that name resource claims (K-3.2, C-14.6); the rest is not checked here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pod(obj: Pod) -> Errors:
 
 
 def pod_update(new: Pod, old: Pod) -> Errors:
-    """What a pod asks for is fixed with its creation (K-3.1). Kubernetes adds to the message what differs."""
+    """The faults of an update: a pod's claims are immutable (K-3.1). Kubernetes also adds the difference to the message."""
     yield from pod(new)
     if _asked(new) != _asked(old):
         yield forbidden("spec", _FIXED)
@@ -85,7 +85,7 @@ def _claim(claim: PodResourceClaim, path: str, seen: set[str]) -> Errors:
 
 
 def _container_claims(claims: tuple[ResourceClaimReference, ...], path: str, names: list[str]) -> Errors:
-    """A claim appears once as a whole, or several times with different requests. Whether it has a request is not known here."""
+    """The faults of a container's claims: each appears once as a whole, or several times with different requests, which may not exist."""
     seen: set[str] = set()
     for index, claim in enumerate(claims):
         at = f"{path}[{index}]"
@@ -119,7 +119,7 @@ def _claim_status(status: PodResourceClaimStatus, path: str, names: set[str], se
 
 
 def _extended_resources(status: PodExtendedResourceClaimStatus, spec: PodSpec, path: str) -> Errors:
-    """The claim that the scheduler made for extended resources, and which container's resource each of its requests is (C-7.5)."""
+    """The faults of the claim for extended resources, which maps its requests to containers' resources (C-7.5)."""
     containers = {container.name: container.resources for container in (*spec.init_containers, *spec.containers)}
     if not status.request_mappings:
         yield required(f"{path}.requestMappings", "at least one request mapping is required")

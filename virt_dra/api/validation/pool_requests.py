@@ -1,4 +1,4 @@
-"""ResourcePoolStatusRequest (C-14.6): a question asked once and answered once."""
+"""Validation of ResourcePoolStatusRequest (C-14.6), whose spec is immutable and whose status is written once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pool_request_update(new: ResourcePoolStatusRequest, old: ResourcePoolStatusR
 
 
 def pool_request_status(new: ResourcePoolStatusRequest, old: ResourcePoolStatusRequest) -> Errors:
-    """An answer that was given stays."""
+    """The faults of a status update: a status that was written is immutable."""
     status, path = new.status, "status"
     if old.status is not None:
         if status != old.status:

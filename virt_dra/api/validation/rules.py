@@ -1,4 +1,4 @@
-"""What validation has to be told: the checks that live in layers above, and the feature gates that change a verdict."""
+"""The parameters of validation: checks from layers above, and the feature gates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 
 ExpressionCheck = Callable[[str], str | None]
-"""The text of an expression -> what is wrong with it, or None. :data:`TOO_COMPLEX` says that its cost is over the limit."""
+"""Maps an expression to its fault, or None. :data:`TOO_COMPLEX` means that its cost exceeds the limit."""
 
 TOO_COMPLEX = "too complex, exceeds cost limit"
 
 CostEstimate = Callable[[str], int]
-"""The text of an expression -> its worst-case cost, 0 for one that doesn't compile."""
+"""Maps an expression to its worst-case cost, 0 for one that doesn't compile."""
 
 
 @dataclass(frozen=True)

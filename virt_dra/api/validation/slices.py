@@ -1,6 +1,5 @@
-"""ResourceSlice (A-22.6, A-22.7, C-14.4).
-
-Whether consumed counters exist is not checked: counter sets may be in other slices of the pool. The allocator looks.
+"""Validation of ResourceSlices (A-22.6, A-22.7, C-14.4). The allocator checks that consumed counters exist, since counter sets may be in
+other slices.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _UNSET_OR_TRUE = "must be either unset or set to true"
 
 
 def resource_slice(obj: ResourceSlice, old: ResourceSlice | None, rules: Rules) -> Errors:
-    """``old`` is what an update replaces, None on creation."""
+    """The faults of a slice; ``old`` is the object that an update replaces, None on creation."""
     spec, path = obj.spec, "spec"
     yield from driver(spec.driver, f"{path}.driver")
     yield from _pool(spec.pool, f"{path}.pool")
@@ -65,7 +64,7 @@ def _pool(value: ResourcePool, path: str) -> Errors:
 
 
 def _place(spec: ResourceSliceSpec, path: str) -> Errors:
-    """Where the devices are: exactly one of four answers."""
+    """The faults of the devices' place: exactly one of four fields must be set."""
     places = []
     if spec.node_name:
         places.append("`nodeName`")
@@ -100,8 +99,7 @@ def _is_advanced(value: Device) -> bool:
 
 
 def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules, *, unchanged: bool) -> Errors:
-    """Every counter-consuming device says, as a string, which type of partition it is. The full name wins over the bare one.
-
+    """The faults of partition types: every counter-consuming device has its type as a string. The full name wins over the bare one.
     ``unchanged``: the stored name is kept, also while its gate is off.
     """
     field = f"{path}.partitionTypeAttribute"
@@ -113,7 +111,7 @@ def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules,
     if not any(entry.consumes_counters for entry in spec.devices):
         yield invalid(field, name, "may only be set on a slice which declares devices that consume counters")
         return
-    if "/" not in name or not is_qualified_name(name):  # a domain in upper case is good enough for what follows
+    if "/" not in name or not is_qualified_name(name):  # a domain in upper case passes the checks below
         return
     bare = name.removeprefix(f"{spec.driver}/")
     for index, entry in enumerate(spec.devices):

@@ -15,7 +15,7 @@ OPERATORS = ("Equal", "Exists")
 
 
 def taint(value: DeviceTaint, path: str, *, stored_effect: str | None = None) -> Errors:
-    """``stored_effect``: an effect that is kept is not checked again."""
+    """The faults of a taint. ``stored_effect``: an unchanged effect is not checked again."""
     yield from label_name(value.key, f"{path}.key")
     if value.value:
         yield from each_invalid(f"{path}.value", value.value, names.label_value(value.value))
@@ -25,7 +25,7 @@ def taint(value: DeviceTaint, path: str, *, stored_effect: str | None = None) ->
 
 
 def taint_effect(effect: str, path: str) -> Errors:
-    """``path`` is the taint's."""
+    """The fault of a taint's effect; ``path`` is the taint's."""
     if not effect:
         yield required(f"{path}.effect")
     elif effect not in EFFECTS:
@@ -33,7 +33,7 @@ def taint_effect(effect: str, path: str) -> Errors:
 
 
 def toleration(value: DeviceToleration, path: str) -> Errors:
-    """An empty key or effect tolerates every one."""
+    """The faults of a toleration. An empty key or effect is valid and tolerates all."""
     if value.key:
         yield from label_name(value.key, f"{path}.key")
     if not value.operator:

@@ -1,4 +1,4 @@
-"""From text to syntax tree.
+"""The parser: text becomes a syntax tree.
 
     expression : or ["?" or ":" expression]
     or         : and ("||" and)*            and : relation ("&&" relation)*
@@ -67,11 +67,11 @@ _RESERVED = frozenset(
 )
 _LEAVES = frozenset(("INT", "UINT", "FLOAT", "STRING", "BYTES", "IDENT", "true", "false", "null"))
 _CONTINUED = frozenset(".[({")
-"""What makes more of a token than an operand."""
+"""Tokens after which an operand goes on, as a selection, an index or a call."""
 _ENDS = frozenset((",", ")", "]", "}", ":"))
-"""What follows an operand that is a whole expression."""
+"""Tokens after an operand that is a whole expression."""
 _TERM_ENDS = _ENDS | {"&&", "||", "?", "EOF"}
-"""What follows an operand that is a whole term."""
+"""Tokens after an operand that is a whole term."""
 _BINARY = {
     "*": (3, "_*_"), "/": (3, "_/_"), "%": (3, "_%_"), "+": (2, "_+_"), "-": (2, "_-_"),
     "<": (1, "_<_"), "<=": (1, "_<=_"), ">": (1, "_>_"), ">=": (1, "_>=_"), "==": (1, "_==_"), "!=": (1, "_!=_"), "in": (1, "@in"),
@@ -103,7 +103,7 @@ class _Parser:
         self._token = self._tokens[0]
         self._depth = 0
         self.issues: list[Issue] = []
-        """What is wrong but did not keep the parser from going on."""
+        """Faults after which parsing continued."""
 
     # --- tokens ---
 
@@ -143,7 +143,7 @@ class _Parser:
         raise SyntaxFault(Issue(self._token.offset if offset is None else offset, message))
 
     def _instead(self, offset: int, message: str) -> SyntaxNode:
-        """Note a fault that the grammar is not concerned with; the value stands for what is wrong, and no macro takes it for a name."""
+        """Report a fault outside of the grammar and continue with a placeholder, which no macro takes for a name."""
         self.issues.append(Issue(offset, message))
         return Literal(offset, None)
 
@@ -237,7 +237,7 @@ class _Parser:
         return node
 
     def _leaf(self) -> SyntaxNode | None:
-        """The operand that begins here if it is one token, as most are: it takes no further step to read."""
+        """The operand that begins here if it is a single token, as most are: a shortcut that needs no generator."""
         token = self._token
         if token.kind not in _LEAVES or self._peek() in _CONTINUED or token.text in _RESERVED:
             return None
@@ -247,7 +247,7 @@ class _Parser:
         return Ident(token.offset, token.text)
 
     def _whole_leaf(self) -> SyntaxNode | None:
-        """As `_leaf`, where an expression may begin, if there is no more to the expression."""
+        """As `_leaf`, where an expression begins, if that token is the whole expression."""
         return self._leaf() if self._peek() in _ENDS and self._depth < MAX_DEPTH else None
 
     def _member(self) -> Step[SyntaxNode]:
@@ -315,7 +315,7 @@ class _Parser:
         return self._literal()
 
     def _begins_nothing(self) -> NoReturn:
-        """A dot or sign is here, and the fault is what comes next."""
+        """Skip a dot or sign, so that the fault is reported at the token after it."""
         start = self._next().offset
         if self._token.kind in ("true", "false", "null"):
             self._fail(f"Syntax error: mismatched input '{self._token.text}' expecting IDENTIFIER")
@@ -373,7 +373,7 @@ class _Parser:
         return Ident(token.offset, leading + token.text)
 
     def _names_message(self) -> bool:
-        """Whether `IDENT ("." IDENT)* "{"` begins here."""
+        """True if `IDENT ("." IDENT)* "{"` begins here."""
         ahead = 1
         while self._peek(ahead) == "." and self._peek(ahead + 1) == "IDENT":
             ahead += 2
@@ -440,7 +440,7 @@ class _Parser:
 
 
 def _number(text: str) -> int:
-    """The value of digits; of far too many, only that it is too large."""
+    """The value of digits; for far too many, a value that is too large in any case."""
     digits = text.removeprefix("0x").lstrip("0") or "0"
     if len(digits) > 20:
         return _UINT_MAX + 1
@@ -457,7 +457,7 @@ def _logic(function: str, terms: list[SyntaxNode], offset: int | None) -> Syntax
 
 
 class _MacroFault(Exception):
-    """A macro's arguments are not what it wants."""
+    """A macro's arguments have a form that it does not accept."""
 
     def __init__(self, offset: int, message: str) -> None:
         self.offset = offset

@@ -1,4 +1,4 @@
-"""Recursion without the interpreter's stack.
+"""Trampoline: recursion on a list instead of the interpreter's stack.
 
 A recursive algorithm is written as generators: ``result = yield child(...)`` instead of ``result = child(...)``. :func:`run` keeps
 the pending ones on a list, so how deeply an expression nests never decides how deep Python's stack gets.

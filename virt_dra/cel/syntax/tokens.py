@@ -16,7 +16,7 @@ from virt_dra.cel.errors import Issue
 
 
 class SyntaxFault(Exception):
-    """Faults in the text; caught where the expression is compiled and rendered with their locations."""
+    """A syntax error: its issues are rendered with their locations where the expression is compiled."""
 
     def __init__(self, *issues: Issue) -> None:
         self.issues = issues
@@ -82,7 +82,7 @@ _ONE_ESCAPE = re.compile(r"\\(?:([0-3][0-7][0-7])|[xX]([0-9a-fA-F]{2})|u([0-9a-f
 
 
 def _body(text: str) -> tuple[str, bool]:
-    """What is between the quotes, line ends normalised, and whether it is raw."""
+    """The text between the quotes with normalised line ends, and whether the literal is raw."""
     raw = text[0] in "rR"
     if raw:
         text = text[1:]
