@@ -186,7 +186,7 @@ def test_webhooks_are_as_decided(overlay: Overlay, policies: dict[str, str]) -> 
 
 
 FILES: dict[str, Any] = {
-    "unknown field": ("a/kustomization.yaml", "namePrefix: x-\n", "namePrefix can't be read here"),
+    "unknown field": ("a/kustomization.yaml", "namePrefix: x-\n", "not supported: namePrefix"),
     "other patch": (
         "a/kustomization.yaml",
         "resources: [x.yaml]\npatches: [{target: {kind: Service}, patch: 'spec: {}'}]\n",
@@ -201,10 +201,10 @@ FILES: dict[str, Any] = {
     "selectors": (
         "a/kustomization.yaml",
         "resources: [x.yaml]\nlabels: [{pairs: {a: b}, includeSelectors: true}]\n",
-        "only pairs are read here",
+        "only pairs are supported",
     ),
-    "twice": ("a/kustomization.yaml", "resources: [x.yaml, x.yaml]\n", "Service s is there twice"),
-    "missing": ("a/kustomization.yaml", "resources: [folder]\n", "a/folder/kustomization.yaml: there is no such file"),
+    "twice": ("a/kustomization.yaml", "resources: [x.yaml, x.yaml]\n", "Service s occurs twice"),
+    "missing": ("a/kustomization.yaml", "resources: [folder]\n", "a/folder/kustomization.yaml: no such file"),
     "itself": ("a/kustomization.yaml", "resources: [../a]\n", "includes itself"),
     "no yaml": ("a/kustomization.yaml", "resources: [\n", "a/kustomization.yaml:"),
     "no object": ("a/kustomization.yaml", "- a\n", "must be an object"),

@@ -1,9 +1,8 @@
-"""``virt-dra operator``: follow a cluster's VMs, publish where their devices are, and fill in what launcher pods wait for."""
+"""``virt-dra operator``: watches a cluster's VMs, publishes their devices, and completes their launcher pods."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import sys
@@ -15,10 +14,16 @@ from typing import Final, Literal, get_args
 import click
 
 from virt_dra.api.integration.attribute_keys import DriverKeys
-from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, NEWEST, Gates
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
-from virt_dra.cli.shared.options import address_keys_option, kubevirt_gates_option, parse_namespace
+from virt_dra.cli.shared.extras import required
+from virt_dra.cli.shared.options import (
+    address_keys_option,
+    kubevirt_gates_option,
+    log_level_option,
+    metadata_writers_options,
+    parse_namespace,
+)
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import LoopSettings
 from virt_dra.controllers.standalone import reconcile as standalone
@@ -28,17 +33,16 @@ from webhooks.server.log import json_logging
 _NEEDS: Final = "the operator needs kopf, the kubernetes package and prometheus-client; install them with: pip install 'virt-dra[operator]'"
 Mode = Literal["beside-kubevirt", "standalone"]
 _OWN_GATES: Final = dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA), True)
-"""Standalone all devices are served unless --gates says otherwise."""
-_LIBRARIES: Final = ("kopf", "kubernetes", "aiohttp", "prometheus_client")
+"""Gates of mode standalone, in which all devices are supported unless --gates says otherwise."""
 
 EPILOG = """\b
 Examples:
-  virt-dra operator                                        of the current kubeconfig's cluster, beside its KubeVirt
+  virt-dra operator                                        the current kubeconfig's cluster, beside its KubeVirt
   virt-dra operator --mode standalone -n vms --no-election      one namespace, one process
   curl localhost:8080/metrics; curl localhost:8080/readyz; curl localhost:8081/healthz
 \b
-It logs one JSON object a line on standard error.
-Exit codes: 0 stopped by SIGTERM or SIGINT, 1 no way to the cluster, a lease that was lost, a fault, 2 bad usage.
+It logs one JSON object per line to standard error.
+Exit codes: 0 stopped by SIGTERM or SIGINT; 1 no connection to the cluster, lost Lease, or internal error; 2 bad usage.
 """
 
 
@@ -48,68 +52,56 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 
 @click.command(name="operator", epilog=EPILOG)
 @click.option("--mode", type=click.Choice(get_args(Mode)), default="beside-kubevirt", show_default=True,
-              help="Beside a KubeVirt that runs the VMs, or standalone, where launcher pods are ours.")  # fmt: skip
+              help="Beside a KubeVirt that runs the VMs, or standalone, with launcher pods of our own.")  # fmt: skip
 @cluster_options
 @click.option("-n", "--namespace", callback=_all_namespaces, help="Only VMs of this namespace.  [default: all]")
 @click.option("--own-namespace", envvar="POD_NAMESPACE", default="virt-dra", show_default=True, callback=parse_namespace,
-              help="Where the Lease is; also $POD_NAMESPACE.")  # fmt: skip
-@click.option("--lease", default="virt-dra-operator", show_default=True, help="Name of the Lease by which one of several replicas leads.")
+              help="Namespace of the Lease; also $POD_NAMESPACE.")  # fmt: skip
+@click.option("--lease", default="virt-dra-operator", show_default=True, help="Name of the Lease for leader election.")
 @click.option("--lease-seconds", type=click.IntRange(3, 3600), default=15, show_default=True,
-              help="A leader that hasn't renewed the Lease for so long is replaced.")  # fmt: skip
+              help="Time after which a leader that hasn't renewed the Lease is replaced.")  # fmt: skip
 @click.option("--no-election", is_flag=True, help="Lead without a Lease: no other operator may run.")
-@click.option("--identity", envvar="POD_NAME", help="Of this process in the Lease and in Events.  [default: $POD_NAME, else host and id]")
-@click.option("--workers", type=click.IntRange(1, 256), default=16, show_default=True, help="VMs that are worked on at the same time.")
-@click.option("--spread", is_flag=True, help="Device entries of one claim and request take its devices in order (K-5.8).")
+@click.option("--identity", envvar="POD_NAME", help="Name of this process in Lease and Events.  [default: $POD_NAME, else host and id]")
+@click.option("--workers", type=click.IntRange(1, 256), default=16, show_default=True, help="VMs that are reconciled at the same time.")
+@click.option("--spread", is_flag=True, help="Device entries of one claim and request get its devices in order (K-5.8).")
 @click.option("--grace", type=click.FloatRange(0), default=120.0, show_default=True,
-              help="Seconds after its allocation from which a device that isn't published is an error.")  # fmt: skip
-@click.option("--writes-metadata", metavar="DRIVER", multiple=True,
-              help="Beside KubeVirt: a driver that is configured to write KEP-5304 metadata files, as for the webhook.")  # fmt: skip
-@click.option(
-    "--writes-no-metadata", metavar="DRIVER", multiple=True, help="Beside KubeVirt: a driver that is configured not to write them."
-)
+              help="Seconds after its allocation from which an unpublished device is an error.")  # fmt: skip
+@metadata_writers_options
 @kubevirt_gates_option
 @click.option("--launcher-image", envvar="VIRT_DRA_LAUNCHER_IMAGE", default=f"virt-dra-launcher:{version('virt-dra')}", show_default=True,
-              help="Standalone: the image of launcher pods.")  # fmt: skip
+              help="Standalone: image of the launcher pods.")  # fmt: skip
 @click.option("--launcher-argument", "launcher_arguments", metavar="TEXT", multiple=True,
               help="Standalone: an argument of virt-dra-launcher; may be repeated.")  # fmt: skip
 @address_keys_option
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address of the ports.")
 @click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For /metrics and /readyz.")
 @click.option("--health-port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="For /healthz.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@log_level_option
 def command(
     mode: Mode, cluster: ClusterChoice, namespace: str, own_namespace: str, lease: str, lease_seconds: int, no_election: bool,
-    identity: str | None,
-    workers: int, spread: bool, grace: float, writes_metadata: tuple[str, ...], writes_no_metadata: tuple[str, ...],
-    gates: dict[str, bool], launcher_image: str, launcher_arguments: tuple[str, ...],
-    address_keys: tuple[DriverKeys, ...], host: str, plain_port: int, health_port: int,
-    log_level: str,
+    identity: str | None, workers: int, spread: bool, grace: float, writers: frozenset[str], gates: dict[str, bool], launcher_image: str,
+    launcher_arguments: tuple[str, ...], address_keys: tuple[DriverKeys, ...], host: str, plain_port: int, health_port: int, log_level: int,
 ) -> None:  # fmt: skip
-    """Follow the VirtualMachineInstances of a cluster.
+    """Watch the VirtualMachineInstances of a cluster.
 
-    Beside KubeVirt: each VMI with claims gets a VirtualMachineInstanceDevices object (kubectl get vmid) that tells where its devices are,
-    whether they are healthy, and why it has to wait; its launcher pod gets what its integration path needs. Any number of replicas may
-    run, one leads. The process may be killed at any moment: it keeps nothing that isn't in the API.
+    Beside KubeVirt: each VMI with claims gets a VirtualMachineInstanceDevices object (kubectl get vmid) that shows where its devices are,
+    whether they are healthy, and what it waits for; its launcher pod gets what its integration path needs. Any number of replicas may
+    run; one leads. The process keeps no state outside the API and may be killed at any time.
     """
-    try:
+    with required(_NEEDS, "kopf", "kubernetes", "aiohttp", "prometheus_client"):
         from virt_dra.cluster.kube.cluster import ConnectionProblem
         from virt_dra.cluster.kube.leader import LeaseTiming
         from virt_dra.operator.process import OperatorFailed, OperatorProcess, operate
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _LIBRARIES:
-            raise
-        raise click.ClickException(_NEEDS) from None
-    # Another in every process: a host's name alone may be that of its predecessor.
+    # Unique for every process: the host's name alone may be that of its predecessor.
     name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-    json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
-    writers = metadata_writers(writes_metadata, writes_no_metadata)
+    json_logging(sys.stderr, log_level)
     resolution = ResolutionOptions(spread=spread, keys=address_keys, grace=timedelta(seconds=grace), writers=writers)
     own = None
     if mode == "standalone":
         pods = StandaloneOptions(launcher_image, launcher_arguments)
         own = standalone.StandaloneSettings(Gates.of(NEWEST, {**_OWN_GATES, **gates}), pods, resolution)
     settings = LoopSettings(namespace=namespace, instance=name, workers=workers, resolution=resolution, standalone=own)
-    # As kube-scheduler's 15, 10 and 2 s: what is between the first two is left to a leader for stopping.
+    # In kube-scheduler's proportions of 15, 10 and 2 s: the first minus the second is what a leader has for stopping.
     timing = LeaseTiming(lease_seconds, lease_seconds * 2 / 3, lease_seconds * 2 / 15)
     process = OperatorProcess(
         identity=name, namespace=own_namespace, lease=None if no_election else lease, timing=timing, host=host, plain_port=plain_port,

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """Ends the process as ``cli.endings`` does, which may not be loaded yet. Nothing was begun that could be left half done."""
+    """Exit as ``cli.shared.endings`` would, which may not be loaded yet. Nothing has been started that could be left half done."""
     try:
         os.write(2, b"error: interrupted\n")
     finally:

@@ -1,4 +1,4 @@
-"""What an installation of virt-dra is: its objects, their order, what an upgrade or a removal changes, and whether it may go ahead.
+"""Installing and removing virt-dra: the objects and their order, refusals, applying, waiting, and the webhook's certificates.
 
-Must not print or know the command line.
+Must not print or know the command line. Only ``survey``, ``apply``, ``remove`` and ``webhook_authority`` make requests to a cluster.
 """

@@ -1,4 +1,4 @@
-"""Applying an installation, in order, and waiting until it works. Decides nothing: what is applied and removed is planned elsewhere."""
+"""Applies an installation, in order, and waits until it works. :mod:`virt_dra.installation.plan` decides what is applied and removed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Final, Literal
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
 from virt_dra.installation.plan import Choices, ObjectKey, stale
+from virt_dra.installation.refusals import keeps_namespace
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
-from virt_dra.installation.survey import CRD, OURS, Objects, Survey, found, keeps_namespace
+from virt_dra.installation.survey import CRD, OURS, Objects, Survey, found
 
 FIELD_MANAGER: Final = "virt-dra-install"
 _POLL_SECONDS: Final = 0.5
@@ -42,7 +43,7 @@ API_VERSIONS: Final[Mapping[str, str]] = {
     "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
 }
-"""Every kind that any version of virt-dra has made an object of, so that an upgrade and a removal find them all."""
+"""The kinds of all objects of any version of virt-dra, so that an upgrade or removal finds every object."""
 CLUSTER_SCOPED: Final = frozenset({
     "Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
@@ -50,7 +51,7 @@ CLUSTER_SCOPED: Final = frozenset({
 
 
 class NotReady(Exception):
-    """The time is over. ``waiting``: what for, a sentence each."""
+    """Time ran out. ``waiting``: one sentence for each thing that was still awaited."""
 
     def __init__(self, waiting: Sequence[str]) -> None:
         super().__init__("; ".join(waiting))
@@ -59,24 +60,24 @@ class NotReady(Exception):
 
 @dataclass
 class ChangeReport:
-    """What was done, in order."""
+    """The changes made so far, in order; each is emitted when it is made."""
 
-    tell: Emit
+    emit: Emit
     done: list[tuple[ChangeResult, ObjectKey]] = field(default_factory=list)
 
-    def add(self, deed: ChangeResult, key: ObjectKey) -> None:
-        self.done.append((deed, key))
-        self.tell(f"{key}: {deed}")
+    def add(self, result: ChangeResult, key: ObjectKey) -> None:
+        self.done.append((result, key))
+        self.emit(f"{key}: {result}")
 
 
 async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
-    """All objects with our label: cluster-scoped ones, and those in a namespace."""
+    """All objects with our label: cluster-scoped ones, and those in the namespace."""
 
     async def of(kind: str, api_version: str) -> tuple[Json, ...]:
         try:
             return await cluster.list_raw(api_version, kind, "" if kind in CLUSTER_SCOPED else namespace, labels=OURS)
         except NotFound:
-            return ()  # a kind that this cluster doesn't serve
+            return ()  # this cluster doesn't serve the kind
 
     found = await asyncio.gather(*(of(kind, api_version) for kind, api_version in API_VERSIONS.items()))
     return tuple(obj for objects in found for obj in objects)
@@ -85,7 +86,7 @@ async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
 async def install(
     cluster: Objects, objects: Sequence[Json], seen: Survey, choices: Choices, report: ChangeReport, deadline: WaitDeadline
 ) -> None:
-    """Apply all objects in their order, then remove what an older version had. Raises :class:`NotReady` and the port's exceptions."""
+    """Apply all objects in order, then remove stale ones. Raises :class:`NotReady` and the port's exceptions."""
     waiting_for_definitions: list[ObjectKey] = []
     for obj in objects:
         key = ObjectKey.of(obj)
@@ -106,7 +107,7 @@ async def install(
 
 
 async def remove(cluster: Objects, key: ObjectKey, report: ChangeReport) -> None:
-    """Delete one object; nothing if it is gone."""
+    """Delete one object, if it exists."""
     try:
         await cluster.delete_raw(API_VERSIONS[key.kind], key.kind, key.name, key.namespace)
     except NotFound:
@@ -115,24 +116,24 @@ async def remove(cluster: Objects, key: ObjectKey, report: ChangeReport) -> None
 
 
 class WaitDeadline:
-    """When waiting ends. ``sleep`` and ``now`` come in, so that tests needn't wait."""
+    """The time limit for all waiting of one command. ``now`` and ``sleep`` are parameters, so that tests needn't wait."""
 
     def __init__(self, seconds: float, now: Callable[[], float], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._now, self._sleep = now, sleep
         self._end = now() + seconds
 
-    async def until(self, waiting: Callable[[], Awaitable[Sequence[str]]], tell: Emit | None = None) -> None:
-        """Ask again and again what is still awaited, until that is nothing. Raises :class:`NotReady`."""
-        told: Sequence[str] = ()
+    async def until(self, waiting: Callable[[], Awaitable[Sequence[str]]], emit: Emit | None = None) -> None:
+        """Poll until ``waiting`` returns nothing; new sentences of it are emitted. Raises :class:`NotReady`."""
+        previous: Sequence[str] = ()
         while True:
             left = await waiting()
             if not left:
                 return
-            if tell is not None:
+            if emit is not None:
                 for sentence in left:
-                    if sentence not in told:
-                        tell(f"waiting: {sentence}")
-            told = left
+                    if sentence not in previous:
+                        emit(f"waiting: {sentence}")
+            previous = left
             if self._now() >= self._end:
                 raise NotReady(left)
             await self._sleep(_POLL_SECONDS)
@@ -148,8 +149,8 @@ async def _established(cluster: Objects, keys: Iterable[ObjectKey], deadline: Wa
     await deadline.until(waiting)
 
 
-async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline, tell: Emit) -> None:
-    """Until every Deployment has rolled out. Raises :class:`NotReady`, which then also says what the pods wait for."""
+async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline, emit: Emit) -> None:
+    """Wait until every Deployment has rolled out. Raises :class:`NotReady`, also with the reasons why pods aren't ready."""
     keys = tuple(keys)
 
     async def waiting() -> list[str]:
@@ -157,7 +158,7 @@ async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], dead
         return [sentence for key, deployment in deployments if (sentence := rollout(key, deployment))]
 
     try:
-        await deadline.until(waiting, tell)
+        await deadline.until(waiting, emit)
     except NotReady as error:
         pods = [pod for namespace in {key.namespace for key in keys} for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)]
         raise NotReady((*error.waiting, *(sentence for pod in pods for sentence in pod_troubles(pod)))) from None

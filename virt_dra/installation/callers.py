@@ -35,17 +35,17 @@ def from_addresses(obj: Json, networks: Sequence[str]) -> Json:
 
 
 def read_networks(texts: Iterable[str]) -> tuple[str, ...]:
-    """Parse networks and addresses to CIDR. Raises ValueError that names the one that is malformed, or has bits beyond its prefix set."""
+    """Networks and addresses in CIDR notation. Raises ValueError for one that is malformed or has host bits set."""
     found = []
     for text in texts:
         try:
             network = ipaddress.ip_interface(text).network
         except ValueError:
-            raise ValueError(f"{text!r} is no address and no network; write it as 10.0.0.0/28") from None
+            raise ValueError(f"{text!r} is neither an address nor a network; write it as 10.0.0.0/28") from None
         try:
             ipaddress.ip_network(text)
         except ValueError:
-            # Not masked: whoever wrote an address may have meant this one address, and a network would let others connect, too.
+            # Not masked: the author may have meant this single address, and the network would let others connect, too.
             raise ValueError(f"{text!r} has host bits set; write {network}") from None
         found.append(str(network))
     return tuple(found)

@@ -1,8 +1,8 @@
-"""Reads ``manifests/`` as kustomize does, as far as those files go: resources, components, labels, images, JSON patches and
+"""Renders ``manifests/`` like kustomize, for the fields that those files use: resources, components, labels, images, JSON patches and
 ``$patch: delete``.
 
-What kustomize knows besides is refused by name, so that a file that says more than is read here can't be applied in part. A test holds
-the outcome against ``kubectl kustomize``. The result keeps the order of reading; :mod:`virt_dra.installation.plan` sorts.
+Every other field of a kustomization is an error, so that no file is applied in part. A test compares the result with ``kubectl
+kustomize``. Objects are in the order of reading; :mod:`virt_dra.installation.plan` sorts them. Why not kustomize itself: decision 0014.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Read = Callable[[str], bytes | None]
 
 
 class ManifestError(ValueError):
-    """A kustomization that can't be read here. The text begins with the file's path."""
+    """A kustomization that can't be rendered. The text begins with the file's path."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def build(read: Read, folder: str, components: Iterable[str] = ()) -> tuple[Json
 
 
 def _built(read: Read, folder: str, before: Sequence[Json], within: tuple[str, ...], more: Sequence[str] = ()) -> list[Json]:
-    """``before``: what a component adds to and changes; for a kustomization of its own it is empty. ``more``: further components."""
+    """``before``: the objects that a component extends and changes; empty for a kustomization. ``more``: further components."""
     if folder in within:
         raise ManifestError(f"{folder}/{KUSTOMIZATION}: includes itself")
     here = _kustomization(read, folder)
@@ -74,11 +74,11 @@ def _kustomization(read: Read, folder: str) -> _Kustomization:
     path = posixpath.join(folder, KUSTOMIZATION)
     content = read(path)
     if content is None:
-        raise ManifestError(f"{path}: there is no such file")
+        raise ManifestError(f"{path}: no such file")
     (raw,) = _objects(content, path) or [{}]
     unknown = sorted(set(raw) - _KNOWN)
     if unknown:
-        raise ManifestError(f"{path}: {', '.join(unknown)} can't be read here; use one of: {', '.join(sorted(_KNOWN))}")
+        raise ManifestError(f"{path}: not supported: {', '.join(unknown)}; use: {', '.join(sorted(_KNOWN))}")
     return _Kustomization(path, raw)
 
 
@@ -96,7 +96,7 @@ def _objects(content: bytes, path: str) -> list[Json]:
 
 
 def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
-    """A JSON patch for every object that its target selects by kind and name (regular expressions are not read), or its removal."""
+    """The objects with one patch applied to those of its target (kind and name, no regular expressions), or without them."""
     target, text = patch.get("target"), patch.get("patch")
     unknown = sorted((set(patch) - {"target", "patch"}) | (set(target or {}) - {"kind", "name"}))
     if unknown or not isinstance(target, dict) or not isinstance(text, str):
@@ -108,7 +108,7 @@ def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
     operations = document.raw if isinstance(document.raw, list) else []
     removes = isinstance(document.raw, dict) and document.raw.get("$patch") == "delete"
     if not removes and not operations:
-        raise ManifestError(f"{path}: patches: only JSON patches (a list of operations) and $patch: delete are read here")
+        raise ManifestError(f"{path}: patches: only JSON patches (a list of operations) and $patch: delete are supported")
     changed = []
     for obj in objects:
         meant = all(wanted == (obj.get("kind") if key == "kind" else obj["metadata"].get(key)) for key, wanted in target.items())
@@ -124,7 +124,7 @@ def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
 def _labelled(obj: Json, entry: Mapping[str, object], path: str) -> Json:
     pairs = entry.get("pairs")
     if set(entry) - {"pairs"} or not isinstance(pairs, dict):
-        raise ManifestError(f"{path}: labels: only pairs are read here")
+        raise ManifestError(f"{path}: labels: only pairs are supported")
     metadata = obj["metadata"]
     return {**obj, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **pairs}}}
 
@@ -163,5 +163,5 @@ def _refuse_doubles(objects: Iterable[Json], path: str) -> None:
     for obj in objects:
         key = (obj["apiVersion"].rpartition("/")[0], obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
         if key in seen:
-            raise ManifestError(f"{path}: {obj['kind']} {obj['metadata']['name']} is there twice")
+            raise ManifestError(f"{path}: {obj['kind']} {obj['metadata']['name']} occurs twice")
         seen.add(key)

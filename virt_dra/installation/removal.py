@@ -1,10 +1,11 @@
-"""What a removal removes, and what it keeps. Pure: facts in, a plan out."""
+"""The plan of a removal: what is removed, in which order, and what is kept. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from virt_dra.api.counting import counted
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.wire import Json
 from virt_dra.installation.plan import ObjectKey, is_ours, removal_order
@@ -13,8 +14,8 @@ from virt_dra.installation.survey import VMS
 
 @dataclass(frozen=True)
 class Removal:
-    """``keys``: in the order of removal. ``annotated``: VMIs that keep the operator's annotation otherwise. ``kept``: definitions of VMs.
-    ``lost``: objects that go with their definition, by definition."""
+    """``keys``: objects to remove, in order. ``annotated``: VMIs with the operator's annotation, to be removed. ``kept``: CRDs of VMs that
+    stay. ``lost``: how many objects are deleted with each CRD."""
 
     namespace: str
     keys: tuple[ObjectKey, ...]
@@ -22,17 +23,24 @@ class Removal:
     kept: tuple[str, ...]
     lost: Mapping[str, int]
 
+    def sentences(self) -> list[str]:
+        """The plan for the user, one sentence per change."""
+        lines = [f"to be removed: {key}" for key in self.keys]
+        lines += [f"to be deleted with it: {counted(count, 'object')} of {name}" for name, count in self.lost.items() if count]
+        lines += [f"annotation {DEVICE_STATUS_ANNOTATION} to be removed: {key}" for key in self.annotated]
+        return lines + [f"kept, with all its objects: CustomResourceDefinition {name} (see --delete-vms)" for name in self.kept]
+
 
 def namespaces_of(deployments: Iterable[Json], namespaces: Iterable[Json]) -> tuple[str, ...]:
-    """Where virt-dra is, by its Deployments and Namespaces, which have our label."""
+    """The namespaces in which virt-dra is installed, by the Deployments and Namespaces with our label."""
     return tuple(sorted({each["metadata"]["namespace"] for each in deployments} | {each["metadata"]["name"] for each in namespaces}))
 
 
 def removal(namespace: str, there: Iterable[Json], stored: Mapping[str, Iterable[Json]], *, delete_vms: bool) -> Removal:
-    """``there``: objects with our label, cluster-scoped or in the namespace. ``stored``: what is kept under each of our definitions, and
-    the VMIs of KubeVirt, by the name of the definition.
+    """The plan for a namespace. ``there``: objects with our label, cluster-scoped or in the namespace. ``stored``: the objects of each of
+    our CRDs, and KubeVirt's VMIs, by the name of the CRD.
 
-    The definitions of VMs go only if that is asked for, because every VM goes with them. A Namespace goes if it is ours.
+    CRDs of VMs are removed only with ``delete_vms``, because every VM is deleted with them. A Namespace is removed if it is ours.
     """
     objects = [obj for obj in there if is_ours(obj) and not obj["metadata"].get("ownerReferences")]
     keys = {ObjectKey.of(obj) for obj in objects}

@@ -1,21 +1,22 @@
-"""What of a roll-out is missing, from the status of its objects. Pure."""
+"""The progress of a roll-out, by the status of its objects. Pure."""
 
 from __future__ import annotations
 
+from virt_dra.api.counting import counted
 from virt_dra.api.wire import Json
 from virt_dra.installation.plan import ObjectKey
 
 
 def condition_holds(obj: Json, condition: str) -> bool:
-    """Whether a condition of the object's status is True."""
+    """True if the status of the object has this condition with status True."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)
 
 
 def rollout(key: ObjectKey, deployment: Json | None) -> str:
-    """What of a Deployment's roll-out is missing; empty when nothing is."""
+    """Why a Deployment hasn't rolled out; "" if it has."""
     if deployment is None:
-        return f"{key} isn't there"
+        return f"{key} doesn't exist"
     status = deployment.get("status") or {}
     wanted = int(deployment["spec"].get("replicas", 1))
     seen = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"].get("generation", 0))
@@ -23,13 +24,13 @@ def rollout(key: ObjectKey, deployment: Json | None) -> str:
     old = int(status.get("replicas", 0)) - updated
     if seen and updated >= wanted and available >= wanted and old <= 0:
         return ""
-    return f"{key}: {min(available, updated) if seen else 0} of {wanted} replicas are available" + (
-        f", {old} old ones left" if old > 0 else ""
+    return f"{key}: {min(available, updated) if seen else 0} of {counted(wanted, 'replica')} available" + (
+        f", {counted(old, 'old replica')} left" if old > 0 else ""
     )
 
 
 def pod_troubles(pod: Json) -> list[str]:
-    """What keeps a pod from being ready, as far as its status says."""
+    """The reasons in a pod's status why it isn't ready."""
     name, status = ObjectKey.of(pod, "Pod"), pod.get("status") or {}
     troubles = [
         f"{name} isn't scheduled: {each.get('message', '')}"

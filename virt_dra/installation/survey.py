@@ -1,4 +1,4 @@
-"""What is on a cluster before an installation, and whether one may go there. Gathering is thin; :func:`refusals` is pure."""
+"""Reads from a cluster what :mod:`virt_dra.installation.refusals` needs to decide whether virt-dra can be installed there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, ObjectKey, is_ours
+from virt_dra.installation.plan import ObjectKey
 
 if TYPE_CHECKING:
     from virt_dra.cluster.kube.raw import Propagation
@@ -22,7 +22,7 @@ VMS: Final = ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.i
 
 
 class Objects(Protocol):
-    """What installing asks of a cluster: a part of :class:`virt_dra.cluster.kube.cluster.KubeCluster`."""
+    """The requests to a cluster that installing needs: a part of :class:`virt_dra.cluster.kube.cluster.KubeCluster`."""
 
     async def apply(self, raw: Mapping[str, Any], *, field_manager: str, force: bool = False, dry_run: bool = False) -> Json: ...
     async def get_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> Json: ...
@@ -43,8 +43,8 @@ class Objects(Protocol):
 
 @dataclass(frozen=True)
 class Survey:
-    """``there``: of the objects to be applied, those that are there already. ``definitions``: KubeVirt's CRDs, by name.
-    ``deployments``: with our label, in any namespace."""
+    """The state of a cluster before an installation. ``there``: existing objects among those to be applied. ``definitions``: KubeVirt's
+    CRDs, by name. ``deployments``: those with our label, in any namespace."""
 
     api_versions: frozenset[str]
     definitions: Mapping[str, Json]
@@ -53,7 +53,7 @@ class Survey:
 
 
 async def found(cluster: Objects, api_version: str, kind: str, name: str, namespace: str = "") -> Json | None:
-    """None where there is no such object, or no such kind."""
+    """The object; None if it, or its kind, doesn't exist."""
     try:
         return await cluster.get_raw(api_version, kind, name, namespace)
     except NotFound:
@@ -61,7 +61,7 @@ async def found(cluster: Objects, api_version: str, kind: str, name: str, namesp
 
 
 async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
-    """Ask for everything that :func:`refusals` judges. Raises the port's exceptions."""
+    """Raises the port's exceptions."""
     names = (KUBEVIRTS, *VMS)
     versions = await cluster.api_versions()
     deployments = await cluster.list_raw("apps/v1", "Deployment", labels=OURS)
@@ -79,48 +79,3 @@ async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
 async def _there(cluster: Objects, obj: Json) -> Json | None:
     metadata = obj["metadata"]
     return await found(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", ""))
-
-
-def refusals(seen: Survey, choices: Choices) -> tuple[str, ...]:
-    """Why the installation must not go there; each says what to do instead. Empty where it may."""
-    return (*_wrong_cluster(seen, choices), *_wrong_place(seen, choices))
-
-
-def _wrong_cluster(seen: Survey, choices: Choices) -> Iterable[str]:
-    if "resource.k8s.io/v1" not in seen.api_versions:
-        yield "the cluster doesn't serve resource.k8s.io/v1: virt-dra needs Kubernetes 1.34 or newer"
-    if choices.cert_manager and "cert-manager.io/v1" not in seen.api_versions:
-        yield "the cluster doesn't serve cert-manager.io/v1: install cert-manager, or leave out --cert-manager"
-    foreign = sorted(name for name, crd in seen.definitions.items() if not is_ours(crd))
-    own = sorted(name for name, crd in seen.definitions.items() if is_ours(crd))
-    if choices.overlay == STANDALONE and foreign:
-        yield (
-            f"KubeVirt is on this cluster ({', '.join(foreign)}), and the overlay standalone would replace its definitions: "
-            f"use --overlay {BESIDE_KUBEVIRT}"
-        )
-    if choices.overlay == BESIDE_KUBEVIRT and KUBEVIRTS not in seen.definitions:
-        standalone = "virt-dra's own VirtualMachines are (remove them with: virt-dra uninstall --delete-vms)" if own else ""
-        yield (
-            f"KubeVirt is not on this cluster (there is no {KUBEVIRTS}){', but ' if standalone else ''}{standalone}: "
-            f"install KubeVirt first, or use --overlay {STANDALONE}"
-        )
-    elif choices.overlay == BESIDE_KUBEVIRT and own:
-        yield f"{', '.join(own)} are virt-dra's own (overlay standalone), not KubeVirt's: remove them with: virt-dra uninstall --delete-vms"
-
-
-def _wrong_place(seen: Survey, choices: Choices) -> Iterable[str]:
-    elsewhere = sorted({deployment["metadata"]["namespace"] for deployment in seen.deployments} - {choices.namespace})
-    if elsewhere:
-        yield (
-            f"virt-dra is installed in the namespace {', '.join(elsewhere)}, and there can be one in a cluster: "
-            f"use --namespace {elsewhere[0]}, or remove it there first with: virt-dra uninstall"
-        )
-    for key, obj in seen.there.items():
-        if key.kind != "Namespace" and not is_ours(obj) and not (elsewhere and not key.namespace):
-            yield f"{key} is there and isn't virt-dra's (it lacks the label {OURS}): rename or remove it"
-
-
-def keeps_namespace(seen: Survey, choices: Choices) -> bool:
-    """Whether the namespace is somebody else's: then it is used as it is, and stays when virt-dra is removed."""
-    there = seen.there.get(ObjectKey("Namespace", "", choices.namespace))
-    return there is not None and not is_ours(there)

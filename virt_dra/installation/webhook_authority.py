@@ -1,6 +1,6 @@
-"""The webhook's own authority on a cluster: its Secret, the Secret that the webhook mounts, and the configurations that must trust it.
+"""Reconciles the webhook's own authority on a cluster: its Secret, the Secret that the webhook mounts, the configurations that trust it.
 
-What is written is decided by :mod:`webhooks.tls.secret`; here it is read, written, and tried again. The webhook itself takes no part.
+Decisions are in :mod:`webhooks.tls.secret`; this module reads, writes and retries. The webhook itself has no part in it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ CONFIGURATIONS: Final[tuple[type[UnknownObject], ...]] = tuple(
     unknown_kind("admissionregistration.k8s.io/v1", f"{what}WebhookConfiguration") for what in ("Validating", "Mutating")
 )
 _TRIES: Final = 10
-"""Of a write that others were faster with."""
+"""Attempts of a reconcile that conflicts with other writers."""
 
 
-class NotSettled(Exception):
-    """A Secret can't be used; the text says why and what to do."""
+class NotReconciled(Exception):
+    """A Secret can't be used; the text says why, and what to do."""
 
 
 @dataclass
 class StoredAuthority:
-    """Keeps an authority and the webhook's certificate in their Secrets, renews both, and has webhook configurations trust the authority.
+    """The authority and the webhook's certificate in their Secrets. Renews both, and makes webhook configurations trust the authority.
 
-    ``authority_secret``: with the authority's key, which nobody else should be able to read. ``secret``: what the webhook mounts.
+    ``authority_secret``: contains the authority's key, which nobody else should be able to read. ``secret``: mounted by the webhook.
     ``configuration``: the name of a Validating- and a MutatingWebhookConfiguration, of which either may be missing; "" for none.
-    Its only state is what counted last.
+    Its only state is the last bundle.
     """
 
     cluster: Cluster
@@ -50,12 +50,12 @@ class StoredAuthority:
     keys: KeySource = field(default_factory=SystemKeys)
     log: logging.Logger = field(default_factory=lambda: logging.getLogger(__name__))
     _held: Bundle | None = None
-    _told: str = ""
+    _last_error: str = ""
 
-    async def settle(self) -> None:
-        """One look: what is due is renewed. Who trusts learns of a new authority before anything is served by it.
+    async def reconcile(self) -> None:
+        """Renew certificates that are due. A new authority is trusted before its certificates are served.
 
-        Raises :class:`NotSettled`, ApiError.
+        Raises :class:`NotReconciled`, ApiError.
         """
         for _ in range(_TRIES):
             authority, serving = await self._read(self.authority_secret), await self._read(self.secret)
@@ -71,30 +71,30 @@ class StoredAuthority:
                     fields = {"secret": f"{self.namespace}/{self.secret}", "expires": expires}
                     self.log.info("certificate made", extra={"fields": fields})
             except (AlreadyExists, Conflict, NotFound):
-                continue  # somebody else was faster, or deleted it
+                continue  # a concurrent writer changed or deleted it
             self._held = wanted.bundle
             return
         names = f"Secrets {self.namespace}/{self.authority_secret} and {self.secret}"
-        raise NotSettled(f"{names} change as often as they are written; who else writes them?")
+        raise NotReconciled(f"{names} change as often as they are written; find out which other process writes them")
 
     async def keep(self, every_seconds: float) -> None:
-        """Settle for ever; failures are told once each, and tried again."""
+        """Reconcile for ever; errors are logged when they change, and retried."""
         while True:
             await asyncio.sleep(every_seconds)
             try:
-                await self.settle()
-                self._told = ""
-            except (NotSettled, ApiError, ValueError, OSError) as error:  # the last where no descriptor is left
-                if str(error) != self._told:
-                    self.log.error("the webhook's certificate can't be looked after", extra={"fields": {"reason": str(error)}})
-                self._told = str(error)
+                await self.reconcile()
+                self._last_error = ""
+            except (NotReconciled, ApiError, ValueError, OSError) as error:  # OSError: no file descriptor is left
+                if str(error) != self._last_error:
+                    self.log.error("the webhook's certificate can't be renewed", extra={"fields": {"reason": str(error)}})
+                self._last_error = str(error)
 
     def _wanted(self, authority: Json | None, serving: Json | None) -> SettledSecrets:
         try:
             return settled(authority, serving, self._held, None if self._held else self.dns_names, self.clock(), self.keys)
         except BundleError as error:
             advice = "delete the Secret, or correct it; it is not overwritten"
-            raise NotSettled(f"Secret {self.namespace}/{self.authority_secret}: {error}; {advice}") from None
+            raise NotReconciled(f"Secret {self.namespace}/{self.authority_secret}: {error}; {advice}") from None
 
     async def _read(self, name: str) -> Json | None:
         try:

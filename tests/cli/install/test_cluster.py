@@ -199,8 +199,7 @@ def test_refused_is_refused_before_anything_is_written(cluster: ControlPlane) ->
     cluster.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
     foreign = run(cluster, "install", "-o", "json")
     assert json.loads(foreign.stdout)["problems"] == [
-        "ClusterRole virt-dra-view is there and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): "
-        "rename or remove it"
+        "ClusterRole virt-dra-view exists and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): rename or remove it"
     ]
     cluster.request("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/virt-dra-view")
     assert everything(cluster) == with_kubevirt
@@ -317,7 +316,7 @@ class TestLife:
             assert everything_gone.exit_code == 0, everything_gone.stderr
             assert everything(plane) == there
         nothing = run(plane, "uninstall", "--yes")
-        assert (nothing.exit_code, nothing.stdout) == (0, "there is nothing of virt-dra on this cluster\n")
+        assert (nothing.exit_code, nothing.stdout) == (0, "virt-dra isn't installed on this cluster\n")
 
 
 def _status_of_deployments(plane: ControlPlane, ready: Sequence[str], stop: threading.Event) -> None:
@@ -380,10 +379,7 @@ class TestInstalled:
         assert "to be removed: CustomResourceDefinition virtualmachines.kubevirt.io\n" in plan.stdout
         refused = CliRunner().invoke(cli, ["uninstall", "--kubeconfig", str(installed.kubeconfig)], input="n\n")
         assert refused.exit_code == 1
-        assert (
-            "kept, with all that is stored under it: CustomResourceDefinition virtualmachines.kubevirt.io (see --delete-vms)\n"
-            in refused.stdout
-        )
+        assert "kept, with all its objects: CustomResourceDefinition virtualmachines.kubevirt.io (see --delete-vms)\n" in refused.stdout
         assert everything(installed) == before
 
     @pytest.mark.parametrize(
@@ -394,9 +390,9 @@ class TestInstalled:
                 ("virt-dra-certificates", "virt-dra-operator"),
                 1,
                 "",
-                "error: Deployment virt-dra/virt-dra-webhook: 0 of 2 replicas are available\n"
+                "error: Deployment virt-dra/virt-dra-webhook: 0 of 2 replicas available\n"
                 "error: Pod virt-dra/virt-dra-webhook-1, container webhook: ImagePullBackOff: no such image\n"
-                "error: applied, but it doesn't run yet; virt-dra doctor says more\n",
+                "error: applied, but not running yet; run virt-dra doctor for details\n",
             ),
             (
                 ("virt-dra-certificates", "virt-dra-operator", "virt-dra-webhook"),

@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 from tests.conftest import Golden
 from virt_dra.cli.main import cli
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, STANDALONE, Choices, ObjectKey, Overlay, packaged, planned, stale
-from virt_dra.installation.survey import KUBEVIRTS, VMS, Survey, refusals
+from virt_dra.installation.refusals import refusals
+from virt_dra.installation.survey import KUBEVIRTS, VMS, Survey
 
 OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
 
@@ -155,7 +156,7 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             Choices(STANDALONE),
             (
                 "KubeVirt is on this cluster (kubevirts.kubevirt.io, virtualmachineinstances.kubevirt.io, virtualmachines.kubevirt.io), "
-                "and the overlay standalone would replace its definitions: use --overlay beside-kubevirt",
+                "and the overlay standalone would replace its CRDs: use --overlay beside-kubevirt",
             ),
         ),
         (
@@ -167,7 +168,8 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             seen(definitions=OWN_VMS),
             Choices(),
             (
-                "KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io), but virt-dra's own VirtualMachines are (remove them "
+                "KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io), but virt-dra's own CRDs of VirtualMachines are "
+                "(remove them "
                 "with: virt-dra uninstall --delete-vms): install KubeVirt first, or use --overlay standalone",
             ),
         ),
@@ -188,7 +190,8 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             seen(deployments=({"metadata": {"name": "virt-dra-operator", "namespace": "devices"}},)),
             Choices(STANDALONE),
             (
-                "virt-dra is installed in the namespace devices, and there can be one in a cluster: use --namespace devices, or remove it "
+                "virt-dra is already installed in the namespace devices, and a cluster can have only one: "
+                "use --namespace devices, or remove it "
                 "there first with: virt-dra uninstall",
             ),
         ),
@@ -201,7 +204,7 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             ),
             Choices(STANDALONE),
             (
-                "ClusterRole virt-dra-view is there and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): "
+                "ClusterRole virt-dra-view exists and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): "
                 "rename or remove it",
             ),
         ),
@@ -277,7 +280,7 @@ def test_who_may_ask_the_webhook_is_chosen(golden: Golden, tmp_path: Path) -> No
     [
         ("--client-ca", "nonsense", "it must hold certificates in PEM, and no private key"),
         ("--client-ca", f"{CERTIFICATE}-----BEGIN PRIVATE KEY-----\n", "it must hold certificates in PEM, and no private key"),
-        ("--api-server-cidr", "10.0.0/8", "'10.0.0/8' is no address and no network; write it as 10.0.0.0/28"),
+        ("--api-server-cidr", "10.0.0/8", "'10.0.0/8' is neither an address nor a network; write it as 10.0.0.0/28"),
         ("--api-server-cidr", "10.0.0.10/28", "'10.0.0.10/28' has host bits set; write 10.0.0.0/28"),
         ("--api-server-cidr", "fd00::1/64", "'fd00::1/64' has host bits set; write fd00::/64"),
     ],

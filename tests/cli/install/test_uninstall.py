@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from virt_dra.cli.install.uninstall import told
 from virt_dra.cli.main import cli
 from virt_dra.installation.plan import ObjectKey
 from virt_dra.installation.removal import Removal, namespaces_of, removal
@@ -63,7 +62,7 @@ def test_vms_go_with_their_definition_where_that_is_asked_for() -> None:
     plan = removal("virt-dra", THERE, STORED, delete_vms=True)
     assert ObjectKey("CustomResourceDefinition", "", VMIS) in plan.keys
     assert (plan.annotated, plan.kept, plan.lost) == ((), (), {DEVICES: 1, VMIS: 2})
-    assert f"to be lost with it: 2 objects of {VMIS}" in told(plan)
+    assert f"to be deleted with it: 2 objects of {VMIS}" in plan.sentences()
 
 
 def test_vmis_of_kubevirt_are_never_touched_but_for_the_annotation() -> None:

@@ -18,7 +18,9 @@ MISSING = (
     'there is no ResourceClaimTemplate "one" in namespace default. The VM doesn\'t start until it exists: create it, or correct the name'
 )
 FIELD = "spec.resourceClaims[0].resourceClaimTemplateName"
-NOT_CHECKED = "not checked: what needs DeviceClasses and ResourceSlices, of which the files have none; add those of the cluster"
+NOT_CHECKED = (
+    "not checked: everything that depends on DeviceClasses and ResourceSlices, of which the files have none; add those of the cluster"
+)
 
 
 def _run(*arguments: str, stdin: str | bytes | None = None) -> Result:
@@ -151,7 +153,7 @@ def test_help_has_examples_and_exit_codes() -> None:
     result = _run("--help")
     assert result.exit_code == 0
     assert "virt-dra lint -f examples/cluster/vm.yaml -f examples/cluster/claim-template.yaml" in result.stdout
-    assert "Exit codes: 0 no denial, 1 some VM has a denial, 2 bad usage or unreadable input." in result.stdout
+    assert "Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input." in result.stdout
 
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -305,8 +307,8 @@ def test_unreadable_input(text: str, message: str) -> None:
     ("arguments", "message"),
     [
         ((), "name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml"),
-        (("-f", "x", "--ignore", "nonsense"), "'nonsense': there is no such finding; --list shows them, and all means every one"),
-        (("-f", "x", "--deny", "a,b"), "'a': there is no such finding"),
+        (("-f", "x", "--ignore", "nonsense"), "'nonsense' is no finding; virt-dra lint --list shows them, and all stands for every one"),
+        (("-f", "x", "--deny", "a,b"), "'a' is no finding"),
         (("-f", "x", "--kubevirt-version", "one"), "'one' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
         (("-f", "x", "--gates", "Nonsense"), "'Nonsense': write GATE=true or GATE=false with a gate of GPUsWithDRA"),
         (("-f", "x", "-n", "A"), "'A' can't be the name of a namespace"),
@@ -375,4 +377,4 @@ def test_a_vm_that_two_files_have_with_different_content_is_judged_as_the_last_h
     run = CliRunner().invoke(cli, ["run", str(a), str(b)])
     assert run.exit_code == 0, run.output
     assert f"is given with different content at {a}:1 and {b}:1" in run.output
-    assert "1 of 1 VMs ready" in run.output
+    assert "1 of 1 VM ready" in run.output

@@ -99,7 +99,7 @@ def test_the_text_shows_the_denial_with_the_vm() -> None:
         '"gpu"; without it the driver does not expose /dev/vfio/vfio, and the VM does not boot. Add it at spec.spec.devices.config '
         "[vfio-config-missing]",
     ]
-    assert "0 of 1 VMs ready" in lines
+    assert "0 of 1 VM ready" in lines
 
 
 @pytest.mark.parametrize("options", [("--ignore", "vfio-config-missing"), ("--warn", "all")])

@@ -62,7 +62,7 @@ def test_the_tree_shows_every_hand_over() -> None:
         "    └── gpus/example-pgpu (address from status): "
         '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" bus="0x01" slot="0x00" function="0x0"/></source>'
         '<alias name="ua-dra-gpu-example-pgpu"/></hostdev>',
-        "1 of 1 VMs ready",
+        "1 of 1 VM ready",
         "",
     ]
 

@@ -96,7 +96,7 @@ def test_without_one_nobody_learns_which_templates_there_are(limiting: Room) -> 
         for claims in ([{"name": "c", "resourceClaimTemplateName": template}] for template in ("t", "none"))
     )
     assert there == missing
-    assert limiting.running.said("callers are not verified, so reviews are answered by what they carry only; see docs/guides/callers.md")
+    assert limiting.running.said("callers are not verified, so answers depend on the review's content only; see docs/guides/callers.md")
 
 
 def test_without_one_vms_are_still_judged_by_what_they_carry(limiting: Room) -> None:

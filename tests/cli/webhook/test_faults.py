@@ -105,7 +105,7 @@ def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: Contro
                 return content["tls.crt"]
 
             folders = [tmp_path / name for name in ("one", "other")]
-            await keeper(0).settle()
+            await keeper(0).reconcile()
             seen = {await mounted()}
             tls = [ReloadingTls(CertificateFolder(folder)) for folder in folders]
             servers = [WebhookServer(lambda: KNOWLEDGE, each, Metrics()) for each in tls]
@@ -115,7 +115,7 @@ def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: Contro
             background = [asyncio.create_task(server.keep_certificate(0.01)) for server in servers]
             clients = [asyncio.create_task(_ask(port, trust, stop)) for port in ports for _ in range(2)]
             for number in range(2, 10):
-                await keeper(number).settle()
+                await keeper(number).reconcile()
                 # Another set of names has another authority, which clients are told of before anything is served by it.
                 trust.load_verify_locations(cadata=(await files())["ca.crt"].decode())
                 served = await mounted()

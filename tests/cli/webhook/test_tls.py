@@ -16,7 +16,7 @@ from virt_dra.api.meta import UnknownObject
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Forbidden
-from virt_dra.installation.webhook_authority import CONFIGURATIONS, SECRET, NotSettled, StoredAuthority
+from virt_dra.installation.webhook_authority import CONFIGURATIONS, SECRET, NotReconciled, StoredAuthority
 from webhooks.tls.authority import Bundle, SystemKeys, bootstrap
 from webhooks.tls.secret import encoded, files_of
 
@@ -82,11 +82,11 @@ def test_the_first_makes_it_and_the_others_use_it() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK, {**HOOK, "name": "b.virt-dra.io"})
         one, other = room.keeper(), room.keeper()
-        await one.settle()
+        await one.reconcile()
         made = [await room.secret(name) for name in ("authority", "tls")]
         assert [each["type"] for each in made] == ["Opaque", "kubernetes.io/tls"]
         assert all(each["metadata"]["labels"] == {"app.kubernetes.io/part-of": "virt-dra"} for each in made)
-        await other.settle()
+        await other.reconcile()
         assert [await room.secret(name) for name in ("authority", "tls")] == made
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 4
 
@@ -97,10 +97,10 @@ def test_all_at_once_agree() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
         keepers = [room.keeper() for _ in range(5)]
-        await asyncio.gather(*(keeper.settle() for keeper in keepers))
+        await asyncio.gather(*(keeper.reconcile() for keeper in keepers))
         settled = await room.bundle()
         for keeper in keepers:
-            await keeper.settle()
+            await keeper.reconcile()
         assert (await room.bundle()).to_files() == settled.to_files()
         assert await room.trusted() == [settled.ca_bundle] * 2
 
@@ -111,11 +111,11 @@ def test_nothing_is_written_while_nothing_is_due() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
         keeper = room.keeper()
-        await keeper.settle()
+        await keeper.reconcile()
         version = room.cluster.resource_version
         room.now += timedelta(days=59)
-        await keeper.settle()
-        await room.keeper().settle()
+        await keeper.reconcile()
+        await room.keeper().reconcile()
         assert room.cluster.resource_version == version
 
     run(steps)
@@ -127,13 +127,13 @@ def test_renewals_through_the_years_never_leave_a_client_without_trust() -> None
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
         keeper = room.keeper()
-        await keeper.settle()
+        await keeper.reconcile()
         authorities, certificates = set(), set()
         for month in range(300):
             trusted = x509.load_pem_x509_certificates((await room.trusted())[0])
             room.now += timedelta(days=30)
             keeper = room.keeper() if month % 7 == 0 else keeper
-            await keeper.settle()
+            await keeper.reconcile()
             certificate = await room.served()
             assert certificate.not_valid_before_utc <= room.now < certificate.not_valid_after_utc
             assert any(_signed(certificate, authority) for authority in trusted if room.now < authority.not_valid_after_utc)
@@ -150,7 +150,7 @@ def test_what_is_new_is_trusted_before_it_is_served() -> None:
 
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
-        await room.keeper().settle()
+        await room.keeper().reconcile()
         before = await room.served()
         working = room.cluster.patch
 
@@ -160,10 +160,10 @@ def test_what_is_new_is_trusted_before_it_is_served() -> None:
         room.cluster.patch = failing  # type: ignore[method-assign] # the cluster of this test only
         room.now += timedelta(days=3000)  # both are due
         with pytest.raises(ApiError):
-            await room.keeper().settle()
+            await room.keeper().reconcile()
         assert await room.served() == before
         room.cluster.patch = working  # type: ignore[method-assign] # as above
-        await room.keeper().settle()
+        await room.keeper().reconcile()
         assert await room.served() != before
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 2
 
@@ -182,11 +182,11 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
 def test_a_secret_that_vanished_gets_back_what_it_had(gone: tuple[str, ...]) -> None:
     async def steps(room: Room) -> None:
         keeper = room.keeper()
-        await keeper.settle()
+        await keeper.reconcile()
         before = (await room.bundle()).to_files()
         for name in gone:
             await room.cluster.delete(SECRET, name, "virt-dra")
-        await keeper.settle()
+        await keeper.reconcile()
         assert (await room.bundle()).to_files() == before
 
     run(steps)
@@ -194,10 +194,10 @@ def test_a_secret_that_vanished_gets_back_what_it_had(gone: tuple[str, ...]) -> 
 
 def test_a_certificate_that_vanished_while_nobody_looked_is_made_anew_by_the_same_authority() -> None:
     async def steps(room: Room) -> None:
-        await room.keeper().settle()
+        await room.keeper().reconcile()
         before = await room.bundle()
         await room.cluster.delete(SECRET, "tls", "virt-dra")
-        await room.keeper().settle()
+        await room.keeper().reconcile()
         after = await room.bundle()
         assert (after.trusted, after.serving.certificate == before.serving.certificate) == (before.trusted, False)
 
@@ -221,10 +221,10 @@ def test_a_secret_that_is_not_ours_yet_is_filled(data: Json | None) -> None:
         await room.put("tls", data, type="Opaque")  # type: ignore[arg-type] # the Secret's type
         keeper = room.keeper()
         if data is not None and "?" in data.values():
-            with pytest.raises(NotSettled, match=r"tls\.crt is not base64"):
-                await keeper.settle()
+            with pytest.raises(NotReconciled, match=r"tls\.crt is not base64"):
+                await keeper.reconcile()
             return
-        await keeper.settle()
+        await keeper.reconcile()
         secret = await room.secret()
         assert secret["type"] == "Opaque"
         assert secret["data"].keys() == {"tls.crt", "tls.key", "ca.crt"} | ({"other"} if data and "other" in data else set())
@@ -241,14 +241,14 @@ def test_of_a_release_that_kept_both_in_one_secret_the_authority_is_succeeded() 
         await room.put("authority", None)
         await room.put("tls", encoded(OTHER.to_files()))
         room.now += timedelta(days=20)
-        await room.keeper().settle()
+        await room.keeper().reconcile()
         bundle = await room.bundle()
         assert bundle.serving.certificate == OTHER.serving.certificate
         assert bundle.authority.certificate != OTHER.authority.certificate
         assert bundle.predecessors == (OTHER.authority.certificate,)
         assert await room.trusted() == [bundle.ca_bundle] * 2
         room.now += timedelta(days=41)
-        await room.keeper().settle()
+        await room.keeper().reconcile()
         assert _signed(await room.served(), bundle.authority.certificate)
 
     run(steps)
@@ -258,14 +258,14 @@ def test_an_authority_that_cannot_be_read_is_not_overwritten() -> None:
     async def steps(room: Room) -> None:
         data = dict.fromkeys(("ca.crt", "ca.key"), "bWluZQ==")
         await room.put("authority", data)
-        with pytest.raises(NotSettled) as caught:
-            await room.keeper().settle()
+        with pytest.raises(NotReconciled) as caught:
+            await room.keeper().reconcile()
         told = "Secret virt-dra/authority: ca.crt holds no certificate in PEM; delete the Secret, or correct it; it is not overwritten"
         assert str(caught.value) == told
         assert (await room.secret("authority"))["data"] == data
         await room.cluster.update(SECRET.from_wire({**await room.secret("authority"), "data": {**data, "ca.key": "?"}}))
-        with pytest.raises(NotSettled, match=r"ca\.key is not base64"):
-            await room.keeper().settle()
+        with pytest.raises(NotReconciled, match=r"ca\.key is not base64"):
+            await room.keeper().reconcile()
 
     run(steps)
 
@@ -275,11 +275,11 @@ def test_other_names_are_taken_over_by_who_starts_with_them() -> None:
 
     async def steps(room: Room) -> None:
         old = room.keeper("old.example.com")
-        await old.settle()
+        await old.reconcile()
         new = room.keeper("new.example.com")
-        await new.settle()
+        await new.reconcile()
         after = await room.secret()
-        await old.settle()
+        await old.reconcile()
         assert await room.secret() == after
 
     run(steps)
@@ -288,12 +288,12 @@ def test_other_names_are_taken_over_by_who_starts_with_them() -> None:
 def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
     async def steps(room: Room) -> None:
         keeper = room.keeper()
-        await keeper.settle()  # there is no configuration yet
+        await keeper.reconcile()  # there is no configuration yet
         await room.configure(HOOK)
-        await keeper.settle()
+        await keeper.reconcile()
         added = [*(await room.cluster.get(MUTATING, "virt-dra")).to_wire()["webhooks"], {**HOOK, "name": "c.virt-dra.io"}]
         await room.cluster.patch(MUTATING, "virt-dra", merge={"webhooks": added})
-        await keeper.settle()
+        await keeper.reconcile()
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 3
 
     run(steps)
@@ -322,7 +322,7 @@ def test_no_descriptor_for_a_connection_ends_nothing(caplog: pytest.LogCaptureFi
 
     run(steps)
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert told == ["the webhook's certificate can't be looked after"]
+    assert told == ["the webhook's certificate can't be renewed"]
 
 
 def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -340,7 +340,7 @@ def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture
 
         room.cluster.get = failing  # type: ignore[method-assign] # the cluster of this test only
         with pytest.raises(ApiError):
-            await keeper.settle()
+            await keeper.reconcile()
         task = asyncio.create_task(keeper.keep(0.001))
         while tries < 5 or keeper._held is None:
             await asyncio.sleep(0.001)
@@ -348,4 +348,4 @@ def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture
 
     run(steps)
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert told == ["the webhook's certificate can't be looked after"]
+    assert told == ["the webhook's certificate can't be renewed"]

@@ -1,1 +1,1 @@
-"""``virt-dra lint``: the command, its options and its reports. The checks are :mod:`webhooks.lint`."""
+"""``virt-dra lint``: the command and its reports. The checks are :mod:`webhooks.lint`."""

@@ -1,17 +1,18 @@
-"""What ``virt-dra lint`` found, as lines for people and as one JSON object."""
+"""The report of ``virt-dra lint``, as lines for people and as one JSON object."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
 from virt_dra.api.wire import Json
 from virt_dra.cluster.duplicates import Replaced
 from webhooks.lint import DENIAL, LintResult, ObjectFindings
 
 FORMAT = 1
-"""Of the JSON object; grows when a member changes its meaning or goes away."""
+"""Version of the JSON object; grows when a member changes its meaning or is removed."""
 
 _KINDS = {"DeviceClass": "DeviceClasses", "ResourceSlice": "ResourceSlices"}
 
@@ -41,7 +42,7 @@ class LintReport:
 
     @property
     def observed(self) -> ObservedVersion | None:
-        """What the KubeVirt object says of its version, if there is one."""
+        """The version in the KubeVirt object's status; None without such an object."""
         return self.judgement.inputs.configuration.observed
 
     @property
@@ -53,21 +54,21 @@ class LintReport:
         return sum(each.severity != DENIAL for obj in self.judgement.checked for each in obj.findings)
 
     def lines(self) -> Iterator[str]:
-        """One a finding: where the object is, which it is, what was found, the id. Then the sum."""
+        """One line per finding: the object's place, its name, the finding with its id. Then the totals."""
         for obj in self.judgement.checked:
             for each in obj.findings:
                 yield f"{obj.source}: {obj.title}: {each}"
         for replaced in self.replaced:
             yield str(replaced)
         yield (
-            f"{_counted(len(self.judgement.subjects), 'VM')} checked against KubeVirt {self.version}: "
-            f"{_counted(self.denials, 'denial')}, {_counted(self.warnings, 'warning')}"
+            f"{counted(len(self.judgement.subjects), 'VM')} checked against KubeVirt {self.version}: "
+            f"{counted(self.denials, 'denial')}, {counted(self.warnings, 'warning')}"
         )
         if self.observed is not None and self.observed.unreadable:
             yield f"{self.observed}; {self.observed.advice}"
         if self.judgement.not_checked:
             kinds = " and ".join(_KINDS.get(kind, kind) for kind in self.judgement.not_checked)
-            yield f"not checked: what needs {kinds}, of which the files have none; add those of the cluster"
+            yield f"not checked: everything that depends on {kinds}, of which the files have none; add those of the cluster"
 
     def to_json(self) -> Json:
         return {
@@ -80,7 +81,3 @@ class LintReport:
             "notChecked": list(self.judgement.not_checked),
             "objects": [entry(each) for each in self.judgement.checked],
         }
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Findings as a SARIF 2.1.0 log, which code scanners show at the line of the object."""
+"""Findings as a SARIF 2.1.0 log, which code scanning shows at the object's line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RULE_INDEX = {check.id: index for index, check in enumerate(CHECKS)}
 
 
 def sarif(judged: Iterable[ObjectFindings], problems: tuple[ReadProblem, ...] = (), replaced: tuple[Replaced, ...] = ()) -> Json:
-    """One run. ``problems``: why the input could not be read; the run was not successful then."""
+    """A log of one run. ``problems``: why the input could not be read, which makes the run unsuccessful."""
     driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules()}
     invocation: Json = {"executionSuccessful": not problems}
     notifications = [("error", problem.message, problem.source) for problem in problems]
@@ -39,7 +39,7 @@ def _rules() -> list[Json]:
         {
             "id": check.id,
             "shortDescription": {"text": check.title},
-            "help": {"text": f"What it means and how to put it right: {check.page}"},
+            "help": {"text": f"Meaning and remedy: {check.page}"},
             "defaultConfiguration": {"level": _level(check.severity)},
         }
         for check in CHECKS

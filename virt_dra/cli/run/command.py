@@ -1,4 +1,4 @@
-"""``virt-dra run``: the main job. Reads YAML, drives every VM on an embedded cluster, shows what happened, writes objects and XML."""
+"""``virt-dra run``: reads YAML, runs every VM through the hand-overs on an embedded cluster, reports, and writes objects and XML."""
 
 from __future__ import annotations
 
@@ -9,48 +9,45 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import click
 
+from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document
 from virt_dra.api.wire import Json
-from virt_dra.cli.lint.options import severity_options, unreadable
 from virt_dra.cli.run.tree import outcome_tree
 from virt_dra.cli.shared.console import output_console, status
 from virt_dra.cli.shared.endings import NO_ROOM, interruptible
-from virt_dra.cli.shared.options import kubevirt_gates_option, kubevirt_option, parse_namespace, parse_node
+from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
+from virt_dra.cli.shared.options import OutputFormat, kubevirt_gates_option, kubevirt_option, namespace_option, output_option, parse_node
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import Written, read_written, save_folder, write_file
 from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.simulator.deadline import AllocationDeadline
-from virt_dra.simulator.embedded import DEFAULT_NAMESPACE, Ran, RunSettings, run_on
+from virt_dra.simulator.embedded import Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.preflight import inputs_of, with_findings
-from webhooks.lint import LintResult, lint_documents
-from webhooks.lint import LintSettings as LintSettings
+from webhooks.lint import LintResult, LintSettings, lint_documents
 
 EPILOG = """\b
 Examples:
-  virt-dra run examples/gpu-pci examples/nvme-host-device        one cluster made of both
+  virt-dra run examples/gpu-pci examples/nvme-host-device        one cluster with the objects of both
   virt-dra run examples/gpu-pci --out /tmp/out                   also write every object and the XML
   kubectl get resourceslices,deviceclasses,resourceclaimtemplates,nodes -A -o yaml | virt-dra run - examples/cluster
   kubectl get vm,vmi,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,nodes,kubevirt -A -o yaml > dump.yaml
-  virt-dra run dump.yaml examples/cluster/vm.yaml                would this one find a device beside all that runs?
+  virt-dra run dump.yaml examples/cluster/vm.yaml                would this one find a device beside those that run?
   virt-dra run examples/first-available --node node-1            could it run there?
   virt-dra run examples/virtual-machine --kubevirt-version 1.8.3 --gates GPUsWithDRA=true,HostDevices=false -o json
 \b
-Exit codes: 0 all VMs are ready, 1 some VM is not, 2 bad usage or unreadable input.
+Exit codes: 0 all VMs are ready, 1 some VM isn't, 2 bad usage or unreadable input.
 """
-
-Format = Literal["text", "json", "yaml"]
 
 
 @dataclass(frozen=True)
 class _Job:
-    """One embedded cluster: the paths it is made of, its name in the output, and the folder for what it leaves."""
+    """One embedded cluster: the paths of its objects, its title in the output, and the folder for the results."""
 
     title: str
     paths: tuple[str, ...]
@@ -69,44 +66,32 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--out", type=click.Path(file_okay=False), callback=_parse_out, help="Write every object and the domain XML below this folder."
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@output_option("text", "json", "yaml")
 @kubevirt_option
 @kubevirt_gates_option
-@click.option(
-    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Of objects that name none."
-)
-@severity_options
-@click.option("--separate", is_flag=True, help="Make an embedded cluster of each FILE|DIR instead of one of all.")
+@namespace_option
+@severity_options(LintSettings.for_command)
+@click.option("--separate", is_flag=True, help="An embedded cluster for each FILE|DIR instead of one for all.")
 def command(
-    paths: tuple[str, ...],
-    node: str | None,
-    out: Path | None,
-    output: Format,
-    kubevirt: KubeVirtVersion | None,
-    gates: dict[str, bool],
-    namespace: str,
-    ignore: frozenset[str],
-    deny: frozenset[str],
-    warn: frozenset[str],
-    separate: bool,
-) -> None:
-    """Drive every VirtualMachine and VirtualMachineInstance of the input from YAML to a libvirt domain.
+    paths: tuple[str, ...], node: str | None, out: Path | None, output: OutputFormat, kubevirt: KubeVirtVersion | None,
+    gates: dict[str, bool], namespace: str, lint: LintSettings, separate: bool,
+) -> None:  # fmt: skip
+    """Run every VirtualMachine and VirtualMachineInstance of the input from YAML to a libvirt domain.
 
-    FILE|DIR are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and what the cluster offers (DeviceClasses,
-    ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Nodes are made up from the slices where none are given.
+    FILE|DIR are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and the cluster's objects (DeviceClasses,
+    ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Without Nodes, they are derived from the slices.
 
-    What a cluster's dump shows running (a VMI with its launcher pod) is taken over as it is, with its claims and devices. Other VMs compete
-    for what is left, those that are not to run (runStrategy Halted, Manual) last: of them you see what starting them would do. Of an object
-    that is given several times the last one counts, as with kubectl apply, and the output names the places of the others.
+    VMs that run in a cluster's dump (a VMI with its launcher pod) are taken over as they are, with their claims and devices. Other VMs
+    compete for the remaining devices, stopped ones (runStrategy Halted, Manual) last: for them the output shows what starting them would
+    do. If an object is given several times, the last one counts, as with kubectl apply, and the output names the places of the others.
 
-    The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready, unless it runs already.
+    The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready, unless it already runs.
     """
     settings = RunSettings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
     jobs = _jobs(paths, out, separate)
-    severities = LintSettings.for_command(ignore=ignore, deny=deny, warn=warn)
     read = [(job, _read(job, output)) for job in jobs]
     once = [(job, latest(written.documents, namespace)) for job, written in read]
-    judged = [(job, _lint(job, found.documents, settings, severities, output), found.replaced) for job, found in once]
+    judged = [(job, _lint(job, found.documents, settings, lint, output), found.replaced) for job, found in once]
     reports: list[Json] = []
     ready = True
     for job, judgement, replaced in judged:
@@ -130,21 +115,20 @@ def _jobs(paths: tuple[str, ...], out: Path | None, separate: bool) -> list[_Job
     return [_Job(path, (path,), out / folder if out else None) for path, folder in zip(paths, folders, strict=True)]
 
 
-def _read(job: _Job, output: Format) -> Written:
-    """The job's objects as they are written. Unreadable input ends the command before anything runs, with everything that is wrong."""
+def _read(job: _Job, output: OutputFormat) -> Written:
+    """The job's objects as they are written. Unreadable input ends the command with every problem, before anything runs."""
     with status(f"reading {job.title}"):
         written = read_written(job.paths)
     if written.problems:
-        details = [{"source": str(problem.source), "message": problem.message} for problem in written.problems]
-        refuse([str(problem) for problem in written.problems], output, details)
+        refuse([str(problem) for problem in written.problems], output, problems_json(written.problems))
     return written
 
 
-def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, severities: LintSettings, output: Format) -> LintResult:
-    """The lint, as ``virt-dra lint`` has it. Ends the command where no object can be read, or none is a VM."""
+def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, lint: LintSettings, output: OutputFormat) -> LintResult:
+    """The verdict of the lint, as in ``virt-dra lint``. Ends the command if no object can be read, or none is a VM."""
     judgement = lint_documents(
         documents,
-        severities,
+        lint,
         version=settings.kubevirt,
         gates=settings.gates,
         namespace=settings.namespace,
@@ -152,7 +136,7 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, sev
     )
     if not judgement.readable:
         problems = unreadable(documents)
-        refuse([str(problem) for problem in problems], output, [{"source": str(p.source), "message": p.message} for p in problems])
+        refuse([str(problem) for problem in problems], output, problems_json(problems))
     if not judgement.subjects:
         refuse([f"{job.title}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"], output)
     return judgement
@@ -165,16 +149,16 @@ def _run(judgement: LintResult, settings: RunSettings) -> Ran:
     async def drive() -> None:
         ran.append(await run_on(embedded_cluster(), inputs, settings, lambda: datetime.now(UTC), refused))
 
-    # The result is kept out of the task: asyncio.run writes the finished task's repr, which takes seconds for thousands of objects.
+    # The task returns nothing: asyncio.run makes its repr, which takes seconds for a result of thousands of objects.
     with interruptible():
         asyncio.run(drive())
     return with_findings(ran[0], judgement)
 
 
-def _write(ran: Ran, out: Path, output: Format) -> Mapping[str, str]:
-    """Write objects and domains; the XML path of each VM that has one, by ``namespace/name``.
+def _write(ran: Ran, out: Path, output: OutputFormat) -> Mapping[str, str]:
+    """Write objects and domains; returns the XML path of each VM that has one, by ``namespace/name``.
 
-    Names in paths are safe: a VM has a domain only after the cluster took its name as a DNS subdomain.
+    Names are safe in paths: a VM has a domain only if the cluster accepted its name as a DNS subdomain.
     """
     paths: dict[str, str] = {}
     try:
@@ -190,7 +174,7 @@ def _write(ran: Ran, out: Path, output: Format) -> Mapping[str, str]:
             paths[f"{outcome.namespace}/{outcome.name}"] = str(path)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        advice = "make room: what is there now is not the whole result" if error.errno in NO_ROOM else "make this one writable"
+        advice = "free some space: the result is incomplete" if error.errno in NO_ROOM else "make this one writable"
         refuse([f"cannot write below {out}: {what}; name another folder with --out, or {advice}"], output)
     return paths
 
@@ -221,6 +205,6 @@ def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
         console.print(f"warning: {device}", soft_wrap=True)
     for outcome in ran.outcomes:
         console.print(outcome_tree(outcome, written.get(f"{outcome.namespace}/{outcome.name}")), crop=False)
-    counted = f"{sum(outcome.ready for outcome in ran.outcomes)} of {len(ran.outcomes)} VMs ready"
-    console.print(f"{counted}; objects and XML are in {job.out}" if job.out else counted)
+    summary = f"{sum(outcome.ready for outcome in ran.outcomes)} of {counted(len(ran.outcomes), 'VM')} ready"
+    console.print(f"{summary}; objects and XML are in {job.out}" if job.out else summary)
     console.print()

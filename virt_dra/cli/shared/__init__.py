@@ -1,4 +1,4 @@
-"""What several commands share: the console, options, output, exits, deadlines.
+"""Shared by several commands: the console, options, output, exit codes.
 
 Must not import a command.
 """

@@ -1,4 +1,4 @@
-"""Which cluster a subcommand asks: ``--kubeconfig`` and ``--context``, and what to say where there is no way to one."""
+"""``--kubeconfig`` and ``--context``, and the connection to the cluster that they name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.output import BAD_INPUT
 
 if TYPE_CHECKING:
@@ -17,36 +18,32 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-NEEDS = "a live cluster is asked through the kubernetes package; install it with: pip install 'virt-dra[cluster]'"
+NEEDS = "reading a live cluster needs the kubernetes package; install it with: pip install 'virt-dra[cluster]'"
 
 
 class NoCluster(click.ClickException):
-    """There is no way to a cluster, or the library for it is missing; the text says what to do. Ends a command as bad usage does."""
+    """There is no connection to a cluster, or the library for it is missing; the text says what to do. Exits as bad usage does."""
 
     exit_code = BAD_INPUT
 
 
 @dataclass(frozen=True)
 class ClusterChoice:
-    """What the options say; None where one isn't given."""
+    """The values of the options; None for one that isn't given."""
 
     kubeconfig: str | None = None
     context: str | None = None
 
     @property
     def given(self) -> bool:
-        """Whether any of the options was given."""
+        """True if any of the options is given."""
         return self.kubeconfig is not None or self.context is not None
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[KubeCluster]:
-        """The cluster, which has answered once. Raises :class:`NoCluster`."""
-        try:
+        """A connection to the cluster, which has answered once. Raises :class:`NoCluster`."""
+        with required(NEEDS, "kubernetes", "aiohttp", error=NoCluster):
             from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("kubernetes", "aiohttp"):
-                raise
-            raise NoCluster(NEEDS) from None
         try:
             async with connect(self.kubeconfig, self.context) as cluster:
                 yield cluster
@@ -61,9 +58,9 @@ def cluster_options(command: Callable[..., R]) -> Callable[..., R]:
         "--kubeconfig",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="How to reach the cluster.  [default: $KUBECONFIG, else ~/.kube/config, else the pod's service account]",
+        help="Kubeconfig of the cluster.  [default: $KUBECONFIG, else ~/.kube/config, else the pod's service account]",
     )
-    @click.option("--context", metavar="NAME", help="Of the kubeconfig.  [default: its current one]")
+    @click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: the current one]")
     @wraps(command)
     def with_cluster(*args: Any, kubeconfig: str | None, context: str | None, **kwargs: Any) -> R:
         return command(*args, cluster=ClusterChoice(kubeconfig, context), **kwargs)

@@ -1,7 +1,7 @@
 """Output for people, with everything unprintable escaped: text that users wrote can't control the terminal.
 
-Names, messages and paths may hold escape sequences, bells, bidirectional overrides or rich's markup. All that is written for people goes
-through this module, which shows unprintable characters as escapes. Documents (JSON, YAML) have escapes of their own, see ``output``.
+Names, messages and paths may contain escape sequences, bells, bidirectional overrides or rich's markup. All text for people goes through
+this module, which shows unprintable characters as escapes. Documents (JSON, YAML) have escapes of their own, see ``output``.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 class _Quiet(Console):
-    """A console that shows unprintable characters as escapes, and raises BrokenPipeError once its reader has gone, for ``cli.endings``;
-    rich would exit with code 1."""
+    """A console that shows unprintable characters as escapes. It raises BrokenPipeError once its reader has gone, for ``endings``; rich
+    itself would exit with code 1."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -67,7 +67,7 @@ def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _progress_console() -> Console:
-    """A console on standard error, for output that is removed again when something is done."""
+    """A console on standard error, for output that is removed when the work is done."""
     return _Quiet(stderr=True, highlight=False, markup=False, emoji=False)
 
 

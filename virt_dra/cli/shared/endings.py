@@ -17,23 +17,23 @@ import click
 from virt_dra.cli.shared.console import say, visible_lines
 
 INTERRUPTED: Final = 130
-"""As shells report a program that SIGINT ended."""
+"""The exit code that shells report for SIGINT."""
 READER_GONE: Final = 141
-"""As shells report a program that SIGPIPE ended."""
+"""The exit code that shells report for SIGPIPE."""
 NOT_WRITTEN: Final = 2
-"""The result could not be written. 0 and 1 are verdicts, and there is none."""
+"""The result could not be written. 0 and 1 would be verdicts."""
 
 NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-"""How writing fails where a disk or what one may use of it is full."""
+"""Errors of writing to a full disk or over a quota."""
 _NO_OUTPUT: Final = NO_ROOM | frozenset((errno.EIO, errno.EBADF, errno.ENXIO))
-"""How writing to an open file fails, whatever is written."""
+"""Errors of writing to an open file that don't depend on the content."""
 
 
 @contextmanager
 def orderly() -> Iterator[None]:
-    """Runs a command. Ends the process with one line at most, or none where nobody is there to read it, and never with a traceback.
+    """A context for a command: errors end the process with at most one line (none if nobody can read it), never with a traceback.
 
-    Output is flushed here, because what fails at the interpreter's end can't be caught.
+    Output is flushed here, because a failure at the interpreter's exit can't be caught.
     """
     try:
         try:
@@ -42,11 +42,11 @@ def orderly() -> Iterator[None]:
             sys.stdout.flush()
     except KeyboardInterrupt:
         _end(INTERRUPTED, "interrupted")
-    except click.Abort as abort:  # of a question, which the user interrupts or answers with no
+    except click.Abort as abort:  # at a prompt, by an interrupt or the answer no
         if isinstance(abort.__context__, KeyboardInterrupt):
             _end(INTERRUPTED, "interrupted")
         raise
-    except click.ClickException as error:  # click shows it; what it quotes may be anybody's
+    except click.ClickException as error:  # click prints it; quoted text may be untrusted
         vars(error).update(message=visible_lines(error.message))
         raise
     except BrokenPipeError:
@@ -70,7 +70,7 @@ def interruptible() -> Iterator[None]:
     def interrupt(number: int, frame: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, interrupt)  # asyncio leaves a handler alone that isn't Python's own
+    signal.signal(signal.SIGINT, interrupt)  # asyncio replaces Python's default handler only
     try:
         yield
     finally:

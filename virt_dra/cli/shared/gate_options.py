@@ -1,4 +1,4 @@
-"""``--feature-gates`` in Kubernetes' syntax, for the subcommands that behave as a cluster with these gates would."""
+"""``--feature-gates`` in Kubernetes' syntax: the command behaves as a cluster with these gates would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virt_dra.api.feature_gates import PLAIN, FeatureGateError, FeatureGates
 F = TypeVar("F", bound=Callable[..., Any])
 
 GATE_DEFAULTS: Final = {name: value == "true" for name, _, value in (each.partition("=") for each in str(PLAIN).split(","))}
-"""Every gate that is known here, with its value in a plain Kubernetes 1.37."""
+"""Every known gate, with its value in a plain Kubernetes 1.37."""
 
 _GATE_OF: Final = {"device_binding_and_status": "device_binding_conditions", "compatibility_groups": "device_compatibility_groups"}
 """Attribute of Features -> that of FeatureGates, where they differ."""
@@ -24,12 +24,12 @@ _UNKNOWN: Final = re.compile(r"^unrecognized feature gate: ([^;]*);")
 
 
 def with_features(gates: FeatureGates, features: Mapping[str, bool]) -> FeatureGates:
-    """The gates of a cluster in which the allocator's features (attributes of Features) are on or off, else ``gates``."""
+    """``gates``, changed so that these features of the allocator (attributes of Features) are on or off."""
     return replace(gates, **{_GATE_OF.get(name, name): enabled for name, enabled in features.items()})
 
 
 def parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> FeatureGates | None:
-    """None where the option isn't given. Raises BadParameter with every fault."""
+    """None without the option. Raises BadParameter with every problem."""
     if not values:
         return None
     try:
@@ -39,7 +39,7 @@ def parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, .
 
 
 def _advised(problem: str) -> str:
-    """With the gates that may be meant, where one is unknown."""
+    """The problem; of an unknown gate with the names that may be meant."""
     unknown = _UNKNOWN.match(problem)
     if unknown is None:
         return problem
@@ -56,7 +56,7 @@ def gates_option(*names: str, help_text: str) -> Callable[[F], F]:
 
 
 def gates_epilog() -> str:
-    """The gates there are, for a help text."""
+    """All gates, for a help text."""
     on = ", ".join(name for name, enabled in GATE_DEFAULTS.items() if enabled)
     off = ", ".join(name for name, enabled in GATE_DEFAULTS.items() if not enabled)
     return f"Feature gates that are on in a plain Kubernetes 1.37: {on}; off: {off}."

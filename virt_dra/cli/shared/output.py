@@ -1,4 +1,4 @@
-"""What subcommands print besides their own reports: documents, and refusals."""
+"""Output besides the reports of the commands: documents, and errors that end a command."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def print_document(document: Json, output: str) -> None:
 
 
 def refuse(sentences: Sequence[str], output: str, problems: Iterable[Json | str] | None = None) -> NoReturn:
-    """End with an error: a document where one was asked for, else lines on standard error.
+    """End the command with an error: a document for ``-o json`` and ``yaml``, else lines on standard error.
 
-    ``problems``: what the document lists; without, the sentences.
+    ``problems``: listed in the document in place of the sentences.
     """
     if output in ("json", "yaml"):
         print_document({"error": "; ".join(sentences), "problems": list(sentences if problems is None else problems)}, output)

@@ -1,1 +1,1 @@
-"""``virt-dra webhook`` and ``virt-dra webhook-certificates``: from options to servers. Verdicts are :mod:`webhooks`'."""
+"""``virt-dra webhook`` and ``virt-dra webhook-certificates``: from options to processes. Verdicts come from :mod:`webhooks`."""

@@ -1,4 +1,4 @@
-"""``virt-dra webhook-certificates``: renews the webhook's serving certificate, and alone holds the key of the authority that signs it."""
+"""``virt-dra webhook-certificates``: renews the webhook's serving certificate; only this process has the key of the signing authority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
-from virt_dra.cli.shared.options import parse_namespace, parse_service
+from virt_dra.cli.shared.extras import required
+from virt_dra.cli.shared.options import log_level_option, parse_namespace, parse_service
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.port import ApiError
 from webhooks.server.log import LOGGER, json_logging
@@ -27,20 +28,21 @@ DEFAULT_AUTHORITY: Final = "virt-dra-webhook-authority"
 DEFAULT_SECRET: Final = "virt-dra-webhook-tls"
 DEFAULT_SERVICE: Final = "virt-dra-webhook"
 DEFAULT_CONFIGURATION: Final = "virt-dra"
-"""Names of the manifests."""
+"""Names in the manifests."""
 
 _FIRST_SECONDS: Final = 30.0
-"""How long the first attempt is retried: RBAC may be applied a little later than the pod."""
+"""Time for retries of the first attempt: RBAC permissions may be applied a little later than the pod."""
 _NEEDS: Final = "this command needs cryptography; install it with: pip install 'virt-dra[webhook]'"
 
 EPILOG = """\b
 Examples:
-  virt-dra webhook-certificates                     in a cluster, as the manifests run it
-  virt-dra webhook-certificates --once              with an administrator's kubeconfig: make or renew what is due, and end
+  virt-dra webhook-certificates                     in a cluster, as in the manifests
+  virt-dra webhook-certificates --once              with an administrator's kubeconfig: make or renew what is due, and exit
 \b
-The authority's key is in the Secret --authority-secret, which only this process should be able to read. The Secret --secret has what
-virt-dra webhook --live --tls-dir serves by, and is mounted there. It listens nowhere, and logs one JSON object a line on standard error.
-Exit codes: 0 stopped by SIGTERM or SIGINT, or with --once all is well; 2 bad usage, no cluster, no right, a Secret that can't be read.
+The authority's key is in the Secret --authority-secret, which only this process should be able to read. The Secret --secret has the
+certificate of virt-dra webhook --live --tls-dir, and is mounted there. The process opens no port, and logs one JSON object per line to
+standard error.
+Exit codes: 0 stopped by SIGTERM or SIGINT, or success of --once; 2 bad usage, no cluster, missing permission, unusable Secret.
 """
 
 
@@ -48,10 +50,10 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, or with --once all is well; 2 bad us
 @cluster_options
 @click.option(
     "-n", "--namespace", envvar="POD_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace,
-    help="Of the Secrets and the Service; also $POD_NAMESPACE.",
+    help="Namespace of the Secrets and the Service; also $POD_NAMESPACE.",
 )  # fmt: skip
-@click.option("--authority-secret", metavar="NAME", default=DEFAULT_AUTHORITY, show_default=True, help="With the authority and its key.")
-@click.option("--secret", metavar="NAME", default=DEFAULT_SECRET, show_default=True, help="With the webhook's certificate and its key.")
+@click.option("--authority-secret", metavar="NAME", default=DEFAULT_AUTHORITY, show_default=True, help="Of the authority and its key.")
+@click.option("--secret", metavar="NAME", default=DEFAULT_SECRET, show_default=True, help="Of the webhook's certificate and its key.")
 @click.option(
     "--webhook-configuration", metavar="NAME", default=DEFAULT_CONFIGURATION, show_default=True,
     help="The Validating- and MutatingWebhookConfiguration that get the authority as caBundle; empty for none.",
@@ -61,37 +63,27 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, or with --once all is well; 2 bad us
     "--service", metavar="SERVICE.NAMESPACE", callback=parse_service,
     help="The names of this Service.  [default, without --dns-name: virt-dra-webhook in --namespace]",
 )  # fmt: skip
-@click.option("--every", metavar="SECONDS", type=click.FloatRange(0.1, 86400), default=10.0, show_default=True, help="Between two looks.")
-@click.option("--once", is_flag=True, help="One look.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option(
+    "--every", metavar="SECONDS", type=click.FloatRange(0.1, 86400), default=10.0, show_default=True, help="Time between two checks."
+)
+@click.option("--once", is_flag=True, help="Check once, and exit.")
+@log_level_option
 def command(
-    cluster: ClusterChoice,
-    namespace: str,
-    authority_secret: str,
-    secret: str,
-    webhook_configuration: str,
-    dns_names: tuple[str, ...],
-    service: tuple[str, str] | None,
-    every: float,
-    once: bool,
-    log_level: str,
-) -> None:
-    """Keep the certificate of virt-dra's webhook, where no cert-manager does: an authority of our own, its certificate, and who trusts it.
+    cluster: ClusterChoice, namespace: str, authority_secret: str, secret: str, webhook_configuration: str, dns_names: tuple[str, ...],
+    service: tuple[str, str] | None, every: float, once: bool, log_level: int,
+) -> None:  # fmt: skip
+    """Keep the certificate of virt-dra's webhook without cert-manager: an authority of our own, its certificates, and the trust in it.
 
-    Certificates are renewed when two thirds of their life are over. A new authority is trusted weeks before it signs. Any number of these
+    Certificates are renewed after two thirds of their lifetime. A new authority is trusted weeks before it signs. Any number of these
     processes may run.
     """
-    try:
+    with required(_NEEDS, "cryptography"):
         from webhooks.tls.authority import service_names
-    except ModuleNotFoundError as error:
-        if error.name != "cryptography":
-            raise
-        raise click.ClickException(_NEEDS) from None
     if authority_secret == secret:
-        raise click.UsageError("--authority-secret and --secret must be two: whoever serves would have the authority's key")
+        raise click.UsageError("--authority-secret and --secret must differ, or the webhook would have the authority's key")
     wanted = service or (None if dns_names else (DEFAULT_SERVICE, namespace))
     names = (*dns_names, *(service_names(*wanted) if wanted else ()))
-    json_logging(sys.stderr, logging.getLevelNamesMapping()[log_level.upper()])
+    json_logging(sys.stderr, log_level)
     try:
         asyncio.run(_run(cluster, authority_secret, secret, namespace, names, webhook_configuration, None if once else every))
     except _Refused as error:
@@ -99,19 +91,13 @@ def command(
 
 
 class _Refused(Exception):
-    """Why there is no certificate."""
+    """The reason why there is no certificate."""
 
 
 async def _run(
-    choice: ClusterChoice,
-    authority_secret: str,
-    secret: str,
-    namespace: str,
-    names: Sequence[str],
-    configuration: str,
-    every: float | None,
-) -> None:
-    """Settle until a signal; with ``every`` None once. Raises :class:`_Refused` if the first attempt fails, ClickException."""
+    choice: ClusterChoice, authority_secret: str, secret: str, namespace: str, names: Sequence[str], configuration: str, every: float | None
+) -> None:  # fmt: skip
+    """Reconcile until a signal; once if ``every`` is None. Raises :class:`_Refused` if the first attempt fails, ClickException."""
     from virt_dra.installation.webhook_authority import StoredAuthority
 
     log = logging.getLogger(LOGGER)
@@ -133,18 +119,18 @@ async def _run(
 
 
 async def _first(authority: StoredAuthority, seconds: float, stop: asyncio.Event) -> None:
-    """Settle for the first time, with retries. Raises :class:`_Refused` where that doesn't succeed in time."""
-    from virt_dra.installation.webhook_authority import NotSettled
+    """Reconcile for the first time, with retries. Raises :class:`_Refused` if that doesn't succeed in time."""
+    from virt_dra.installation.webhook_authority import NotReconciled
 
     until = time.monotonic() + seconds
     while not stop.is_set():
         try:
-            await authority.settle()
+            await authority.reconcile()
         except ApiError as error:
             if time.monotonic() >= until:
                 raise _Refused(f"the webhook's certificate in {authority.namespace}: {error}") from None
             await asyncio.sleep(1.0)
-        except (NotSettled, ValueError) as error:
+        except (NotReconciled, ValueError) as error:
             raise _Refused(str(error)) from None
         else:
             return

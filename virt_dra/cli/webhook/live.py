@@ -1,4 +1,4 @@
-"""``virt-dra webhook --live``: the server with knowledge that follows a cluster."""
+"""``virt-dra webhook --live``: the server whose knowledge is the current state of a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webhooks.server.metrics import Metrics
 from webhooks.tls.reloading import CertificateSource, ReloadingTls
 
 _LOGGED_EVERY: Final = 10.0
-"""Seconds between two lines about what the server waits for."""
+"""Seconds between two log lines while the server isn't ready."""
 
 
 @asynccontextmanager
@@ -32,9 +32,9 @@ async def live_server(
     client_ca: Path | None,
     callers: Callers,
 ) -> AsyncIterator[WebhookServer]:
-    """A server that isn't started yet, and isn't ready until every kind has been read and selectors can be evaluated.
+    """A server, not started yet, which is ready once every kind has been read and selectors can be evaluated.
 
-    Raises ClickException where there is no cluster, CertificateError where there is no certificate.
+    Raises ClickException without a cluster, CertificateError without a certificate.
     """
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(cluster.connected())
@@ -52,7 +52,7 @@ async def live_server(
 
 
 async def _watched(live: LiveWorld, server: WebhookServer) -> None:
-    """Logs what the server waits for until it is ready, and keeps the metrics of how old its knowledge is, for ever."""
+    """Log what the server waits for until it is ready; then update the metrics of its caches, for ever."""
     log = logging.getLogger(LOGGER)
     logged = time.monotonic()
     while not server.ready:
@@ -63,7 +63,7 @@ async def _watched(live: LiveWorld, server: WebhookServer) -> None:
                 log.warning("waiting for the cluster's objects", extra={"fields": {"kinds": list(live.waiting_for)}})
             else:
                 log.warning("not ready", extra={"fields": {"reason": server.unready}})
-    # What is known now mostly stays; going through all of it again and again would make single reviews slow.
+    # Most of these objects stay; traversing them in every garbage collection would make single reviews slow.
     gc.collect()
     gc.freeze()
     log.info("ready", extra={"fields": {informer.kind.KIND: len(informer.store) for informer in live.informers}})

@@ -1,4 +1,4 @@
-"""How ``virt-dra webhook`` serves: from options to a certificate, a server and its end. Needs the extra ``webhook``."""
+"""The server of ``virt-dra webhook``: its certificate, start and end, by the options. Needs the extra ``webhook``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RELOAD_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """What the command line says of the certificate; None where it says nothing."""
+    """The options for the certificate; None for one that isn't given."""
 
     tls_dir: Path | None
     self_signed: Path | None
@@ -56,7 +56,7 @@ class TlsOptions:
 
 @dataclass(frozen=True)
 class CallerChoice:
-    """Who is answered, and the file with the authorities of clients' certificates, if they are asked for."""
+    """The callers that are answered, and the file with the authorities of their certificates, if these are verified."""
 
     client_ca: Path | None = None
     callers: Callers = field(default_factory=Callers)
@@ -64,7 +64,7 @@ class CallerChoice:
 
 @dataclass(frozen=True)
 class Listening:
-    """Where, and how long the end is announced, in seconds."""
+    """Address and ports; ``announce``: seconds between SIGTERM and the end of accepting connections."""
 
     host: str
     port: int
@@ -72,43 +72,42 @@ class Listening:
     announce: float
 
 
-def serve_known(
-    knowledge: Knowledge, tls: TlsOptions, limits: ServerLimits, listening: Listening, level: int, choice: CallerChoice
-) -> None:  # fmt: skip
-    """Serve by what was read at the start, until a signal. Raises UsageError; ends the process where it can't serve."""
-    try:
-        reloading = ReloadingTls(tls.files(), choice.client_ca)
-        server = WebhookServer(lambda: knowledge, reloading, limits=limits, callers=choice.callers)
-    except CertificateError as error:
-        refuse([str(error)], "text")
-    json_logging(sys.stderr, level)
-    # What is known now stays as long as the process; going through it again and again would make single reviews slow.
-    gc.collect()
-    gc.freeze()
-    asyncio.run(_serve(server, listening))
+@dataclass(frozen=True)
+class Serving:
+    """The options of the server, and its run until a signal. Raises UsageError, ClickException; ends the process if it can't serve."""
 
+    tls: TlsOptions
+    choice: CallerChoice
+    limits: ServerLimits
+    listening: Listening
+    log_level: int
 
-def serve_live(
-    cluster: ClusterChoice,
-    settings: LiveSettings,
-    tls: TlsOptions,
-    limits: ServerLimits,
-    listening: Listening,
-    level: int,
-    choice: CallerChoice,
-) -> None:
-    """Serve by what a cluster has, until a signal. Raises UsageError, ClickException; ends the process where it can't serve."""
-    certificate = tls.files()
-    json_logging(sys.stderr, level)
+    def by(self, knowledge: Knowledge) -> None:
+        """Serve by knowledge that doesn't change."""
+        try:
+            reloading = ReloadingTls(self.tls.files(), self.choice.client_ca)
+            server = WebhookServer(lambda: knowledge, reloading, limits=self.limits, callers=self.choice.callers)
+        except CertificateError as error:
+            refuse([str(error)], "text")
+        json_logging(sys.stderr, self.log_level)
+        # The knowledge lives as long as the process; traversing it in garbage collections would make single reviews slow.
+        gc.collect()
+        gc.freeze()
+        asyncio.run(_serve(server, self.listening))
 
-    async def serve() -> None:
-        async with live_server(cluster, settings, certificate, limits, choice.client_ca, choice.callers) as server:
-            await _serve(server, listening)
+    def by_cluster(self, cluster: ClusterChoice, settings: LiveSettings) -> None:
+        """Serve by the current state of a cluster."""
+        certificate = self.tls.files()
+        json_logging(sys.stderr, self.log_level)
 
-    try:
-        asyncio.run(serve())
-    except CertificateError as error:
-        refuse([str(error)], "text")
+        async def serve() -> None:
+            async with live_server(cluster, settings, certificate, self.limits, self.choice.client_ca, self.choice.callers) as server:
+                await _serve(server, self.listening)
+
+        try:
+            asyncio.run(serve())
+        except CertificateError as error:
+            refuse([str(error)], "text")
 
 
 async def _serve(server: WebhookServer, listening: Listening) -> None:
@@ -124,7 +123,7 @@ async def _serve(server: WebhookServer, listening: Listening) -> None:
     logging.getLogger(LOGGER).info("serving", extra={"fields": {"host": host, "port": ports[0], "plainPort": ports[1]}})
     if server.callers.unverified == LIMIT:
         logging.getLogger(LOGGER).warning(
-            "callers are not verified, so reviews are answered by what they carry only; see docs/guides/callers.md", extra={"fields": {}}
+            "callers are not verified, so answers depend on the review's content only; see docs/guides/callers.md", extra={"fields": {}}
         )
     renewal = asyncio.create_task(server.keep_certificate(_RELOAD_SECONDS))
     await stop.wait()

@@ -1,0 +1,69 @@
+"""Parsers of the options of ``install`` and ``uninstall``. They raise BadParameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+
+from virt_dra.api import names
+from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.options import OutputFormat, parse_namespace
+from virt_dra.installation.callers import read_networks, reads_as_certificates
+from virt_dra.installation.kustomize import split_image
+from virt_dra.installation.plan import SYSTEM_NAMESPACES
+
+
+def emitter(output: OutputFormat) -> Callable[[str], None]:
+    """Prints progress: on standard output, or on standard error if that is for a document."""
+    return partial(say, err=output != "text")
+
+
+def parse_image(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    name, tag = split_image(value)
+    if not name or value != value.strip() or any(character.isspace() for character in value) or tag in (":", "@"):
+        raise click.BadParameter(f"{value!r}: write an image as in registry.example.com/virt-dra:0.1.0")
+    return value
+
+
+def parse_arguments(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not value.startswith("--") or value == "--":
+            raise click.BadParameter(f"{value!r}: write an option with its value in one, as in {param.opts[0]}=--log-level=debug")
+    return values
+
+
+def parse_label(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and (wrong := names.label_key(value)):
+        raise click.BadParameter(f"{value!r} can't be the key of a label: {'; '.join(wrong)}")
+    return value
+
+
+def parse_our_namespace(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A namespace that can be virt-dra's. Raises BadParameter."""
+    if value is None:
+        return None
+    if value in SYSTEM_NAMESPACES:
+        raise click.BadParameter(f"{value!r} belongs to the cluster; give virt-dra a namespace of its own")
+    return parse_namespace(ctx, param, value)
+
+
+def parse_client_ca(ctx: click.Context, param: click.Parameter, value: Path | None) -> bytes:
+    try:
+        content = value.read_bytes() if value is not None else b""
+    except OSError as error:
+        raise click.BadParameter(f"{value}: {error.strerror}") from None
+    if value is not None and not reads_as_certificates(content):
+        raise click.BadParameter("it must hold certificates in PEM, and no private key")
+    return content
+
+
+def parse_networks(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return read_networks(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None

@@ -1,0 +1,55 @@
+"""Severity options of the lint, and its errors about unreadable input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from virt_dra.api.reading.documents import Document, ReadProblem, Sourced, read_document
+from virt_dra.api.wire import Json
+from webhooks.lint import BY_ID, LintSettings
+
+R = TypeVar("R")
+
+EVERY = "all"
+
+
+def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    ids = frozenset(id for value in values for part in value.split(",") if (id := part.strip()))
+    unknown = sorted(ids - BY_ID.keys() - {EVERY})
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is no finding; virt-dra lint --list shows them, and {EVERY} stands for every one")
+    return frozenset(BY_ID) if EVERY in ids else ids
+
+
+def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """``--ignore``, ``--deny`` and ``--warn``, sets of ids; the command gets ``lint``, made of them by ``settings``."""
+
+    def add(command: Callable[..., R]) -> Callable[..., R]:
+        @wraps(command)
+        def with_settings(*args: Any, deny: frozenset[str], warn: frozenset[str], ignore: frozenset[str], **kwargs: Any) -> R:
+            return command(*args, lint=settings(deny=deny, warn=warn, ignore=ignore), **kwargs)
+
+        with_options: Callable[..., R] = with_settings
+        for name, text in (
+            ("--warn", "Findings to report as warnings, unless --deny names them."),
+            ("--deny", "Findings to report as denials; all stands for every finding."),
+            ("--ignore", "Findings to leave out; overrides --deny and --warn."),
+        ):
+            with_options = click.option(name, metavar="ID,...", multiple=True, callback=_parse_ids, help=text)(with_options)
+        return with_options
+
+    return add
+
+
+def unreadable(documents: Iterable[Document]) -> tuple[ReadProblem, ...]:
+    """Every reason why an object can't be read, each with its place."""
+    read = (read_document(document) for document in documents)
+    return tuple(problem for each in read if not isinstance(each, Sourced) for problem in each)
+
+
+def problems_json(problems: Sequence[ReadProblem]) -> list[Json | str]:
+    return [{"source": str(problem.source), "message": problem.message} for problem in problems]

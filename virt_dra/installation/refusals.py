@@ -1,0 +1,53 @@
+"""Reasons why virt-dra can't be installed on a cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, ObjectKey, is_ours
+from virt_dra.installation.survey import KUBEVIRTS, OURS, Survey
+
+
+def refusals(seen: Survey, choices: Choices) -> tuple[str, ...]:
+    """Every reason, each with its remedy; empty if virt-dra can be installed."""
+    return (*_wrong_cluster(seen, choices), *_wrong_place(seen, choices))
+
+
+def _wrong_cluster(seen: Survey, choices: Choices) -> Iterable[str]:
+    if "resource.k8s.io/v1" not in seen.api_versions:
+        yield "the cluster doesn't serve resource.k8s.io/v1: virt-dra needs Kubernetes 1.34 or newer"
+    if choices.cert_manager and "cert-manager.io/v1" not in seen.api_versions:
+        yield "the cluster doesn't serve cert-manager.io/v1: install cert-manager, or leave out --cert-manager"
+    foreign = sorted(name for name, crd in seen.definitions.items() if not is_ours(crd))
+    own = sorted(name for name, crd in seen.definitions.items() if is_ours(crd))
+    if choices.overlay == STANDALONE and foreign:
+        yield (
+            f"KubeVirt is on this cluster ({', '.join(foreign)}), and the overlay standalone would replace its CRDs: "
+            f"use --overlay {BESIDE_KUBEVIRT}"
+        )
+    if choices.overlay == BESIDE_KUBEVIRT and KUBEVIRTS not in seen.definitions:
+        standalone = "virt-dra's own CRDs of VirtualMachines are (remove them with: virt-dra uninstall --delete-vms)" if own else ""
+        yield (
+            f"KubeVirt is not on this cluster (there is no {KUBEVIRTS}){', but ' if standalone else ''}{standalone}: "
+            f"install KubeVirt first, or use --overlay {STANDALONE}"
+        )
+    elif choices.overlay == BESIDE_KUBEVIRT and own:
+        yield f"{', '.join(own)} are virt-dra's own (overlay standalone), not KubeVirt's: remove them with: virt-dra uninstall --delete-vms"
+
+
+def _wrong_place(seen: Survey, choices: Choices) -> Iterable[str]:
+    elsewhere = sorted({deployment["metadata"]["namespace"] for deployment in seen.deployments} - {choices.namespace})
+    if elsewhere:
+        yield (
+            f"virt-dra is already installed in the namespace {', '.join(elsewhere)}, and a cluster can have only one: "
+            f"use --namespace {elsewhere[0]}, or remove it there first with: virt-dra uninstall"
+        )
+    for key, obj in seen.there.items():
+        if key.kind != "Namespace" and not is_ours(obj) and not (elsewhere and not key.namespace):
+            yield f"{key} exists and isn't virt-dra's (it lacks the label {OURS}): rename or remove it"
+
+
+def keeps_namespace(seen: Survey, choices: Choices) -> bool:
+    """True if the namespace exists and isn't ours: then it is used as it is, and stays when virt-dra is removed."""
+    there = seen.there.get(ObjectKey("Namespace", "", choices.namespace))
+    return there is not None and not is_ours(there)
