@@ -26,7 +26,7 @@ from launcher.domain import Domain, domain
 from launcher.errors import LauncherError
 from launcher.hostdev import KUBEVIRT, LIBVIRT, Dialect
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
 from virt_dra.api.wire import WireError
 
@@ -128,7 +128,7 @@ def _as_vmi(given: AnyVmi) -> VirtualMachineInstance:
     if isinstance(given, VirtualMachineInstance):
         return given
     if not isinstance(given, VirtualMachine):
-        kind = told_kind(given)
+        kind = vm_or_vmi_kind(given)
         if kind == VirtualMachineInstance.KIND:
             return VirtualMachineInstance.from_wire(dict(given))
         if kind != VirtualMachine.KIND:

@@ -10,7 +10,7 @@ which component refuses.
 
 from __future__ import annotations
 
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.wire import Json, WireError
 from webhooks.api_server import UNKNOWN_FIELD, FieldValidation, received, refused_names
@@ -42,7 +42,7 @@ def admit(
 
     An object of another kind is refused. ``old`` is of the same kind; raises WireError where it can't be read.
     """
-    kind = next((each for name, each in _KINDS.items() if name == told_kind(raw)), None)
+    kind = next((each for name, each in _KINDS.items() if name == vm_or_vmi_kind(raw)), None)
     if kind is None:
         text = f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"
         return _refused((AdmissionCause(INVALID, text, "kind", "api-server"),))

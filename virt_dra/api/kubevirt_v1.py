@@ -252,7 +252,7 @@ class VirtualMachine(TypedObject):
     status: Json = {}
 
 
-def told_kind(raw: Mapping[str, object]) -> object:
+def vm_or_vmi_kind(raw: Mapping[str, object]) -> object:
     """The kind of an object that is a VMI or a VM: what it says, else VM where its spec has a template, as only a VM's has."""
     spec = raw.get("spec")
     implied = VirtualMachine if isinstance(spec, Mapping) and "template" in spec else VirtualMachineInstance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, get_args
 
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.kubevirt_versions import KNOWN_GATES
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.lines import jsonl_command
@@ -35,7 +35,7 @@ def _old(request: Json, raw: Json) -> Json | None:
     old = member(request, "old", dict)
     if old is None:
         return None
-    kind = told_kind(raw)
+    kind = vm_or_vmi_kind(raw)
     is_object = any(key in old for key in ("kind", "apiVersion", "metadata", "spec"))
     given: Json = {"kind": kind, **old} if is_object or not old else {"spec": old}
     if is_object and given["kind"] != kind:

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import InvalidKeys, read_keys
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
@@ -50,7 +50,7 @@ def _vmi(request: Json) -> VirtualMachineInstance:
     raw = member(request, "vmi", dict)
     if raw is None:
         raise BadLine("vmi: is required, a VirtualMachineInstance")
-    if told_kind(raw) == VirtualMachine.KIND:
+    if vm_or_vmi_kind(raw) == VirtualMachine.KIND:
         return instance_of(_object(raw, "vmi", VirtualMachine))
     return _object(raw, "vmi", VirtualMachineInstance)
 

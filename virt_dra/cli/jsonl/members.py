@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, told_kind
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.wire import Json, WireError
 
@@ -88,7 +88,7 @@ def vmi_or_spec(request: Json) -> Json:
 
 def read_vmi(raw: Json) -> VirtualMachineInstance | VirtualMachine:
     """A VMI, or a VM if its kind says so. Without a kind, one whose spec has a template is a VM. Raises WireError."""
-    kind = told_kind(raw)
+    kind = vm_or_vmi_kind(raw)
     if kind == VirtualMachine.KIND:
         return VirtualMachine.from_wire(raw)
     if kind == VirtualMachineInstance.KIND:
