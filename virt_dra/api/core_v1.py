@@ -49,11 +49,6 @@ class ResourceRequirements(Wire):
     claims: List[ResourceClaimReference] = ()
 
 
-class ObjectFieldSelector(Wire):
-    api_version: Str | None = None
-    field_path: Str = ""
-
-
 class EnvVar(Wire):
     name: Str = ""
     value: Str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
+ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
 
 
 def quoted(text: str) -> str:
@@ -15,8 +15,8 @@ def quoted(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
+    if char in ESCAPES:
+        return ESCAPES[char]
     if char.isprintable():
         return char
     code = ord(char)

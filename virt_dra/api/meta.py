@@ -54,10 +54,6 @@ class ObjectMeta(Wire):
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
-class ListMeta(Wire):
-    resource_version: Str = ""
-
-
 class Condition(Wire):
     type: Str = ""
     status: Str = ""

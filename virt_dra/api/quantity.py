@@ -177,10 +177,6 @@ class Quantity:
         """-1, 0 or 1."""
         return (self._nano > 0) - (self._nano < 0)
 
-    def with_format(self, format: QuantityFormat | str) -> Quantity:
-        """The same value, written with another family of suffixes."""
-        return _make(self._nano, QuantityFormat(format), self._scale)
-
     # --- arithmetic: the result is written as the left operand is, unless that is zero (as upstream) ---
 
     def __add__(self, other: Quantity) -> Quantity:

@@ -8,7 +8,6 @@ from typing import Final
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.functions import (
     authorizer,
-    conditional,
     conversions,
     formats,
     formatting,
@@ -28,7 +27,6 @@ from virt_dra.cel.types import BOOL, STRING, Type, parse_type
 FUNCTIONS: Final = Library(
     module.library
     for module in (
-        conditional,
         operators,
         conversions,
         times,

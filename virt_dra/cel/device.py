@@ -16,22 +16,6 @@ class DeviceInput(NamedValues):
 
     __slots__ = ()
 
-    @property
-    def driver(self) -> Value:
-        return self["driver"]
-
-    @property
-    def allow_multiple_allocations(self) -> Value:
-        return self["allowMultipleAllocations"]
-
-    @property
-    def attributes(self) -> Value:
-        return self["attributes"]
-
-    @property
-    def capacity(self) -> Value:
-        return self["capacity"]
-
 
 def device_input(driver: str, device: Device) -> DeviceInput:
     """Convert a device for evaluation (A-21.1, A-21.2, L-3.2, L-3.3).

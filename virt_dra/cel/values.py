@@ -46,7 +46,7 @@ class Zone:
 _WHOLE_HOURS: Final = {hour * 3600: Zone(hour * 3600) for hour in range(-12, 15)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
     """``nanoseconds`` since 1970-01-01T00:00:00Z, between the years 1 and 9999; ``zone`` matters for writing, and as a map's key."""
 
@@ -58,36 +58,12 @@ class Timestamp:
         """Seconds east of UTC."""
         return self.zone.offset if self.zone is not None else 0
 
-    def __lt__(self, other: Timestamp) -> bool:
-        return self.nanoseconds < other.nanoseconds
 
-    def __le__(self, other: Timestamp) -> bool:
-        return self.nanoseconds <= other.nanoseconds
-
-    def __gt__(self, other: Timestamp) -> bool:
-        return self.nanoseconds > other.nanoseconds
-
-    def __ge__(self, other: Timestamp) -> bool:
-        return self.nanoseconds >= other.nanoseconds
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Duration:
     """A signed number of ``nanoseconds`` that fits 64 bits."""
 
     nanoseconds: int
-
-    def __lt__(self, other: Duration) -> bool:
-        return self.nanoseconds < other.nanoseconds
-
-    def __le__(self, other: Duration) -> bool:
-        return self.nanoseconds <= other.nanoseconds
-
-    def __gt__(self, other: Duration) -> bool:
-        return self.nanoseconds > other.nanoseconds
-
-    def __ge__(self, other: Duration) -> bool:
-        return self.nanoseconds >= other.nanoseconds
 
 
 @dataclass(frozen=True, slots=True)

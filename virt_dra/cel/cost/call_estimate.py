@@ -249,10 +249,6 @@ _PREFIX: Final = _ADDRESS + scale(16, STRING_FACTOR) + 1
 _PATTERN: Final = 128 * REGEX_FACTOR
 
 
-def _ip(call: OverloadCall) -> Estimate:
-    return _parse(call)
-
-
 def _within(call: OverloadCall) -> Estimate:
     base = _ADDRESS if call.function == "containsIP" else _PREFIX
     return Estimate(add(base, _text(call.args[0].size)) if call.params[-1] is STRING else base)

@@ -11,7 +11,7 @@ import ipaddress
 import re
 from typing import NoReturn
 
-from virt_dra.cel.functions.quoting import quoted
+from virt_dra.api.go_text import quoted
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 

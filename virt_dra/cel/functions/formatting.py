@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from virt_dra.api.go_text import quoted
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.conversions import to_string
-from virt_dra.cel.functions.quoting import quoted
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.limits.budget import TEXT_LIMIT, Budget
 from virt_dra.cel.values import Duration, Timestamp, TypeValue, UInt, Value, key_value, type_name

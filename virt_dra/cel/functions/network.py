@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from virt_dra.api.go_text import quoted
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.addresses import InvalidAddress, IPAddress, parse_address, parse_prefix
-from virt_dra.cel.functions.quoting import quoted
 from virt_dra.cel.functions.registry import Library
 
 library = Library()

@@ -31,6 +31,7 @@ from virt_dra.cel.values import (
 from virt_dra.cel.values import equals as deep_equals
 
 library = Library()
+library.declare("_?_:_(bool, <A>, <A>) -> <A>")
 
 _COMPARED = 0.15
 """Microseconds of comparing two scalars."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from virt_dra.api.go_text import ESCAPES
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.functions.registry import Library
@@ -19,7 +20,6 @@ _PART = 70
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-_QUOTES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 
 
 def _out_of_range(position: int) -> EvaluationError:
@@ -154,4 +154,4 @@ def trim(budget: Budget, text: str) -> str:
 def quote(budget: Budget, text: str) -> str:
     budget.build(2 * len(text))
     budget.read(text, _TRANSLATED)
-    return '"' + "".join(_QUOTES.get(character, character) for character in text) + '"'
+    return '"' + "".join(ESCAPES.get(character, character) for character in text) + '"'

@@ -10,9 +10,9 @@ import string
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from virt_dra.api.go_text import quoted
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.addresses import InvalidAddress, parse_address
-from virt_dra.cel.functions.quoting import quoted
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.values import Value
 
@@ -23,7 +23,6 @@ _USER = frozenset(_PLAIN + "$&+,;=")
 _PATH = frozenset(_PLAIN + "$&+,;=:@/")
 _HOST = frozenset(_PLAIN + "!$&'()*+,;=:[]<>\"")
 _FRAGMENT = frozenset(_PLAIN + "$&+,;=:@/?!()*")
-_QUERY = frozenset(_PLAIN)
 _AS_IT_IS = frozenset("!$&'()*+,;=:@[]%")
 """Characters, besides the safe ones, that Go leaves unescaped in a path or fragment if they were written so."""
 _USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
