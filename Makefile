@@ -1,9 +1,9 @@
-# Two commands do all their set-up themselves: make run, make test. Both are quick the second time.
+# Each command does its own set-up, once: make run, make check (quick), make test (everything).
 BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
 READY := $(filter-out examples/failing/ examples/contention/ examples/cluster/ examples/requests/,$(wildcard examples/*/))
 
-.PHONY: run test lint bench conformance cluster clean setup setup-tests lock audit sbom release matrix base-image
+.PHONY: run check test flaky lint bench conformance cluster clean setup setup-tests lock audit sbom release matrix base-image
 
 setup:
 	@tools/venv.sh
@@ -16,8 +16,19 @@ setup-tests:
 run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/
 	$(BIN)/virt-dra run --separate $(READY) --out out
 
-test: setup-tests  ## Run the tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS='-k launcher -x'
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+# Tests on all processors; PARALLEL= runs them one after the other. A control plane, a world of the end-to-end tests and the like are started
+# once for each process, and the tests that share one stay together (tests/conftest.py).
+PARALLEL ?= -n logical --dist loadgroup
+test: setup-tests  ## Run all tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS='-k launcher -x'
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
+
+check: lint  ## Lint, and the quick tests that need Python alone
+	$(BIN)/python -m pytest -q -n logical --dist worksteal --hypothesis-profile=quick \
+		-m "not control_plane and not libvirt and not go and not root and not slow" $(PYTEST_ARGS)
+
+RUNS ?= 3
+flaky: setup-tests  ## Run all tests RUNS times and list those that failed in some; BUSY=1 occupies the processors in the last run
+	$(BIN)/python -m devtools.flaky $(RUNS) $(if $(BUSY),--busy) $(PARALLEL) $(PYTEST_ARGS)
 
 KUBECONFIG_FILE ?= out/kubeconfig
 # A real control plane until Ctrl-C. KUBEVIRT=1.9 (another version, none): nodes with GPUS=N GPUs of DRIVER= and kubelets that run our own

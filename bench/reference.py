@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from devtools import needs
+
 SOURCES = Path(__file__).parent.parent / "devtools" / "upstream"
 
 
@@ -19,6 +21,7 @@ class NotAvailable(Exception):
 @contextmanager
 def built(program: str) -> Iterator[Path]:
     """The program of devtools/upstream/PROGRAM, in a folder that is gone afterwards. Raises :class:`NotAvailable`."""
+    needs.use("go")
     if shutil.which("go") is None:
         raise NotAvailable("Go is not installed (https://go.dev/dl)")
     with tempfile.TemporaryDirectory() as folder:

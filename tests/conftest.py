@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from devtools import needs
 from devtools.cluster.control_plane import ControlPlane, require
 from devtools.libvirt import witness as libvirt_witness
 
@@ -17,28 +19,47 @@ Golden = Callable[[str, str], None]
 # To explore: --hypothesis-profile=default
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+settings.register_profile("quick", settings.get_profile("steady"), max_examples=20)  # make check
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
     parser.addoption("--all-scenarios", action="store_true", help="ask a real API server everything, not only a sample (about a minute)")
-    parser.addoption("--unit", action="store_true", help="leave out what needs a control plane, libvirt or Go")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--unit``: only tests that ask for no program from outside, by their fixtures and marks."""
-    if not config.getoption("--unit"):
-        return
-    programs = {"control_plane", "libvirt"}
-    outside = [
-        item
+NEEDED_BY_FIXTURE = {"control_plane": "control_plane", "audited": "control_plane", "known_worlds": "control_plane", "libvirt": "libvirt"}
+NEEDS = ("control_plane", "libvirt", "go", "root")
+"""Markers of what a test needs beside Python. :mod:`devtools.needs` holds tests to them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    _check_markers(items)
+    for item in items:
+        if any(item.get_closest_marker(name) is not None for name in NEEDS):
+            item.add_marker(pytest.mark.xdist_group(_group(item.path)))
+
+
+def _group(path: Path) -> str:
+    """Tests of one group run in one process, one after the other (``--dist loadgroup``): those that share what takes long to start."""
+    inside = path.relative_to(Path(__file__).parent)
+    return inside.parts[0] if inside.parts[0] in {"e2e", "faults", "manifests"} else str(inside)
+
+
+def _check_markers(items: list[pytest.Item]) -> None:
+    """A test that takes a fixture which starts programs has its marker: else ``make check`` would run it."""
+    unmarked = [
+        f"{item.nodeid}: takes the fixture {fixture} without pytest.mark.{marker}"
         for item in items
-        if programs & {*getattr(item, "fixturenames", ()), *(mark.name for mark in item.iter_markers())}
-        or item.path.parent.name in {"guides", "faults", "e2e"}
-        or item.path.stem.endswith(("_cluster", "_real_api", "test_control_plane", "test_rights", "test_webhook_faults"))
+        for fixture in getattr(item, "fixturenames", ())
+        if (marker := NEEDED_BY_FIXTURE.get(fixture)) is not None and item.get_closest_marker(marker) is None
     ]
-    config.hook.pytest_deselected(items=outside)
-    items[:] = [item for item in items if item not in set(outside)]
+    if unmarked:
+        raise pytest.UsageError("\n".join(unmarked))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    needs.permit(name for name in NEEDS if item.get_closest_marker(name) is not None)
 
 
 @pytest.fixture
@@ -66,8 +87,23 @@ def libvirt() -> None:
     libvirt_witness.require()
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:  # one of several processes, which says it to the first
+        output["remarks"] = libvirt_witness.remarks()
+
+
+_REMARKS: dict[str, None] = {}
+"""Of the other processes, each once."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _REMARKS.update(dict.fromkeys(getattr(node, "workeroutput", {}).get("remarks", ())))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for remark in libvirt_witness.remarks():
+    for remark in dict.fromkeys((*_REMARKS, *libvirt_witness.remarks())):
         terminalreporter.write_line(remark)
 
 

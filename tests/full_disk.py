@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from devtools import needs
+
 _SCRIPT = """
 set -e
 mount -t tmpfs -o "$1" tmpfs "$2"
@@ -42,6 +44,7 @@ def on_a_disk(mount: Path, kept: Path, options: str, command: Sequence[str | Pat
 
     It begins with what the folder ``kept`` has, and its content is there afterwards.
     """
+    needs.use("root")
     mount.mkdir(exist_ok=True)
     whole = [*_unshare(), "sh", "-c", _SCRIPT, "sh", options, str(mount), str(kept), *map(str, command)]
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=120, **given)

@@ -25,6 +25,8 @@ from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, 
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
 from virt_dra.operator.explanation_process import ProcessExplanationWorker, Served, _lines_of_request, serve
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 SHORT = replace(LIMITS, seconds=0.3)
 

@@ -28,7 +28,8 @@ for version in 3.11 3.12 3.13 3.14; do
   fi
   echo "matrix: $("$python" --version), $python"
   VENV=$cache/$version PYTHON=$python tools/venv.sh dev || { failed="$failed $version"; continue; }
-  "$cache/$version/bin/python" -m pytest -q -p no:cacheprovider --unit "$@" || failed="$failed $version"
+  "$cache/$version/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist worksteal \
+    -m "not control_plane and not libvirt and not go and not root" "$@" || failed="$failed $version"
 done
 [ -z "$missing" ] || echo "matrix: not tested:$missing" >&2
 [ -z "$failed" ] || { echo "matrix: failed:$failed" >&2; exit 1; }

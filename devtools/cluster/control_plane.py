@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from devtools import needs
 from devtools.cluster.admin_requests import POLL_SECONDS, WAIT_SECONDS, AdminRequests, ControlPlaneError, RequestError
 from devtools.cluster.credentials import ADMINS, Credentials, User
 from devtools.cluster.programs import ADVICE, API_SERVER, CONTROLLERS, ETCD, SCHEDULER, SCRIPT, binary, require
@@ -138,6 +139,7 @@ class ControlPlane(AdminRequests):
         self._pids.clear()
 
     def __enter__(self) -> Self:
+        needs.use("control_plane")
         self.start()
         return self
 

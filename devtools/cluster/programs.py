@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools import needs
+
 VERSION = "1.37.1"
 ETCD, API_SERVER, SCHEDULER, CONTROLLERS = "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"
 KUBECTL = "kubectl"
@@ -27,6 +29,7 @@ def binary(name: str) -> Path | None:
 
 def require(*names: str) -> None:
     """Skip the test, with one line of advice, where programs are missing (etcd and kube-apiserver always count); with CI=true fail it."""
+    needs.use("control_plane")
     missing = [name for name in (ETCD, API_SERVER, *names) if binary(name) is None]
     if missing:
         advice = f"{', '.join(missing)} missing: {ADVICE}"

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from devtools import needs
 from devtools.libvirt import daemon as libvirt_daemon
 from devtools.libvirt.daemon import NoDaemon, tool
 
@@ -35,6 +36,7 @@ class Refused(AssertionError):
 
 def require() -> None:
     """Skip the test, with one line of advice, where libvirt's tools are missing; fail it instead when CI=true."""
+    needs.use("libvirt")
     missing = [name for name in TOOLS if tool(name) is None] + ([] if SCHEMA.exists() else [str(SCHEMA)])
     advice = f"{', '.join(missing)} missing: {INSTALL}" if missing else _without_daemon()
     if advice and os.environ.get("CI") == "true":

@@ -57,6 +57,7 @@ def _deriving(expression: str) -> ResourceClaim:
     return build.claim({"name": "c", "requests": requests, "constraints": [{"match": "derived.example.com/a"}]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("snapshot", "claim", "subject"),
     [

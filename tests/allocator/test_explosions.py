@@ -17,6 +17,7 @@ STEPS = 10_000
 """Far below what trying takes; most need some hundreds."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [16, 64, 128])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 def test_decided_and_explained_within_few_steps(family: Callable[[int], Problem], n: int) -> None:

@@ -74,6 +74,7 @@ def _without(*savings: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patience", [0, 64])
 def test_the_rules_taken_plainly_give_the_same_answers(patience: int) -> None:
     compared = 0

@@ -226,6 +226,7 @@ def _groups(devices: Sequence[Device], counter_set: str) -> list[frozenset[str]]
     return [frozenset(each.compatibility_groups) for each in consumptions if each.counter_set == counter_set]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [_problem, _limited_problem])
 @settings(max_examples=150, deadline=None)
 @given(random=st.randoms(use_true_random=False))

@@ -14,6 +14,8 @@ from devtools.cel.hostile.measure import accepted
 from devtools.cel.hostile.search import OBJECTIVES, search
 from virt_dra.cel.types import BOOL
 
+pytestmark = pytest.mark.slow
+
 SECONDS = float(os.environ.get("HOSTILE_SECONDS", "60"))
 
 

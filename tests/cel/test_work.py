@@ -233,6 +233,7 @@ def test_a_message_has_an_end_though_a_value_goes_on() -> None:
     assert len(printed(value)) < 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", worst(), ids=range(len(worst())))
 def test_what_was_found_keeps_to_the_bounds(expression: str) -> None:
     times = measured(expression, free=True)
@@ -255,6 +256,7 @@ def test_large_selectors_keep_little_together() -> None:
     assert len(cache) < 12
 
 
+@pytest.mark.slow
 def test_the_selectors_of_a_large_cluster_are_all_kept() -> None:
     SELECTORS.clear()
     expressions = [
@@ -269,6 +271,7 @@ def test_the_selectors_of_a_large_cluster_are_all_kept() -> None:
     SELECTORS.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expression",
     [

@@ -39,6 +39,7 @@ def _run(*arguments: str, **given: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([PROGRAM, *arguments], cwd=ROOT, check=False, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tuple[str, ...]) -> None:
@@ -47,6 +48,7 @@ def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tupl
     assert (ran.returncode, ran.stderr.decode()) == (2, "error: cannot write the output: No space left on device\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [("nonsense",), ("lint",), ("run", "none.yaml"), ("lint", "-f", "none.yaml")], ids=" ".join)
 def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[str, ...]) -> None:
@@ -54,6 +56,7 @@ def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[st
         assert _run(*arguments, stdout=subprocess.DEVNULL, stderr=full).returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem, which can't be read from its beginning")
 @pytest.mark.parametrize("name", LINES)
 def test_requests_that_can_not_be_read_are_one_line(name: str) -> None:
@@ -61,6 +64,7 @@ def test_requests_that_can_not_be_read_are_one_line(name: str) -> None:
     assert (ran.returncode, ran.stdout or b"", ran.stderr.decode()) == (2, b"", "error: cannot read the requests: Input/output error\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", PRINTING[::2], ids=" ".join)
 def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
@@ -72,6 +76,7 @@ def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...]) -> None
     assert (ran.returncode, ran.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [0, 1, 2])
 @pytest.mark.parametrize("arguments", [("lint", "-f", "-"), ("admit", "--jsonl"), ("run", GPU), ("nonsense",)], ids=" ".join)
 def test_a_standard_file_that_is_closed_gives_no_traceback(arguments: tuple[str, ...], closed: int) -> None:
@@ -140,6 +145,7 @@ def _wait_until_idle(pid: int) -> None:
         still, used = (still + 1 if now == used and now > 10 else 0), now
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("arguments", WAITING, ids=" ".join)
 def test_an_interrupt_is_one_line_and_130(arguments: tuple[str, ...], kubeconfig: str) -> None:

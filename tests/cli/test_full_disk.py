@@ -12,6 +12,8 @@ import yaml
 
 from tests.full_disk import on_a_disk
 
+pytestmark = pytest.mark.root
+
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = Path(sys.executable).with_name("virt-dra")
 EXAMPLE = "examples/gpu-pci"

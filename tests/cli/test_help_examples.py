@@ -16,6 +16,8 @@ import pytest
 from launcher.entry import main as launcher
 from virt_dra.cli.main import SUBCOMMANDS, cli
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 _CLUSTER = re.compile(r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|webhook)\b|virt-dra install (?!.*--dry-run)")
 """What needs a cluster, a server that runs, or what a line before has got of a cluster."""

@@ -55,6 +55,7 @@ def test_help_says_what_it_does_and_how_it_ends() -> None:
         assert word in text
 
 
+@pytest.mark.control_plane
 def test_it_works_tells_and_ends(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     vms.create("vm")
     with replica(control_plane, namespace, "one") as running:
@@ -84,6 +85,7 @@ def test_it_works_tells_and_ends(control_plane: ControlPlane, namespace: str, vm
         assert {line["identity"] for line in lines if "identity" in line} == {"one"}
 
 
+@pytest.mark.control_plane
 def test_with_the_same_again_nothing_is_written(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     vms.create("vm")
     vms.allocate("vm")
@@ -107,6 +109,7 @@ def failure(running: Component) -> str:
     return running.said().splitlines()[-1]
 
 
+@pytest.mark.control_plane
 def test_where_nobody_answers_it_says_so(tmp_path: Path, control_plane: ControlPlane) -> None:
     port = free_port()
     kubeconfig = tmp_path / "kubeconfig"
@@ -119,11 +122,13 @@ def test_where_nobody_answers_it_says_so(tmp_path: Path, control_plane: ControlP
         )
 
 
+@pytest.mark.control_plane
 def test_a_missing_kubeconfig_is_named(tmp_path: Path, control_plane: ControlPlane) -> None:
     with operator(control_plane, tmp_path / "none") as running:
         assert str(tmp_path / "none") in failure(running)
 
 
+@pytest.mark.control_plane
 @pytest.mark.parametrize("taken", ["plain", "health"])
 def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, namespace: str, taken: str) -> None:
     with (
@@ -140,6 +145,7 @@ def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, namespace: s
             assert re.fullmatch(wanted, failure(second))
 
 
+@pytest.mark.control_plane
 def test_without_our_definitions_it_waits_and_says_what_to_do(control_plane: ControlPlane, namespace: str) -> None:
     wanted = (
         "VirtualMachineInstanceDevices (virt-dra.io/v1alpha1), which the cluster doesn't serve: "
@@ -156,6 +162,7 @@ def test_without_our_definitions_it_waits_and_says_what_to_do(control_plane: Con
         assert running.terminate() == 0
 
 
+@pytest.mark.control_plane
 def test_it_ends_in_order_while_the_api_server_hangs(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     with replica(control_plane, namespace, "one") as running:
         until(lambda: leads(running.ready()))
@@ -170,6 +177,7 @@ def test_it_ends_in_order_while_the_api_server_hangs(control_plane: ControlPlane
         ]
 
 
+@pytest.mark.control_plane
 def test_one_that_is_stuck_says_so_to_its_probe(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     """In this process, since after five minutes it is for a user."""
     process = OperatorProcess(
@@ -210,6 +218,7 @@ def test_one_that_is_stuck_says_so_to_its_probe(control_plane: ControlPlane, nam
     asyncio.run(scenario())
 
 
+@pytest.mark.control_plane
 def test_a_claim_made_to_compute_for_ever_holds_up_neither_probes_nor_the_end(
     control_plane: ControlPlane, namespace: str, vms: Vms
 ) -> None:
@@ -254,6 +263,7 @@ def _allocatable(vms: Vms, name: str) -> str | None:
 # --- several ---
 
 
+@pytest.mark.control_plane
 def test_when_the_leader_is_killed_the_other_takes_over(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     vms.create("vm")
     vms.allocate("vm")
@@ -271,6 +281,7 @@ def test_when_the_leader_is_killed_the_other_takes_over(control_plane: ControlPl
             assert two.terminate() == 0
 
 
+@pytest.mark.control_plane
 def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     vms.create("vm")
     vms.allocate("vm")
@@ -295,6 +306,7 @@ def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(control_plane: C
             until(lambda: (vms.address("vm"), vms.address("vm2")) == (NEW, NEW))
 
 
+@pytest.mark.control_plane
 def test_standalone_leaves_a_kubevirts_vms_alone(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     path = f"/apis/kubevirt.io/v1/namespaces/{namespace}/kubevirts"
     control_plane.request("POST", path, {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt"}})

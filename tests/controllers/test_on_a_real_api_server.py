@@ -34,6 +34,8 @@ from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import PatchAnnotations, write
 
+pytestmark = pytest.mark.control_plane
+
 Life = Callable[[KubeCluster, str], Awaitable[None]]
 CRD = "apiextensions.k8s.io/v1"
 

@@ -27,7 +27,7 @@ from virt_dra.cluster.port import Cluster, NotFound
 Place = Callable[[], AbstractAsyncContextManager[tuple[Cluster, str]]]
 
 
-@pytest.fixture(params=["memory", "kube"])
+@pytest.fixture(params=["memory", pytest.param("kube", marks=pytest.mark.control_plane)])
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "memory":
         return embedded_world
@@ -289,6 +289,7 @@ def test_a_changed_annotation_is_in_volumes_after_a_while_and_never_in_a_sub_pat
     asyncio.run(scenario())
 
 
+@pytest.mark.control_plane
 def test_pods_are_started_after_a_restart_of_the_api_server(control_plane: ControlPlane, tmp_path: Path) -> None:
     """By the scheduler, controllers and kubelets that ran before; what ran goes on."""
 

@@ -37,6 +37,8 @@ from devtools.cluster.credentials import Credentials
 from devtools.cluster.programs import KUBECTL
 from devtools.play.command import parsed_gates
 
+pytestmark = pytest.mark.control_plane
+
 ORPHAN = """
 import sys, time
 from pathlib import Path
@@ -48,11 +50,13 @@ time.sleep(600)
 """
 
 
+@pytest.mark.control_plane
 def test_objects_are_served_by_the_version_that_was_asked_for(control_plane: ControlPlane, namespace: str) -> None:
     assert control_plane.request("GET", "/version")["gitVersion"] == "v1.37.1"
     assert control_plane.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")["metadata"]["name"] == "default"
 
 
+@pytest.mark.control_plane
 def test_a_namespace_goes_with_all_that_is_in_it(control_plane: ControlPlane) -> None:
     namespace = control_plane.create_namespace()
     held = {"metadata": {"name": "held", "finalizers": ["tests.example.com/never"]}}
@@ -64,6 +68,7 @@ def test_a_namespace_goes_with_all_that_is_in_it(control_plane: ControlPlane) ->
         assert refused.value.status == 404
 
 
+@pytest.mark.control_plane
 def test_a_restarted_api_server_has_the_same_port_and_objects(control_plane: ControlPlane, namespace: str) -> None:
     server = control_plane.server
     control_plane.restart_api_server()
@@ -71,6 +76,7 @@ def test_a_restarted_api_server_has_the_same_port_and_objects(control_plane: Con
     assert control_plane.request("GET", f"/api/v1/namespaces/{namespace}")["status"]["phase"] == "Active"
 
 
+@pytest.mark.control_plane
 def test_a_user_may_do_what_rbac_says(control_plane: ControlPlane, namespace: str) -> None:
     account = f"system:serviceaccount:{namespace}:reader"
     asked = {account: control_plane.kubeconfig_of_service_account(namespace, "reader")}
@@ -113,6 +119,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.control_plane
 def test_the_api_server_asks_webhooks_on_loopback(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     """As those of the tests' own process are: by URL, trusted by their authority."""
     credentials = Credentials(tmp_path)
@@ -174,6 +181,7 @@ def verdict(control_plane: ControlPlane, namespace: str) -> str:
     return "allowed"
 
 
+@pytest.mark.control_plane
 def test_a_pod_with_a_claim_is_scheduled(control_plane: ControlPlane, namespace: str) -> None:
     """By kube-scheduler, for a claim that the claim controller has made; a claim goes with its pod."""
     control_plane.start_scheduler()
@@ -216,6 +224,7 @@ def test_a_pod_with_a_claim_is_scheduled(control_plane: ControlPlane, namespace:
             control_plane.request("DELETE", path)
 
 
+@pytest.mark.control_plane
 def test_a_paused_api_server_answers_when_it_goes_on(control_plane: ControlPlane) -> None:
     with control_plane.paused():
         asked = threading.Thread(target=control_plane.request, args=("GET", "/version"))
@@ -250,6 +259,7 @@ def test_programs_in_kubebuilder_assets_come_first(monkeypatch: pytest.MonkeyPat
     assert binary(SCHEDULER) is None
 
 
+@pytest.mark.control_plane
 def test_a_port_that_is_in_use_is_refused(control_plane: ControlPlane) -> None:
     with pytest.raises(OSError, match="Address already in use"):
         ControlPlane(port=control_plane.port).start()

@@ -54,7 +54,7 @@ class Beside:
 Start = Callable[[str, Path], AbstractAsyncContextManager[Beside]]
 
 
-@pytest.fixture(params=["memory", "kube"])
+@pytest.fixture(params=["memory", pytest.param("kube", marks=pytest.mark.control_plane)])
 def start(request: pytest.FixtureRequest) -> Start:
     control_plane: ControlPlane | None = request.getfixturevalue("control_plane") if request.param == "kube" else None
     return lambda version, folder: beside(control_plane, version, folder)

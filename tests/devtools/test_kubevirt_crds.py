@@ -51,6 +51,7 @@ def test_what_is_stored_of_a_vmi(version: str) -> None:
     assert kept(version) == {**head, "spec": spec, "status": status}
 
 
+@pytest.mark.control_plane
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_api_server_takes_the_definitions(control_plane: ControlPlane, version: str) -> None:
     for definition in definitions(KubeVirtVersion.parse(version)):

@@ -13,6 +13,8 @@ from devtools.deployed.worlds import Json, World
 from tests.e2e import cases
 from tests.e2e.conftest import InWorld
 
+pytestmark = pytest.mark.control_plane
+
 PLACE = "1.9.0"
 
 DENIALS = [

@@ -25,6 +25,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.control_plane
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
 @pytest.mark.parametrize(("place", "case", "name"), PAIRS)

@@ -17,6 +17,8 @@ from tests.e2e.cases import VERSIONS
 from tests.e2e.conftest import InWorld
 from virt_dra.cli.main import cli
 
+pytestmark = pytest.mark.control_plane
+
 Json = dict[str, Any]
 
 DUMPED: Final = {

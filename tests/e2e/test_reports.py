@@ -13,6 +13,8 @@ from devtools.deployed.worlds import Json, World
 from tests.e2e.conftest import InWorld
 from virt_dra.api.resource_v1 import DeviceTaint
 
+pytestmark = pytest.mark.control_plane
+
 PLACE = "1.9.0"
 
 

@@ -20,7 +20,7 @@ from virt_dra.api.resource_v1 import DeviceTaint
 PLACE = cases.STANDALONE
 CASES = [case for case in cases.of(PLACE) if case.phase == "Running"]
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.usefixtures("libvirt")]
+pytestmark = [pytest.mark.libvirt, pytest.mark.usefixtures("libvirt"), pytest.mark.control_plane]
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from devtools.faults.scenarios import Report
 from devtools.faults.site import Site, site
 from virt_dra.installation.plan import BESIDE_KUBEVIRT
 
+pytestmark = pytest.mark.control_plane
+
 SEED = 20261121
 
 

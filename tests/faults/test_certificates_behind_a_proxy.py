@@ -20,6 +20,8 @@ from virt_dra.installation.webhook_authority import CONFIGURATIONS, StoredAuthor
 from webhooks.tls.authority import Bundle
 from webhooks.tls.secret import files_of
 
+pytestmark = pytest.mark.control_plane
+
 LIMITS = ClientLimits(qps=0, timeout=5, patience=10)
 
 

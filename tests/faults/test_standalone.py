@@ -12,6 +12,8 @@ from devtools.faults import clocks, outage, scenarios, writes
 from devtools.faults.site import Site, site
 from virt_dra.installation.plan import STANDALONE
 
+pytestmark = pytest.mark.control_plane
+
 SEED = 20261121
 
 

@@ -12,7 +12,7 @@ from devtools.libvirt import witness as libvirt_witness
 from tests.full_disk import on_a_disk
 from tests.launcher.test_entry import STATUS, VMI, Pod, ended
 
-pytestmark = pytest.mark.libvirt
+pytestmark = [pytest.mark.libvirt, pytest.mark.root]
 
 FULL = Path("/dev/full")
 

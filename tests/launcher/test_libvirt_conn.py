@@ -22,6 +22,7 @@ def libvirt(mocker: MockerFixture) -> MockType:
     return binding
 
 
+@pytest.mark.libvirt
 def test_a_domain_is_defined_and_the_connection_closed(libvirt: MockType) -> None:
     libvirt.open.return_value.defineXML.return_value.UUIDString.return_value = "u"
     assert define("<domain/>", "test:///default") == "u"
@@ -30,6 +31,7 @@ def test_a_domain_is_defined_and_the_connection_closed(libvirt: MockType) -> Non
     libvirt.open.return_value.close.assert_called_once_with()
 
 
+@pytest.mark.libvirt
 def test_a_refusal_is_told_and_the_connection_closed(libvirt: MockType) -> None:
     libvirt.open.return_value.defineXML.side_effect = LibvirtError("XML error: no name")
     with pytest.raises(LauncherError) as refusal:
@@ -38,6 +40,7 @@ def test_a_refusal_is_told_and_the_connection_closed(libvirt: MockType) -> None:
     libvirt.open.return_value.close.assert_called_once_with()
 
 
+@pytest.mark.libvirt
 def test_a_daemon_that_does_not_answer_is_told_with_a_question(libvirt: MockType) -> None:
     libvirt.open.side_effect = LibvirtError("Failed to connect socket")
     with pytest.raises(LauncherError) as refusal:

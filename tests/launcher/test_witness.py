@@ -17,6 +17,7 @@ from launcher import LauncherError, convert
 from launcher.libvirt_conn import answers, define, dumpxml, undefine
 
 
+@pytest.mark.libvirt
 @pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
 def test_missing_tools_skip_with_advice_and_fail_in_ci(monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]) -> None:
     monkeypatch.setenv("CI", ci)

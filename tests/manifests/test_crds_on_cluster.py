@@ -12,6 +12,8 @@ from devtools.cluster.control_plane import RequestError
 from tests.manifests.live_cluster import MERGE, Cluster
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
 
+pytestmark = pytest.mark.control_plane
+
 Json = dict[str, Any]
 NAMESPACE = "virt-dra"
 """The webhook isn't asked about what is in it, so that only the schema judges."""

@@ -18,6 +18,8 @@ from virt_dra.cli.main import cli
 from virt_dra.installation.plan import BESIDE_KUBEVIRT
 from webhooks.tls.authority import SystemKeys, bootstrap
 
+pytestmark = pytest.mark.control_plane
+
 Json = dict[str, Any]
 
 

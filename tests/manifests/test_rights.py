@@ -14,6 +14,8 @@ from tests.manifests.acting import acting_as
 from tests.manifests.live_cluster import CERTIFICATES, OPERATOR, WEBHOOK, Cluster
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
 
+pytestmark = pytest.mark.control_plane
+
 Json = dict[str, Any]
 PROGRAM = "from virt_dra.cli.main import main; main()"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

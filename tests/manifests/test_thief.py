@@ -79,6 +79,7 @@ def test_every_right_has_a_row_in_the_document() -> None:
     assert all(cell.strip() for row in rows for cell in row)
 
 
+@pytest.mark.control_plane
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['account']}-{case['rights'].partition(',')[0]}-{case['rights'][-12:]}")
 def test_what_a_thief_could_do(thieves: Thieves, case: Json) -> None:
     if case.get("overlay", thieves.overlay) != thieves.overlay:
@@ -87,6 +88,7 @@ def test_what_a_thief_could_do(thieves: Thieves, case: Json) -> None:
     assert not surprises, "\n".join(surprises)
 
 
+@pytest.mark.control_plane
 @pytest.mark.parametrize(
     ("where", "class_name", "refusal"),
     [
@@ -107,6 +109,7 @@ def test_nobody_elses_pods_have_our_priority(cluster: Cluster, where: str, class
     assert ("denied request" in answer) is bool(refusal), answer
 
 
+@pytest.mark.control_plane
 def test_where_vms_have_namespaces_of_their_own_nothing_is_made_elsewhere(thieves: Thieves, cluster: Cluster) -> None:
     """virt-dra install --vm-namespace-label: the namespace says whether it is for VMs, and no token of ours can say it."""
     if cluster.overlay != STANDALONE:
@@ -135,6 +138,7 @@ def test_where_vms_have_namespaces_of_their_own_nothing_is_made_elsewhere(thieve
     until(lambda: not thieves.surprises(account | {"tries": tries}), "the policies as they were", seconds=30)
 
 
+@pytest.mark.control_plane
 def test_a_write_that_a_policy_refuses_is_told_of_the_vm(cluster: Cluster) -> None:
     """Where the policy isn't what the operator's arguments say, the VM's Event has the policy's own sentence."""
     if cluster.overlay != STANDALONE:

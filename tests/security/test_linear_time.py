@@ -23,6 +23,8 @@ from virt_dra.api.reading.yaml_scalars import plain_scalar
 from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.api.semver import SemVer
 
+pytestmark = pytest.mark.slow
+
 FACTOR = 8
 """Between a text and the next longer one that is measured."""
 GROWTH = 2.5

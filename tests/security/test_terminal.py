@@ -79,6 +79,7 @@ def test_objects_whose_every_string_is_hostile_are_shown_as_text(arguments: tupl
     _is_text(_run(*arguments, stdin=objects).output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("run", "-"), ("allocate", "-f", "-", "--explain"), ("cel", "true", "-f", "-")], ids=" ".join)
 def test_each_string_alone_is_shown_as_text(arguments: tuple[str, ...]) -> None:
     """What is refused as a name gets no further; other strings reach other lines of the output."""

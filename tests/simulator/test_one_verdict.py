@@ -7,6 +7,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ RELEASES = [None, *map(KubeVirtVersion.parse, ("1.9", "1.8.4", "1.8.0", "1.7.4")
 GATES = {"GPUsWithDRA": True, "HostDevices": True, "HostDevicesWithDRA": True}
 
 
+@pytest.mark.slow
 @given(inputs(), st.sampled_from(RELEASES))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVersion | None) -> None:

@@ -19,6 +19,8 @@ import pytest
 from devtools import locks
 from devtools.release import BILLS, ReleaseError, bill, built, main, materials, release, same_sdist, statement
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CYCLONEDX = ROOT / ".tools" / "bin" / "cyclonedx-py"
 

@@ -19,6 +19,8 @@ from devtools.upstream.allocator.compare import Outcome, answer, batch, batches,
 from devtools.upstream.allocator.decided import decided
 from devtools.upstream.allocator.reference import NotAvailable, Reference, built
 
+pytestmark = pytest.mark.go
+
 _SAMPLE = 200
 """Problems that are asked again without each feature."""
 _COMMAND_SEED = 4711

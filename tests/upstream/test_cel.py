@@ -19,6 +19,8 @@ from devtools.upstream.cel.reference import NoReference, Reference, build
 from devtools.upstream.cel.shrink import shrunk
 from virt_dra.cel import STORED_EXPRESSIONS
 
+pytestmark = pytest.mark.go
+
 COVERED = (
     *(f"{kind}: {outcome}" for kind in ("language", "selector", "derived") for outcome in ("result", "error", "compile_error")),
     *(f"new: {gates}" for gates in ("no gate", "consumable", "list", "consumable+list")),

@@ -20,6 +20,8 @@ from virt_dra.cel import CompileError, EvaluationError, compile_expression
 from virt_dra.cel.functions import operators
 from virt_dra.cel.values import UInt, Value, key_value, type_name
 
+pytestmark = pytest.mark.slow
+
 cel = pytest.importorskip("cel_expr_python.cel", reason="needs cel-expr-python (a development requirement) as a witness")
 
 _KINDS = ("int", "uint", "double", "string", "bytes", "bool", "list", "map", "dyn")

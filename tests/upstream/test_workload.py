@@ -19,6 +19,8 @@ from bench.reference import NotAvailable, built
 from bench.workloads import WORKLOADS, Workload, full_cluster
 from virt_dra.cli.main import cli
 
+pytestmark = pytest.mark.go
+
 Json = dict[str, Any]
 SMALL = [workload for workload in WORKLOADS.values() if not workload.large]
 FEW = {"1": 20, "auto": 4}

@@ -13,6 +13,7 @@ from threading import Thread
 from types import TracebackType
 from typing import IO, Self
 
+from devtools import needs
 from devtools.upstream.allocator.problems import Json
 
 HERE = Path(__file__).parent
@@ -27,6 +28,7 @@ class NotAvailable(Exception):
 @contextmanager
 def built() -> Iterator[Path]:
     """The program, in a folder that is gone afterwards. Raises :class:`NotAvailable`."""
+    needs.use("go")
     if shutil.which("go") is None:
         raise NotAvailable("needs Go (https://go.dev/dl) to build the reference allocator")
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from devtools import needs
 from devtools.cel.answers import Answer, Question
 
 HERE = Path(__file__).parent
@@ -46,6 +47,7 @@ class Reference:
 
 def build(folder: Path) -> Reference:
     """Build it into a folder. Raises NoReference without Go or its modules."""
+    needs.use("go")
     if shutil.which("go") is None:
         raise NoReference("needs Go (https://go.dev/dl) to build the reference")
     binary = folder / "celref"

@@ -202,6 +202,7 @@ def test_an_alias_of_a_long_text_counts_as_what_it_stands_for() -> None:
         assert "excessive aliasing" in refusal(text)
 
 
+@pytest.mark.slow
 def test_a_flood_of_documents_ends_with_an_error() -> None:
     assert raws("---\n" * 100_000) == []
     assert raws("--- a\n" * 100_000) == ["a"] * 100_000
@@ -637,6 +638,7 @@ TAILS = ("", "kind: List\n", "metadata: {}\nkind: List\n", "items: []\n", "# end
 HEADS = ("", "apiVersion: v1\n", "# remark\n\n", "---\n", "text: |\n  items:\n  - x\n", "a: 'x\nitems:\n- y'\n")
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(ODD_ENTRIES), min_size=2, max_size=6), st.sampled_from(HEADS), st.sampled_from(TAILS), st.sampled_from((0, 2))
 )

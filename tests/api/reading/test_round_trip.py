@@ -34,6 +34,7 @@ CONVERTED = [
 ] + [(resource_v1.DeviceTaintRule, "v1beta2"), (resource_v1.DeviceTaintRule, "v1alpha3")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "version"), CONVERTED, ids=lambda value: getattr(value, "__name__", value))
 @settings(max_examples=25)
 @given(rng=RANDOMS)

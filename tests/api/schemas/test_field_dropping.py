@@ -44,6 +44,7 @@ GATES = st.builds(
 KINDS_WITH_GATES = (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, ResourcePoolStatusRequest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=15)
 @given(rng=RANDOMS)

@@ -279,6 +279,7 @@ def test_objects_that_break_rules_are_refused_with_every_fault_and_its_place(tmp
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "devices", "told"),
     [

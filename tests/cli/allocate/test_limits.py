@@ -15,6 +15,8 @@ from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.main import cli
 from virt_dra.simulator.deadline import AllocationDeadline
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 SLOW = 'device.attributes["gpu.example.com"].i >= 0 && lists.range(1000).all(x, lists.range(100).all(y, x + y >= 0))'
 """Takes longer than the limit for one device; between two of them the clock is looked at."""

@@ -21,6 +21,8 @@ from virt_dra.cli.main import cli
 from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Overlay, planned
 
+pytestmark = pytest.mark.control_plane
+
 Json = dict[str, Any]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = "application/merge-patch+json"

@@ -25,6 +25,8 @@ from webhooks.admission import admit
 from webhooks.api_server import FieldValidation
 from webhooks.verdict import Verdict
 
+pytestmark = pytest.mark.control_plane
+
 VMI: Json = {
     "apiVersion": "kubevirt.io/v1",
     "kind": "VirtualMachineInstance",

@@ -21,6 +21,8 @@ from virt_dra.simulator import fit
 from virt_dra.simulator.deadline import AllocationDeadline
 from webhooks.lint import LintSettings
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "from virt_dra.cli.main import main; main()"
 API = "resource.k8s.io/v1"
 CLASS: dict[str, Any] = {

@@ -62,6 +62,7 @@ def room(control_plane: ControlPlane) -> Iterator[Room]:
                 control_plane.delete_namespace(namespace)
 
 
+@pytest.mark.control_plane
 def test_the_vms_of_a_namespace(room: Room) -> None:
     here, there = room.namespaces
     assert room.found("-n", here) == [
@@ -71,6 +72,7 @@ def test_the_vms_of_a_namespace(room: Room) -> None:
     assert room.found("-n", there) == [(f"virtualmachineinstances.kubevirt.io/{there}/c", "c", ["class-missing"])]
 
 
+@pytest.mark.control_plane
 def test_the_vms_of_all_namespaces(room: Room) -> None:
     here, there = room.namespaces
     assert {file: ids for file, _, ids in room.found("-A") if file.split("/")[1] in room.namespaces} == {
@@ -80,6 +82,7 @@ def test_the_vms_of_all_namespaces(room: Room) -> None:
     }
 
 
+@pytest.mark.control_plane
 def test_for_people_and_for_code_scanners(room: Room) -> None:
     there = room.namespaces[1]
     told = room.lint("-n", there)
@@ -91,6 +94,7 @@ def test_for_people_and_for_code_scanners(room: Room) -> None:
     assert result["locations"][0]["physicalLocation"] == {"artifactLocation": {"uri": place}}
 
 
+@pytest.mark.control_plane
 def test_a_vm_of_a_file_against_what_the_cluster_has(room: Room, tmp_path: Path) -> None:
     file = tmp_path / "vm.json"
     file.write_text(json.dumps(vm({**SPEC, "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}, name="new")))
@@ -98,6 +102,7 @@ def test_a_vm_of_a_file_against_what_the_cluster_has(room: Room, tmp_path: Path)
     assert room.found("-f", str(file), "-n", room.namespaces[1]) == [(str(file), "new", ["class-missing"])]
 
 
+@pytest.mark.control_plane
 def test_what_a_file_has_is_as_if_it_were_created(room: Room, tmp_path: Path) -> None:
     there = room.namespaces[1]
     file = tmp_path / "class.json"
@@ -131,6 +136,7 @@ def test_instancetypes_are_read_where_they_are_served_and_allowed() -> None:
     assert served.labels["ControllerRevision"] == "instancetype.kubevirt.io/object-name"
 
 
+@pytest.mark.control_plane
 def test_a_namespace_without_vms_is_fine(room: Room) -> None:
     told = room.lint("-n", "empty")
     assert (told.exit_code, told.stdout) == (0, "0 VMs checked against KubeVirt 1.9: 0 denials, 0 warnings\n")

@@ -17,6 +17,8 @@ from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from webhooks.lint import LintSettings, lint_documents
 
+pytestmark = pytest.mark.control_plane
+
 KINDS = {each.KIND: each for each in (DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice)}
 SERVED = ("resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
 

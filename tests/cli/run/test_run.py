@@ -287,6 +287,7 @@ def test_no_spoiled_manifest_gives_a_traceback(data: st.DataObject) -> None:
     json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_the_console_script_answers_help_with_examples_and_commands() -> None:
     command = [sys.executable, "-c", "from virt_dra.cli.main import main; main()"]
     result = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)

@@ -17,6 +17,8 @@ from devtools.deployed.webhook import configurations, configured, free_port, kub
 from devtools.webhooks.serving import SPEC, launcher_pod, review, vm, vmi
 from tests.cli.webhook.test_cluster import Room
 
+pytestmark = pytest.mark.control_plane
+
 VMI_OF = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "controller": True}
 
 

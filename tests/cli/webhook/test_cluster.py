@@ -119,6 +119,7 @@ LONG_REQUEST, LONG_NAME = "r" * 63, ".".join(["n" * 63] * 3)
 _CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 
 
+@pytest.mark.control_plane
 def test_a_bad_vmi_is_refused_with_kubevirts_message_and_causes(room: Room) -> None:
     devices = {"gpus": [{"name": "g", "claimName": "c"}, {"name": "h", "claimName": "d", "requestName": "r"}]}
     answer = post(room.plane, room.path("virtualmachineinstances"), vmi({**SPEC, "domain": {"devices": devices}}))
@@ -137,6 +138,7 @@ def test_a_bad_vmi_is_refused_with_kubevirts_message_and_causes(room: Room) -> N
     ]
 
 
+@pytest.mark.control_plane
 def test_a_good_one_is_stored_and_warned_of_what_it_names(room: Room) -> None:
     spec = {**SPEC, "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "none"}]}
     answer = post(room.plane, room.path("virtualmachineinstances"), vmi(spec, name="good"))
@@ -146,6 +148,7 @@ def test_a_good_one_is_stored_and_warned_of_what_it_names(room: Room) -> None:
     assert [warning for warning in answer.warnings if warning.startswith(f"{field}: [template-missing] {missing}")] == [*answer.warnings]
 
 
+@pytest.mark.control_plane
 def test_what_it_names_is_known_as_soon_as_it_is_there(room: Room) -> None:
     template = {
         "metadata": {"name": "t2"},
@@ -157,6 +160,7 @@ def test_what_it_names_is_known_as_soon_as_it_is_there(room: Room) -> None:
     until(lambda: "[request-missing]" in str(post(room.plane, asked, vm(spec, name="later")).warnings))
 
 
+@pytest.mark.control_plane
 def test_its_metrics_say_what_it_knows(room: Room) -> None:
     metrics = room.running.metrics()
     known = {name.partition('"')[2].partition('"')[0] for name in metrics if name.startswith("virt_dra_webhook_cached_objects{")}
@@ -168,6 +172,7 @@ def test_its_metrics_say_what_it_knows(room: Room) -> None:
     assert metrics["virt_dra_webhook_ready"] == "1.0"
 
 
+@pytest.mark.control_plane
 def test_an_update_of_the_claims_is_refused_and_one_of_labels_is_not(room: Room) -> None:
     made = post(room.plane, room.path("virtualmachineinstances"), vmi(name="changing"))
     assert made.code == 201
@@ -186,6 +191,7 @@ def _compute(pod: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.control_plane
 @pytest.mark.parametrize(
     ("version", "source", "directory"),
     [
@@ -216,6 +222,7 @@ def test_metadata_shim(room: Room, version: str, source: dict[str, str], directo
     assert all("volumeMounts" not in each for each in stored["spec"]["containers"] if each["name"] != "compute")
 
 
+@pytest.mark.control_plane
 def test_names_as_long_as_they_may_be(room: Room) -> None:
     room.version("v1.9.0")
     claim, request, name = "c" * 63, LONG_REQUEST, LONG_NAME
@@ -230,6 +237,7 @@ def test_names_as_long_as_they_may_be(room: Room) -> None:
     ]
 
 
+@pytest.mark.control_plane
 def test_native(room: Room) -> None:
     room.version("v1.9.0")
     wanted = {"virt-dra.io/integration-path": "native"}
@@ -238,6 +246,7 @@ def test_native(room: Room) -> None:
     assert [each["name"] for each in stored["spec"]["volumes"]] == ["private"]
 
 
+@pytest.mark.control_plane
 def test_device_plugin(room: Room) -> None:
     room.version("v1.7.2")
     device = {"name": "g", "deviceName": "vendor.com/A-1"}
@@ -270,6 +279,7 @@ def test_device_plugin(room: Room) -> None:
     assert (stored["status"]["qosClass"], _compute(stored)["imagePullPolicy"]) == ("Burstable", "IfNotPresent")
 
 
+@pytest.mark.control_plane
 def test_asked_again_after_others_it_changes_nothing_more(room: Room) -> None:
     """Two configurations that name us, and one of them asks anew when the other has changed something."""
     room.version("v1.9.0")
@@ -283,6 +293,7 @@ def test_asked_again_after_others_it_changes_nothing_more(room: Room) -> None:
     assert twice["metadata"]["annotations"] == once["metadata"]["annotations"]
 
 
+@pytest.mark.control_plane
 def test_a_pod_that_could_not_boot_is_refused_with_the_place_of_the_fault(room: Room) -> None:
     answer = post(room.plane, room.path("pods"), launcher_pod(annotations={"virt-dra.io/device-claims": '{"g": {"request": "R"}}'}))
     assert answer.code == 422
@@ -292,6 +303,7 @@ def test_a_pod_that_could_not_boot_is_refused_with_the_place_of_the_fault(room: 
     ]
 
 
+@pytest.mark.control_plane
 def test_a_pod_waits_for_its_template(room: Room) -> None:
     room.version("v1.9.0")
     pod = launcher_pod()
@@ -310,6 +322,7 @@ def test_a_pod_waits_for_its_template(room: Room) -> None:
     assert "virt-dra.io/integration" not in room.pod(pod)["metadata"]["annotations"]
 
 
+@pytest.mark.control_plane
 def test_other_pods_are_not_touched(room: Room) -> None:
     plain = {"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "compute", "image": "i"}]}}
     assert "annotations" not in room.pod({**plain, "apiVersion": "v1", "kind": "Pod"})["metadata"]
@@ -318,6 +331,7 @@ def test_other_pods_are_not_touched(room: Room) -> None:
 # --- an outage ---
 
 
+@pytest.mark.control_plane
 def test_while_nobody_answers_vmis_pass_and_launcher_pods_wait(control_plane: ControlPlane) -> None:
     with kubevirt_kinds(control_plane):
         namespace = control_plane.create_namespace("webhook-")
@@ -336,6 +350,7 @@ def test_while_nobody_answers_vmis_pass_and_launcher_pods_wait(control_plane: Co
             control_plane.delete_namespace(namespace)
 
 
+@pytest.mark.control_plane
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPlane, end: signal.Signals) -> None:
     """Killed, some requests fail and are tried again, as virt-controller does; asked to go, none fails. No pod is made without its part,
@@ -390,6 +405,7 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
         control_plane.delete_namespace(namespace)
 
 
+@pytest.mark.control_plane
 def test_its_certificate_may_be_a_folders(control_plane: ControlPlane, tmp_path: Path) -> None:
     with webhook(control_plane, "", "--self-signed", str(tmp_path), "--dns-name", "localhost") as running:
         running.wait_until_ready()
@@ -397,6 +413,7 @@ def test_its_certificate_may_be_a_folders(control_plane: ControlPlane, tmp_path:
     assert (tmp_path / "current" / "ca.crt").exists()
 
 
+@pytest.mark.control_plane
 def test_a_secret_that_cannot_be_used_is_told(control_plane: ControlPlane, namespace: str) -> None:
     secret = {"metadata": {"name": "mine"}, "data": dict.fromkeys(("ca.crt", "ca.key"), "bWluZQ==")}
     control_plane.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)

@@ -26,6 +26,8 @@ from webhooks.server.metrics import Metrics
 from webhooks.tls.reloading import CertificateFolder, ReloadingTls
 from webhooks.tls.secret import files_of
 
+pytestmark = pytest.mark.control_plane
+
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:

@@ -193,6 +193,7 @@ def _large(number: int, generation: int = 1) -> ResourceSlice:
     return ResourceSlice.from_wire({"metadata": {"name": f"s{number}", "resourceVersion": str(generation)}, "spec": spec})
 
 
+@pytest.mark.slow
 def test_changes_of_thousands_of_slices_leave_turns_to_reviews() -> None:
     async def all_of_it() -> None:
         live = LiveWorld(MemoryCluster.deterministic())

@@ -164,6 +164,7 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (2, told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["aiohttp", "cryptography", "prometheus_client"])
 def test_without_its_libraries_it_says_how_to_get_them(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; {PROGRAM}"

@@ -120,7 +120,8 @@ def contract(test: Callable[Concatenate[Cluster, str, P], Awaitable[None]]) -> C
     first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("implementation", "request")]
     run.__signature__ = inspect.Signature([*first, *own])  # type: ignore[attr-defined]  # what pytest asks for
     run.__dict__.update(pytestmark=list(getattr(test, "pytestmark", ())))
-    return pytest.mark.parametrize("implementation", IMPLEMENTATIONS)(run)
+    marks = {"kube": [pytest.mark.control_plane]}
+    return pytest.mark.parametrize("implementation", [pytest.param(name, marks=marks.get(name, ())) for name in IMPLEMENTATIONS])(run)
 
 
 async def _clean_up(cluster: Cluster, namespace: str) -> None:

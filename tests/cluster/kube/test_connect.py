@@ -119,6 +119,7 @@ def test_a_server_that_refuses_us(tmp_path: Path, answer: Any, reason: str, begi
     asyncio.run(test())
 
 
+@pytest.mark.control_plane
 def test_a_server_that_is_not_trusted(control_plane: ControlPlane, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, control_plane.server, {"token": "t"})
     reason, message = asyncio.run(problem(path))
@@ -126,6 +127,7 @@ def test_a_server_that_is_not_trusted(control_plane: ControlPlane, tmp_path: Pat
     assert message.endswith("check certificate-authority in the kubeconfig, and that the server's name is in its certificate")
 
 
+@pytest.mark.control_plane
 def test_a_token_nobody_knows_and_a_user_without_rights(control_plane: ControlPlane, tmp_path: Path) -> None:
     text = Path(control_plane.kubeconfig_of_user("nobody")).read_text()
     path = tmp_path / "config"
@@ -219,6 +221,7 @@ def test_credentials_of_a_program(tmp_path: Path) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.control_plane
 def test_a_client_certificate_and_reading_with_it(control_plane: ControlPlane) -> None:
     async def test() -> list[str]:
         async with connect(str(control_plane.kubeconfig)) as cluster:

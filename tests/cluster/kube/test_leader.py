@@ -62,6 +62,7 @@ async def spec_of(cluster: KubeCluster, namespace: str) -> dict[str, object]:
     return spec
 
 
+@pytest.mark.control_plane
 def test_work_that_ends_gives_the_lease_back(control_plane: ControlPlane, namespace: str) -> None:
     async def test() -> None:
         leading = Leading()
@@ -74,6 +75,7 @@ def test_work_that_ends_gives_the_lease_back(control_plane: ControlPlane, namesp
     asyncio.run(test())
 
 
+@pytest.mark.control_plane
 def test_a_leader_that_stops_is_followed_at_once(control_plane: ControlPlane, namespace: str) -> None:
     async def test() -> None:
         leading = Leading()
@@ -96,6 +98,7 @@ def test_a_leader_that_stops_is_followed_at_once(control_plane: ControlPlane, na
     asyncio.run(test())
 
 
+@pytest.mark.control_plane
 def test_the_works_exception_comes_out_and_the_lease_is_free(control_plane: ControlPlane, namespace: str) -> None:
     async def failing() -> None:
         raise ZeroDivisionError
@@ -109,6 +112,7 @@ def test_the_works_exception_comes_out_and_the_lease_is_free(control_plane: Cont
     asyncio.run(test())
 
 
+@pytest.mark.control_plane
 @pytest.mark.parametrize("how", ["cut", "hung"])
 def test_a_leader_that_cannot_renew_stops_before_the_next_begins(
     control_plane: ControlPlane, namespace: str, tmp_path: Path, how: str
@@ -140,6 +144,7 @@ def test_a_leader_that_cannot_renew_stops_before_the_next_begins(
     asyncio.run(test())
 
 
+@pytest.mark.control_plane
 def test_a_leader_whose_lease_was_taken_stops(control_plane: ControlPlane, namespace: str) -> None:
     async def test() -> None:
         leading = Leading()
@@ -193,6 +198,7 @@ def test_renewing_keeps_what_taking_wrote() -> None:
     assert taken(first, "you", 15, later)["leaseTransitions"] == 2
 
 
+@pytest.mark.control_plane
 def test_a_lease_that_was_taken_while_its_taker_was_told_to_go_is_given_back(
     control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

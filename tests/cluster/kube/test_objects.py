@@ -14,6 +14,8 @@ from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.port import ApiError, BadRequest, Conflict, Forbidden, NotFound
 
+pytestmark = pytest.mark.control_plane
+
 
 def asked(plane: ControlPlane, test: Callable[[KubeCluster], Awaitable[None]], user: Path | None = None) -> None:
     async def run() -> None:

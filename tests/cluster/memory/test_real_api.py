@@ -21,6 +21,8 @@ from devtools.upstream.apiserver.steps import Json, normalized, prepared
 from tests.cluster.memory.test_recorded import SCENARIOS
 from virt_dra.cluster.kinds import resource_of
 
+pytestmark = pytest.mark.control_plane
+
 SAMPLED = 3
 """One scenario of so many."""
 RANDOM_CASES, SEED = 300, 137

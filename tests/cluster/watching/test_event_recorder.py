@@ -196,6 +196,7 @@ def test_events_about_cluster_scoped_objects_are_kept_in_default() -> None:
     run(test)
 
 
+@pytest.mark.control_plane
 def test_a_real_api_server_takes_and_counts_them(control_plane: ControlPlane, namespace: str) -> None:
     # Imported here, since the client's package takes a third of a second.
     from virt_dra.cluster.kube.cluster import connect

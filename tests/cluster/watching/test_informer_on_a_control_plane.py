@@ -21,6 +21,8 @@ from virt_dra.cluster.port import ApiError, Gone, Listed, Unavailable
 from virt_dra.cluster.watching.conflicts import update_with_retry
 from virt_dra.cluster.watching.informer import Informer, NoInformerObserver, O, running
 
+pytestmark = pytest.mark.control_plane
+
 QUICK = ClientLimits(qps=0, patience=20, silence=30)
 
 

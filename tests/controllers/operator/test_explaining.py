@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tests.controllers.hostile_selectors import HOSTILE
 from tests.controllers.operator.test_pending import CLAIM, CLASS, POD, in_use, node, slice_of
 from tests.controllers.published_world import BASE
@@ -234,6 +236,7 @@ def test_a_tenant_with_ten_thousand_pods_delays_others_by_a_few_questions(monkey
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_in_the_long_run_explaining_takes_a_tenth_of_a_core_and_one_tenant_half_of_that(monkeypatch: Any) -> None:
     async def scenario(tenants_of: tuple[str, ...], share: float) -> None:
         clock = Clock()

@@ -13,6 +13,8 @@ from devtools.cluster.virtual_time import run_virtually
 from tests.controllers.operator.start_orders import LOOSE, NAMED, STEPS, Origin, Outcome, Plan, Step, site
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 
+pytestmark = pytest.mark.slow
+
 GAPS = (0.0, 0.05, 0.3, 1.0, 3.0, 10.0)
 
 

@@ -66,6 +66,7 @@ _slices = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.tuples(st.just("put"), _slices) | st.tuples(st.just("gone"), st.sampled_from(["s1", "s2", "s3"])), max_size=4)))
 def test_changed_is_as_made_anew(steps: list[list[tuple[str, Any]]]) -> None:
     inventory, now = DeviceInventory(), dict[str, ResourceSlice]()
@@ -123,6 +124,7 @@ def _large() -> DeviceInventory:
     return DeviceInventory.of(_slice(f"s{n:04}", f"{'ab'[n % 2]}.example.com", f"p{n}", models=(0, 1) * 4) for n in range(5000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("selectors", "drivers"),
     [

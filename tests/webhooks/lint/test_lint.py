@@ -151,6 +151,7 @@ def test_answers_are_kept() -> None:
     assert inventory.matching(["true"]) is inventory.matching(["true"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 2000])
 def test_ten_thousand_devices_and_fifty_claims_are_linted_in_time(limit: int | None) -> None:
     device = COMMON["slice"]["spec"]["devices"][0]
@@ -194,6 +195,7 @@ def test_selectors_that_take_long_are_left_open() -> None:
     assert not inventory.matching([HOSTILE], evaluator=InProcess(Work(0))).cut  # now it is
 
 
+@pytest.mark.slow
 def test_nobodys_vm_takes_long_at_admission() -> None:
     """As many claims, requests, alternatives and selectors as the API server takes, none like another, on 4000 devices."""
     pools = [{**COMMON["slice"]["spec"], "pool": {"name": f"p{n}", "generation": 1}} for n in range(2000)]

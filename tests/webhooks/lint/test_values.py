@@ -81,6 +81,7 @@ def test_at_admission_no_values_are_told() -> None:
     assert "T4" not in _message(f'{MODEL} == "A100"', T4, admission=True)
 
 
+@pytest.mark.slow
 def test_very_many_devices_cost_little() -> None:
     devices = [_model(f"m{n % 1000}") for n in range(20_000)]
     began = time.process_time()

@@ -19,6 +19,8 @@ from webhooks.server.app import ServerLimits
 from webhooks.server.callers import LIMIT, Callers
 from webhooks.tls.authority import SystemKeys
 
+pytestmark = pytest.mark.slow
+
 DATA = body()
 _LINES = ("POST /validate-vmi?timeout=10s HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(DATA)}", "", "")
 HEAD = "\r\n".join(_LINES).encode()

@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from devtools.webhooks.hostile_reviews import Hostile, expected, hostile_reviews, is_settled
 from devtools.webhooks.serving import KNOWLEDGE, Served, body, decide_body, serving, vmi
 from tests.webhooks.server.test_server import ADMITTED
@@ -21,6 +23,8 @@ from webhooks.server.app import ServerLimits
 from webhooks.server.log import json_logging
 from webhooks.validation import WEBHOOKS
 from webhooks.verdict import Verdict
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_one_is_answered_as_it_should() -> None:

@@ -76,6 +76,7 @@ def test_a_vmi_that_cannot_be_read_cannot_be_compared() -> None:
     assert _denied(_verdict(vmi(), vmi(MALFORMED))) == [("spec.domain.devices.gpus", unreadable)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec",
     [

@@ -25,6 +25,8 @@ from devtools.webhooks.slow_selectors import HOSTILE, cluster, with_templates
 from webhooks.lint import Preflight
 from webhooks.server.callers import TELL, Callers
 
+pytestmark = pytest.mark.slow
+
 RATE = 10
 """Reviews a second: few, so that a machine that is busy with something else can do it at all."""
 

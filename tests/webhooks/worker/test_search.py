@@ -6,8 +6,12 @@ import asyncio
 import random
 from pathlib import Path
 
+import pytest
+
 from devtools.webhooks.search import accepted, mutated, search
 from devtools.webhooks.slow_selectors import HOSTILE
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_short_search_finds_nothing_that_holds_up_a_review_or_a_probe(tmp_path: Path) -> None:

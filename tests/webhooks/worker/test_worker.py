@@ -24,6 +24,8 @@ from webhooks.worker.evaluation_queue import QueueLimits
 from webhooks.worker.parent import Worker, WorkerLimits
 from webhooks.worker.process import SLOW_NICE
 
+pytestmark = pytest.mark.slow
+
 PLENTY = WorkerLimits(seconds=20, fast_seconds=20, work=None, shares=QueueLimits(burst=1000))
 """So that a machine that is busy with something else makes no difference."""
 MODEL = f'device.attributes["{DRIVER}"].model'
