@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
+import pytest
+
 from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import Allocated, Snapshot, allocate
@@ -87,3 +91,12 @@ def test_the_real_selector_engine_is_the_default() -> None:
     found = allocate(build.snapshot(given), [claim], build.node("n1"))
     assert isinstance(found, Allocated)
     assert found.results[0].devices.results[0].device == "d1"
+
+
+def test_a_snapshot_cannot_be_changed() -> None:
+    snapshot = empty().with_allocation(allocation("d0"))
+    for target, field in ((snapshot, "used"), (snapshot, "slices"), (next(iter(snapshot.used.values())), "exclusive")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(target, field, None)
+    with pytest.raises(TypeError):
+        snapshot.classes["gpu"] = None  # type: ignore[index]  # that it isn't assignable is the point

@@ -1,4 +1,4 @@
-"""Why nothing was found: the refusals of a watched second run as data, and their texts."""
+"""The explanation of a failed attempt: the refusals that an observer collects in a second run of the search, and their text."""
 
 from __future__ import annotations
 
@@ -6,18 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from virt_dra.allocator.features.attributes import MISSING
-from virt_dra.allocator.features.capacity import EXHAUSTED, POLICY, TOO_SMALL, UNKNOWN
-from virt_dra.allocator.features.compatibility_groups import INCOMPATIBLE
-from virt_dra.allocator.features.counters import INSUFFICIENT, UNKNOWN_USE
-from virt_dra.allocator.features.distinct_attribute import REPEATED
-from virt_dra.allocator.features.in_use import IN_USE, TAKEN
-from virt_dra.allocator.features.match_attribute import DIFFERS
-from virt_dra.allocator.features.node_operations import NOT_DECLARED
-from virt_dra.allocator.features.per_device_nodes import NOT_ON_NODE
-from virt_dra.allocator.features.selectors import MISMATCH
-from virt_dra.allocator.features.static import FEATURE_OFF
-from virt_dra.allocator.features.taints import TAINTED
+from virt_dra.allocator.features import REASONS, SELECTION_REASONS
 from virt_dra.allocator.model import RESULT_LIMIT, Device, Refuses, Rejection, Request, Slots
 from virt_dra.allocator.pools import PoolProblem
 
@@ -30,12 +19,6 @@ TOO_MANY = "TooManyDevices"
 ELSEWHERE = "ClaimNotOnNode"
 """An allocated claim of the pod can't be used from the node (its allocation's nodeSelector)."""
 ELSEWHERE_TEXT = "resourceclaim not available on the node"
-
-_TELLING = (
-    *(EXHAUSTED, DIFFERS, REPEATED, MISSING, TAINTED, INSUFFICIENT, UNKNOWN_USE, INCOMPATIBLE, NOT_DECLARED, FEATURE_OFF),
-    *(TOO_SMALL, POLICY, UNKNOWN, IN_USE, TAKEN, TOO_FEW),
-)
-"""Reasons of devices that passed the selectors, the one that came furthest in the order of checks first."""
 
 
 @dataclass(frozen=True)
@@ -88,20 +71,24 @@ class Explanation:
         if blocking is not None and blocking.over_limit:
             return TOO_MANY, f"more than {RESULT_LIMIT} devices in a claim"
         rejections = blocking.rejections if blocking is not None else ()
-        for reason in _TELLING:
-            suiting = [each.summary for each in rejections if each.reason == reason]
-            if suiting:
-                return reason, Counter(suiting).most_common(1)[0][0]
+        selected = [each for each in rejections if each.reason not in SELECTION_REASONS]
+        if selected:
+            reason = min((each.reason for each in selected), key=_rank)
+            return reason, Counter(each.summary for each in selected if each.reason == reason).most_common(1)[0][0]
         if self.pools:
             problem = self.pools[0]
             return problem.reason, "pool incomplete" if problem.reason == "PoolIncomplete" else "pool invalid"
         if blocking is not None and blocking.placed:
             return TOO_FEW, "too few devices"
-        for reason in (NOT_ON_NODE, MISMATCH):
-            suiting = [each.summary for each in rejections if each.reason == reason]
-            if suiting:
-                return reason, suiting[0]
+        if rejections:
+            last = min(rejections, key=lambda each: SELECTION_REASONS.index(each.reason))
+            return last.reason, last.summary
         return NO_DEVICES, "no device on the node"
+
+
+def _rank(reason: str) -> int:
+    """A reason that isn't listed comes first."""
+    return REASONS.index(reason) if reason in REASONS else -1
 
 
 def lines(explanation: Explanation) -> list[str]:
@@ -132,7 +119,7 @@ class _Tried:
 
 
 class Collector:
-    """The observer that remembers refusals."""
+    """The observer that collects refusals."""
 
     def __init__(self) -> None:
         self._tried: dict[Request, _Tried] = {}

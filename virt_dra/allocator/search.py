@@ -53,6 +53,8 @@ class Search:
         self.steps = 0
         self.deepest = -1
         self.refused_constraint: tuple[Request, Device] | None = None
+        self._entries = problem.entries
+        self._add = problem.add
         self._availability = problem.availability
         self._filters = problem.filters
         self._step_limit = step_limit
@@ -76,7 +78,7 @@ class Search:
                 move = self._frames[-1].resume(move)
 
     def _enter(self, at: Position) -> Move:
-        entries = self.problem.entries
+        entries = self._entries
         if at.entry == len(entries):
             return SearchOutcome.FOUND
         claim, plan, number = entries[at.entry]
@@ -156,7 +158,7 @@ class Search:
 
     def place(self, request: Request, device: Device) -> Check | None:
         """Choose the device. Returns the check that refuses it, and then nothing has changed."""
-        refused = self.problem.add(request, device)
+        refused = self._add(request, device)
         if refused is not None:
             self.observer.rejected(request, device, refused)
             return refused

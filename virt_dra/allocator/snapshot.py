@@ -7,7 +7,7 @@ slices and classes alone lies beside the snapshots, in reuse/caches.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -101,7 +101,7 @@ class Snapshot:
         for pool, changes in uses.items():
             after = changed(used.get(pool, NOTHING_USED), changes, by)
             used = used.without(pool) if after.empty else used.set(pool, after)
-        return self if used is self.used else replace(self, used=used)
+        return self if used is self.used else Snapshot(self.slices, self.classes, self.caches, used, self.allocated)
 
 
 def of_type(objects: Iterable[T], kind: type[T], what: str) -> Iterator[T]:

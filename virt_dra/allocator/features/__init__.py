@@ -1,6 +1,6 @@
-"""One file a feature, and the two ordered tables that put them together (A-7.2, A-8, A-10).
+"""The features, one per module, and the ordered tables that combine them (A-7.2, A-8, A-10).
 
-Filters have no memory and come first; checks remember what was added and are undone in reverse. Off selects another row, never an
+Filters have no memory and come first; checks have memory and are undone in reverse. Off selects another row, never an
 `if` in the search. Prioritized list and allocation mode are not here: they shape the search (requests.py).
 """
 
@@ -10,17 +10,29 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from virt_dra.allocator.features import binding_conditions, node_operations
-from virt_dra.allocator.features.attributes import Attributes
+from virt_dra.allocator.features.attributes import MISSING, Attributes
 from virt_dra.allocator.features.binding_conditions import NoBindingConditions
-from virt_dra.allocator.features.capacity import Capacities, CapacityFilter, Resolver, RoomFirst, SharedCapacity
-from virt_dra.allocator.features.compatibility_groups import CompatibilityGroups
-from virt_dra.allocator.features.counters import Counters, CountersOff
-from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
-from virt_dra.allocator.features.in_use import InUse
-from virt_dra.allocator.features.match_attribute import MatchAttribute
-from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
-from virt_dra.allocator.features.selectors import SelectorFilter
-from virt_dra.allocator.features.taints import Taints
+from virt_dra.allocator.features.capacity import (
+    EXHAUSTED,
+    POLICY,
+    TOO_SMALL,
+    UNKNOWN,
+    Capacities,
+    CapacityFilter,
+    Resolver,
+    RoomFirst,
+    SharedCapacity,
+)
+from virt_dra.allocator.features.compatibility_groups import INCOMPATIBLE, CompatibilityGroups
+from virt_dra.allocator.features.counters import INSUFFICIENT, UNKNOWN_USE, Counters, CountersOff
+from virt_dra.allocator.features.distinct_attribute import REPEATED, DistinctAttribute
+from virt_dra.allocator.features.in_use import IN_USE, TAKEN, InUse
+from virt_dra.allocator.features.match_attribute import DIFFERS, MatchAttribute
+from virt_dra.allocator.features.node_operations import NOT_DECLARED
+from virt_dra.allocator.features.per_device_nodes import NOT_ON_NODE, PerDeviceNodes
+from virt_dra.allocator.features.selectors import MISMATCH, SelectorFilter
+from virt_dra.allocator.features.static import FEATURE_OFF
+from virt_dra.allocator.features.taints import TAINTED, Taints
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import Bound, Check, Device, Filter, Request
 from virt_dra.allocator.pools import Pools
@@ -94,6 +106,15 @@ def _counters(used: Used, pools: Pools, node: Node, features: Features) -> tuple
     found = (CompatibilityGroups(used, pools, node), counters) if features.compatibility_groups else (counters,)
     return found, (counters,)
 
+
+REASONS = (
+    *(EXHAUSTED, DIFFERS, REPEATED, MISSING, TAINTED, INSUFFICIENT, UNKNOWN_USE, INCOMPATIBLE, NOT_DECLARED, FEATURE_OFF),
+    *(TOO_SMALL, POLICY, UNKNOWN, IN_USE, TAKEN),
+)
+"""Reasons to refuse a device that the selectors select, last check first: an explanation names the device that came furthest."""
+
+SELECTION_REASONS = (NOT_ON_NODE, MISMATCH)
+"""Reasons of devices that aren't selected on this node."""
 
 Writer: TypeAlias = Callable[[dict[str, Any], Device], None]
 """Adds to the fields (Python names) of a device's result what a feature has to say about all devices alike (model.Device)."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from math import inf
 
 from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
 from virt_dra.allocator.model import Bound, Device
@@ -39,6 +40,7 @@ class SearchPruner:
         self.active = False
         self._bounds = bounds
         self._effort = effort
+        self._patience = inf if effort.patience is None else effort.patience
         self._conflict: ReducedState | None = None
         """The state in which an entry failed; while it stays the same, choices before it aren't part of the conflict."""
         self._over = False
@@ -64,7 +66,7 @@ class SearchPruner:
 
     def failed(self, at: Position, outcome: SearchOutcome) -> None:
         if not self.active:
-            if self._effort.patience is None or self._search.steps < self._effort.patience:
+            if self._search.steps < self._patience:
                 return
             self._activate()
         if self._over:
