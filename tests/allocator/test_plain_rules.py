@@ -19,7 +19,7 @@ from devtools.upstream.allocator.ours import features, ours, snapshot, wire_answ
 from devtools.upstream.allocator.problems import Json, problem
 from virt_dra.allocator import Allocated, Allocator, Effort
 from virt_dra.allocator.features.selectors import SelectorFilter
-from virt_dra.allocator.model import Choice, Device, Request, Upcoming
+from virt_dra.allocator.model import Choice, PoolDevice, Request, Upcoming
 from virt_dra.allocator.pools import Reachable
 from virt_dra.allocator.pruning.lower_bounds import LowerBounds
 from virt_dra.allocator.pruning.nogoods import Nogoods
@@ -45,7 +45,7 @@ def _no(owner: object, *about: object) -> bool:
     return False
 
 
-def _all_devices(filter_: SelectorFilter, request: Request, reachable: Reachable) -> Sequence[Device]:
+def _all_devices(filter_: SelectorFilter, request: Request, reachable: Reachable) -> Sequence[PoolDevice]:
     return reachable.devices
 
 
@@ -128,7 +128,7 @@ class Traceless(Search):
         return [check.state(upcoming) for checks in self.problem.checks for check in checks]
 
 
-def _itself(device: Device) -> Device:
+def _itself(device: PoolDevice) -> PoolDevice:
     return device
 
 

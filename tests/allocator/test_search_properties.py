@@ -20,7 +20,7 @@ from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.attributes import applies
 from virt_dra.allocator.features.selectors import SelectorFilter
-from virt_dra.allocator.model import AttributeName, Choice, ClaimPlan, Device, DeviceId, PoolId, Slots, Upcoming
+from virt_dra.allocator.model import AttributeName, Choice, ClaimPlan, DeviceId, PoolDevice, PoolId, Slots, Upcoming
 from virt_dra.allocator.pruning.pruner import SearchPruner
 from virt_dra.allocator.pruning_port import Problem
 from virt_dra.allocator.published import values_of
@@ -111,7 +111,7 @@ def _limited_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
 class BruteForce:
     """Every choice in the order of A-7, judged only when complete. Nothing shared with the search but the plan."""
 
-    def __init__(self, snapshot: Snapshot, claims: Sequence[ClaimPlan], devices: Sequence[Device], table: FeatureTable) -> None:
+    def __init__(self, snapshot: Snapshot, claims: Sequence[ClaimPlan], devices: Sequence[PoolDevice], table: FeatureTable) -> None:
         self._snapshot = snapshot
         self._claims = claims
         self._devices = devices
@@ -131,7 +131,7 @@ class BruteForce:
             for devices in self._options(slots):
                 yield from self._extend(entries[1:], chosen + [Choice(slots.request, device) for device in devices])
 
-    def _options(self, slots: Slots) -> Iterator[tuple[Device, ...]]:
+    def _options(self, slots: Slots) -> Iterator[tuple[PoolDevice, ...]]:
         if slots.fixed is not None:
             return iter([slots.fixed] if slots.fixed else [])
         return combinations([device for device in self._devices if self._table.selectable(slots.request, device)], slots.count)
@@ -166,7 +166,7 @@ class BruteForce:
                     return False
         return True
 
-    def _charged(self, chosen: list[Choice]) -> list[Device]:
+    def _charged(self, chosen: list[Choice]) -> list[PoolDevice]:
         """Devices that newly take from counters, in the order in which they were chosen: shared ones only with their first share."""
         devices = dict.fromkeys(choice.device for choice in chosen)
         return [each for each in devices if not (each.published.allow_multiple_allocations and each.id.device in self._use.shared)]
@@ -212,7 +212,7 @@ class BruteForce:
         return True
 
 
-def _amounts(devices: Sequence[Device]) -> dict[tuple[str, str], int]:
+def _amounts(devices: Sequence[PoolDevice]) -> dict[tuple[str, str], int]:
     """What the devices take of each counter together; counters of which they take nothing are left out."""
     found: Counter[tuple[str, str]] = Counter()
     for consumption in (consumption for device in devices for consumption in device.published.consumes_counters):
@@ -221,7 +221,7 @@ def _amounts(devices: Sequence[Device]) -> dict[tuple[str, str], int]:
     return {key: amount for key, amount in found.items() if amount}
 
 
-def _groups(devices: Sequence[Device], counter_set: str) -> list[frozenset[str]]:
+def _groups(devices: Sequence[PoolDevice], counter_set: str) -> list[frozenset[str]]:
     consumptions = (consumption for device in devices for consumption in device.published.consumes_counters)
     return [frozenset(each.compatibility_groups) for each in consumptions if each.counter_set == counter_set]
 

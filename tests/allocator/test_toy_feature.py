@@ -6,7 +6,7 @@ from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, Allocator, Effort, Unsatisfiable
 from virt_dra.allocator.features import FeatureTable
-from virt_dra.allocator.model import Check, Device, Rejection, Request
+from virt_dra.allocator.model import Check, PoolDevice, Rejection, Request
 from virt_dra.api.resource_v1 import ResourceClaim
 
 
@@ -16,17 +16,17 @@ class NoNeighbours(Check):
     def __init__(self) -> None:
         self._numbers: list[int] = []
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         number = int(device.id.device[1:])
         if number - 1 in self._numbers or number + 1 in self._numbers:
             return False
         self._numbers.append(number)
         return True
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         self._numbers.pop()
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         return Rejection("Neighbour", "device next to another", device.id, f"next to one of {self._numbers}")
 
 

@@ -6,7 +6,7 @@ import re
 
 from virt_dra.allocator import Interrupt
 from virt_dra.allocator.features.selectors import SelectorError
-from virt_dra.allocator.model import AttributeName, Device
+from virt_dra.allocator.model import AttributeName, PoolDevice
 
 _DRIVER = re.compile(r'device\.driver == "([^"]*)"')
 _ATTRIBUTE = re.compile(r'device\.attributes\["([^"]*)"\]\.(\w+) == ("[^"]*"|\d+|true|false)')
@@ -27,12 +27,12 @@ class Toy:
     def reads(self) -> None:
         """On anything: these selectors are never taken to be alike."""
 
-    def matches(self, device: Device, interrupt: Interrupt | None = None) -> bool:
+    def matches(self, device: PoolDevice, interrupt: Interrupt | None = None) -> bool:
         Toy.evaluations += 1
         return all(self._term(term, device) for term in self._terms)
 
     @staticmethod
-    def _term(term: str, device: Device) -> bool:
+    def _term(term: str, device: PoolDevice) -> bool:
         if term in ("true", "false"):
             return term == "true"
         driver = _DRIVER.fullmatch(term)

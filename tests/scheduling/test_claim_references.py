@@ -13,7 +13,6 @@ from virt_dra.scheduling.claim_references import (
     NotNeeded,
     Resolved,
     UnsupportedClaimSource,
-    can_be_reserved,
     claim_name,
     consumer_reference,
     is_for_pod,
@@ -108,7 +107,6 @@ def test_a_claim_is_for_the_pod_that_controls_it(subject: Pod, owned: ResourceCl
 def test_a_reservation_counts_by_uid_and_for_a_group_by_name(reserved: tuple[Json, ...], workload: bool, is_reserved: bool) -> None:
     held = claim(reserved=reserved)
     assert is_reserved_for(held, pod(group="g"), workload_claims=workload) is is_reserved
-    assert can_be_reserved(held)
 
 
 def test_the_reference_to_a_pod_and_its_group() -> None:

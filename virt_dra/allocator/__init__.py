@@ -1,6 +1,6 @@
-"""Which devices a claim gets on a node: pure functions over immutable values; no clock, no randomness, no I/O, no cluster.
+"""Allocation of devices to claims on a node (KEP-4381): pure functions over immutable values; no clock, no randomness, no I/O, no cluster.
 
-    snapshot = Snapshot.build(slices, classes, claims)    # those of the cluster: what is allocated is in use
+    snapshot = Snapshot.build(slices, classes, claims)    # of the whole cluster; allocated devices are in use
     match allocate(snapshot, [claim], node):
         case Allocated(results): ...           # one AllocationResult per claim
         case Unsatisfiable(explanation=why): ...
@@ -65,13 +65,13 @@ def allocate(
     """Find devices on ``node`` for all ``claims`` of a pod, the first solution in A-7's order.
 
     Claims may be as a user writes them: what an API server would fill in is filled in. One that is allocated already keeps what it has,
-    which is its result, and which nobody else gets, whether the snapshot knows it or not; the claims fit only on nodes that it can be
-    used from. A claim's manifest has what the claim of that name among the snapshot's has. A claim that is given twice is one claim, with
+    which is its result, and whose devices are in use, whether the snapshot has it or not; the claims fit only on nodes that can use
+    it. A claim's manifest has what the claim of that name among the snapshot's has. A claim that is given twice is one claim, with
     one result. Uses the node's name, labels and declared features.
 
     Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded) when no node can be decided, :class:`NodeError` when this one
-    can't, TypeError for what is no claim. ``interrupt`` is asked now and then whether to stop, also while an
-    expression is evaluated. ``explain=False`` saves the second, watched run after a failure.
+    can't, TypeError for what is no claim. ``interrupt`` is polled, also while an expression is
+    evaluated; True ends the attempt. ``explain=False`` saves the second run that collects refusals after a failure.
     (:class:`Allocator` takes claims as they are stored, A-1.2.)
     """
     given = PodClaims.of(claims, snapshot)
@@ -94,7 +94,8 @@ def explain(
     step_limit: int = DEFAULT_STEP_LIMIT,
     interrupt: Interrupt | None = None,
 ) -> Explanation:
-    """The refusals on one node, also where `allocate` raises :class:`NodeError` during the search. Raises FatalError as allocate does."""
+    """Why the claims don't fit on the node, also where `allocate` raises :class:`NodeError` during the search. Raises
+    FatalError as `allocate` does."""
     given = PodClaims.of(claims, snapshot)
     elsewhere = given.elsewhere(node)
     if elsewhere:

@@ -13,7 +13,7 @@ from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.gates import DEFAULT, Features
-from virt_dra.allocator.model import ClaimPlan, Device, Request
+from virt_dra.allocator.model import ClaimPlan, PoolDevice, Request
 from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pools import INVALID, Reachable
 from virt_dra.allocator.pruning.pruner import SearchPruner
@@ -37,15 +37,15 @@ class Allocated:
 
 @dataclass(frozen=True)
 class Unsatisfiable:
-    """The claims don't fit on the node. ``explanation`` is None only where the caller asked for none."""
+    """The claims don't fit on the node. ``explanation`` is None only if the caller wanted none."""
 
     node: str
     explanation: Explanation | None
     steps: int
 
 
-class Decision(NamedTuple):
-    """What was found on a node: the solution if there is one, by positions in ``reachable``, and what writes it down."""
+class AttemptResult(NamedTuple):
+    """The outcome on a node: the solution if there is one, by positions in ``reachable``, and the writer of its results."""
 
     solution: Solution | None
     results: Results
@@ -55,9 +55,9 @@ class Decision(NamedTuple):
 
 
 class Allocator:
-    """The claims of one pod, tried on node after node (A-1.1): what doesn't depend on the node is prepared once.
+    """The claims of one pod, tried on node after node (A-1.1); what doesn't depend on the node is prepared once.
 
-    Its methods answer and raise as the functions of the same names do.
+    Its methods return and raise what the functions of the same names do.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Allocator:
             return Unsatisfiable(node.name, self.explain(node) if explain else None, found.steps)
         return Allocated(self.write(found), found.steps)
 
-    def decide(self, node: Node) -> Decision:
+    def decide(self, node: Node) -> AttemptResult:
         """Whether there is a solution, not yet written as results. Raises what `allocate` raises."""
         reachable = self._pools.reachable(node)
         pod_class = self.pod_class
@@ -100,7 +100,7 @@ class Allocator:
         else:
             key = pod_class.key(reachable, self._snapshot.used, self._selectors, lambda: self._table(node))
             if key is not None and key in pod_class.outcomes:
-                found = Decision(pod_class.outcomes[key], pod_class.results, node, reachable, 0)
+                found = AttemptResult(pod_class.outcomes[key], pod_class.results, node, reachable, 0)
             else:
                 found = self._solve_as_class(pod_class, node, reachable)
                 pod_class.remember(key, found.solution)
@@ -108,7 +108,7 @@ class Allocator:
             raise NodeError("invalid resource pools were encountered")  # devices of these pools might have fitted (E11)
         return found
 
-    def write(self, found: Decision) -> tuple[AllocationResult, ...]:
+    def write(self, found: AttemptResult) -> tuple[AllocationResult, ...]:
         """The results of a decision with a solution."""
         if found.solution is None:
             raise AssertionError(f"nothing was found on node {found.node.name}, so there is no result")
@@ -121,7 +121,7 @@ class Allocator:
         self._search(node, reachable, self._plan(node, reachable), lambda request: reachable.devices, collector)
         return collector.explanation(node.name, reachable.problems, len(reachable.devices))
 
-    def _solve_as_class(self, pod_class: PodClass, node: Node, reachable: Reachable) -> Decision:
+    def _solve_as_class(self, pod_class: PodClass, node: Node, reachable: Reachable) -> AttemptResult:
         """By searching. The plans of the class are those of a pod with other names, which only matters to the text of an error."""
         if not pod_class.same_everywhere:
             return self._solve(node, reachable, self._plan(node, reachable))
@@ -133,13 +133,13 @@ class Allocator:
             self._solve(node, reachable, self._plan(node, reachable))
             raise
 
-    def _solve(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> Decision:
+    def _solve(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> AttemptResult:
         search = self._search(node, reachable, plans)
         if search.solved:
             known = self.pod_class
             named, results = (known.plans, known.results) if known is not None else (plans, self._results(plans))
             solution = solution_of(search.chosen, search.selected, plans, named, reachable)
-            found = Decision(solution, results, node, reachable, search.steps)
+            found = AttemptResult(solution, results, node, reachable, search.steps)
             self.write(found)  # a result that can't be written is an error here, and not kept
             return found
         if search.refused_constraint is not None:  # AC-8
@@ -148,7 +148,7 @@ class Allocator:
                 f"claim {request.claim.key}, request {request.name}: cannot add device {device.id} because a claim constraint would not "
                 "be satisfied"
             )
-        return Decision(None, self._results(plans), node, reachable, search.steps)
+        return AttemptResult(None, self._results(plans), node, reachable, search.steps)
 
     def _results(self, plans: tuple[ClaimPlan, ...]) -> Results:
         return Results(plans, self._features, self._snapshot.caches.capacities)
@@ -166,7 +166,7 @@ class Allocator:
         node: Node,
         reachable: Reachable,
         plans: tuple[ClaimPlan, ...],
-        candidates: Callable[[Request], Sequence[Device]] | None = None,
+        candidates: Callable[[Request], Sequence[PoolDevice]] | None = None,
         observer: Observer = SILENT,
     ) -> Search:
         table = self._table(node)
@@ -182,7 +182,7 @@ class Allocator:
         return search
 
     def _progress(self, search: Search) -> str:
-        """How far a search came that was cut off."""
+        """How far a search came that was cut off, as the end of an error's text."""
         if search.deepest < 0:
             return ""
         entries = search.problem.entries

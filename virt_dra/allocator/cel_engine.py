@@ -5,7 +5,7 @@ from __future__ import annotations
 from virt_dra.allocator.errors import Interrupt
 from virt_dra.allocator.features.derived_attributes import Derived, DerivedError
 from virt_dra.allocator.features.selectors import Selector, SelectorError
-from virt_dra.allocator.model import Device
+from virt_dra.allocator.model import PoolDevice
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.cel import CompileError, EvaluationError, compile_derived_attribute, device_input
 from virt_dra.cel import compile_selector as compile_cel
@@ -32,7 +32,7 @@ class _Selector:
         self._selector = compile_cel(expression)
         self.reads = self._selector.reads
 
-    def matches(self, device: Device, interrupt: Interrupt | None = None) -> bool:
+    def matches(self, device: PoolDevice, interrupt: Interrupt | None = None) -> bool:
         try:
             return self._selector.matches(device_input(device.id.driver, device.published), interrupt)
         except EvaluationError as error:
@@ -43,7 +43,7 @@ class _Derived:
     def __init__(self, expression: str) -> None:
         self._attribute = compile_derived_attribute(expression)
 
-    def evaluate(self, device: Device, interrupt: Interrupt | None = None) -> DeviceAttribute:
+    def evaluate(self, device: PoolDevice, interrupt: Interrupt | None = None) -> DeviceAttribute:
         try:
             return self._attribute.evaluate(device_input(device.id.driver, device.published), interrupt)
         except EvaluationError as error:

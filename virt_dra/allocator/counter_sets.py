@@ -1,7 +1,7 @@
 """The counters of one pool as plain integers: what is declared, what each device takes, and what allocated devices leave (A-12.1).
 
-Quantities are read once per version of the pool's slices. What is left is kept per used state and brought up to date by the devices
-that came and went, so that neither pods nor nodes ever add up quantities.
+Quantities are parsed once per version of the pool's slices. What is left is updated by the devices that came and went, so quantities are
+never summed per pod or node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
-from virt_dra.allocator.model import Device
+from virt_dra.allocator.model import PoolDevice
 from virt_dra.allocator.usage import PoolUse
 from virt_dra.api.quantity import Quantity, QuantityFormat
 from virt_dra.api.resource_v1 import ResourceSlice
@@ -22,11 +22,11 @@ _NANO = 10**9
 
 
 class Charge(NamedTuple):
-    """What a device takes from the counter sets of its pool when it is allocated."""
+    """A device's consumption of its pool's counters, charged when it is allocated."""
 
     amounts: tuple[tuple[int, int], ...]
-    """Number of the counter and a positive amount in the counter's unit. What takes nothing of a counter isn't refused by it (AC-10),
-    and a counter that all devices of the pool together can't exhaust refuses nothing."""
+    """Number of the counter and a positive amount in the counter's unit. A counter of which a device takes nothing doesn't
+    refuse it (AC-10); counters that all devices of the pool together can't exhaust are left out."""
     groups: tuple[tuple[int, frozenset[str]], ...]
     """For every counter set consumed from: its number and the device's compatibility groups there."""
     sharable: bool
@@ -37,7 +37,7 @@ _NO_CHARGE = Charge((), (), sharable=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
+class PoolCounter:
     """``unit``: how many nano-units the integers of the counter count in; all its amounts are multiples of it."""
 
     counter_set: str
@@ -51,7 +51,7 @@ class Counter:
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """A pool's counters under one used state. Not changed once made, but for what is remembered with it."""
+    """A pool's counters under one use. Immutable but for the cached ``members``."""
 
     use: PoolUse | None
     devices: frozenset[str]
@@ -59,18 +59,18 @@ class Account:
     left: list[int]
     """Per counter, declared minus taken; may be negative."""
     unknown: frozenset[str]
-    """Devices in use that the pool doesn't publish any more: nobody knows what they take (AC-2)."""
+    """Devices in use that the pool doesn't publish any more, so that their consumption is unknown (AC-2)."""
     members: dict[int, frozenset[str] | None] | None = field(default=None)
-    """Kept by compatibility_groups.py."""
+    """Cached by compatibility_groups.py."""
 
 
 class CounterSets:
     """Of a valid pool. Counters, counter sets and devices are numbered in the order of the slices."""
 
     def __init__(
-        self, slices: Iterable[ResourceSlice], devices: Iterable[Device], structures: dict[Hashable, int], *, shares: bool
+        self, slices: Iterable[ResourceSlice], devices: Iterable[PoolDevice], structures: dict[Hashable, int], *, shares: bool
     ) -> None:
-        """``slices`` of the newest generation and their ``devices``, in order; ``structures`` numbers what was met before;
+        """``slices`` of the newest generation and their ``devices``, in order; ``structures`` numbers the pools' counter structures;
         ``shares``: whether devices may be shared at all (ConsumableCapacity)."""
         self.devices = tuple(devices)
         declared: list[tuple[str, str, Quantity]] = []
@@ -89,7 +89,7 @@ class CounterSets:
                 total[number] += amount
         scarce = frozenset(number for number, (_, _, value) in enumerate(declared) if _is_scarce(value.nano, total[number]))
         self.counters = tuple(
-            Counter(set_name, name, unit or 1, value.format) for (set_name, name, value), unit in zip(declared, units, strict=True)
+            PoolCounter(set_name, name, unit or 1, value.format) for (set_name, name, value), unit in zip(declared, units, strict=True)
         )
         self.declared = [value.nano // counter.unit for (_, _, value), counter in zip(declared, self.counters, strict=True)]
         self.charges: Mapping[str, Charge] = {
@@ -101,11 +101,11 @@ class CounterSets:
         shape = (tuple(self.declared), tuple(self.charges[device.id.device] for device in self.devices))
         structure = structures.setdefault(shape, len(structures))
         self.structure: Mapping[str, tuple[int, int]] = {device.id.device: (structure, i) for i, device in enumerate(self.devices)}
-        """By device name: a number for all that the pool's devices take of what, and the device's place in it. Without any names."""
+        """By device name: the number of the pool's counter structure (amounts without names), and the device's position in it."""
         self._latest = Account(None, frozenset(), self.declared, frozenset())
 
     def _charge(
-        self, device: Device, taken: Mapping[int, int], scarce: frozenset[int], set_numbers: Mapping[str, int], *, shares: bool
+        self, device: PoolDevice, taken: Mapping[int, int], scarce: frozenset[int], set_numbers: Mapping[str, int], *, shares: bool
     ) -> Charge:
         consumed = device.published.consumes_counters
         if not consumed:
@@ -119,25 +119,25 @@ class CounterSets:
         )
 
     @cached_property
-    def takers(self) -> tuple[tuple[Device, ...], ...]:
+    def takers(self) -> tuple[tuple[PoolDevice, ...], ...]:
         """Per counter, the devices that take from it."""
-        found: list[list[Device]] = [[] for _ in self.counters]
+        found: list[list[PoolDevice]] = [[] for _ in self.counters]
         for device in self.devices:
             for number, _ in self.charges[device.id.device].amounts:
                 found[number].append(device)
         return tuple(tuple(devices) for devices in found)
 
     @cached_property
-    def members(self) -> tuple[tuple[Device, ...], ...]:
+    def members(self) -> tuple[tuple[PoolDevice, ...], ...]:
         """Per counter set, the devices that consume from it."""
-        found: list[list[Device]] = [[] for _ in self.set_names]
+        found: list[list[PoolDevice]] = [[] for _ in self.set_names]
         for device in self.devices:
             for number, _ in self.charges[device.id.device].groups:
                 found[number].append(device)
         return tuple(tuple(devices) for devices in found)
 
     def account(self, use: PoolUse | None) -> Account:
-        """What ``use`` (None: nothing is in use) leaves. Uses are told apart by identity; a new one costs what changed."""
+        """What ``use`` (None: nothing is in use) leaves. Compared by identity with the latest; a new one costs only what changed."""
         known = self._latest
         if known.use is use:
             return known
@@ -158,11 +158,11 @@ class CounterSets:
 
 
 def _is_scarce(declared: int, total: int) -> bool:
-    """Whether a counter can refuse anything: all devices of the pool together, each taken once, want more than there is."""
+    """True if all devices of the pool together, each taken once, exceed the counter: only then can it refuse one."""
     return declared < total
 
 
-def _taken(device: Device, numbers: Mapping[tuple[str, str], int]) -> dict[int, int]:
+def _taken(device: PoolDevice, numbers: Mapping[tuple[str, str], int]) -> dict[int, int]:
     """Number of the counter -> nano-units, summed where a device names a set twice."""
     taken: dict[int, int] = {}
     for consumption in device.published.consumes_counters:

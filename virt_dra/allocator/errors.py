@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Interrupt = Callable[[], bool]
-"""Whether to stop: a deadline has passed, or whoever asked is gone. There is no clock in here."""
+"""Polled by long work; True ends it. The caller decides why (a deadline, a closed connection): this package has no clock."""
 
 
 class AllocationError(Exception):
@@ -40,35 +40,35 @@ class StepLimitExceeded(Aborted):
         super().__init__(f"no decision within {limit} search steps", progress)
 
     def after(self, progress: str) -> StepLimitExceeded:
-        """The same with how far it came."""
+        """The same error with how far the search came."""
         return StepLimitExceeded(self.limit, progress)
 
 
 class DeadlineExceeded(Aborted):
-    """Whoever asked doesn't want to wait any longer. ``subject``: the expression that was evaluated then, if one was."""
+    """The caller's interrupt ended the attempt. ``subject``: the expression that was being evaluated, if any."""
 
     def __init__(self, progress: str = "", subject: str = "") -> None:
         self.subject = subject
         super().__init__("context deadline exceeded", progress)
 
     def after(self, progress: str) -> DeadlineExceeded:
-        """The same with how far it came."""
+        """The same error with how far the search came."""
         return DeadlineExceeded(progress, self.subject)
 
     def at(self, subject: str) -> DeadlineExceeded:
-        """The same with the expression that was evaluated."""
+        """The same error with the expression that was being evaluated."""
         return DeadlineExceeded(self.progress, self.subject or subject)
 
 
 def ending(interrupt: Interrupt | None) -> Interrupt | None:
-    """An interrupt that raises :class:`DeadlineExceeded` instead of answering yes: for expressions, in which ``||`` makes up for the error
-    that an answer would cause, so that they would go on."""
+    """An interrupt that raises :class:`DeadlineExceeded` instead of returning True. For expressions: in them ``||`` absorbs errors, so that
+    an ordinary evaluation error wouldn't end them."""
     if interrupt is None:
         return None
 
-    def ask() -> bool:
+    def poll() -> bool:
         if interrupt():
             raise DeadlineExceeded
         return False
 
-    return ask
+    return poll

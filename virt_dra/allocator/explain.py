@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.allocator.features import REASONS, SELECTION_REASONS
-from virt_dra.allocator.model import RESULT_LIMIT, Device, Refuses, Rejection, Request, Slots
+from virt_dra.allocator.model import RESULT_LIMIT, PoolDevice, Refuses, Rejection, Request, Slots
+from virt_dra.allocator.observer import Observer
 from virt_dra.allocator.pools import PoolProblem
 
 NO_DEVICES = "NoDevices"
 """The node reaches no device at all."""
 TOO_FEW = "TooFewDevices"
-"""Devices suit, but fewer than the request (and the others of the pod) need."""
+"""Devices match, but fewer than the request (and the others of the pod) need."""
 TOO_MANY = "TooManyDevices"
 """The request fits only with more devices than a claim may hold."""
 ELSEWHERE = "ClaimNotOnNode"
@@ -115,10 +116,10 @@ class _Tried:
     held: int = 0
     placed: int = 0
     over_limit: bool = False
-    rejections: dict[tuple[Device, str], Rejection] = field(default_factory=dict)
+    rejections: dict[tuple[PoolDevice, str], Rejection] = field(default_factory=dict)
 
 
-class Collector:
+class Collector(Observer):
     """The observer that collects refusals."""
 
     def __init__(self) -> None:
@@ -127,17 +128,17 @@ class Collector:
     def entered(self, slots: Slots) -> None:
         self._tried.setdefault(slots.request, _Tried(slots))
 
-    def picked(self, request: Request, device: Device) -> None:
+    def picked(self, request: Request, device: PoolDevice) -> None:
         tried = self._tried[request]
         tried.held += 1
         tried.placed = max(tried.placed, tried.held)
 
-    def rejected(self, request: Request, device: Device, by: Refuses) -> None:
+    def rejected(self, request: Request, device: PoolDevice, by: Refuses) -> None:
         known = self._tried[request].rejections
         rejection = by.explain(request, device)
         known.setdefault((device, rejection.reason), rejection)
 
-    def backtracked(self, request: Request, device: Device) -> None:
+    def backtracked(self, request: Request, device: PoolDevice) -> None:
         self._tried[request].held -= 1
 
     def over_limit(self, request: Request) -> None:

@@ -36,16 +36,15 @@ class DeviceId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Device:
+class PoolDevice:
     """One published device together with its slice. One object per device and slice version, shared by all nodes: identity compares."""
 
     id: DeviceId
     pool: PoolId
     published: resource_v1.Device
-    slice_name: str
     slice: ResourceSliceSpec
-    alike: int
-    """Equal for devices that publish the same apart from their names and attributes, in slices and pools that say the same of them."""
+    profile: int
+    """Equal for devices that publish the same apart from names and attributes, in slices and pools that are equal otherwise."""
     values: Mapping[str, int]
     """A number for each attribute's value, from 1, by the name that the slice uses: equal numbers mean equal values of equal types."""
     convertible: bool
@@ -53,23 +52,22 @@ class Device:
 
 
 class AttributeName:
-    """Finds an attribute among those that a device publishes: by the exact qualified name (AC-17), else, in the driver's own domain, by
-    the bare identifier (A-15.2)."""
+    """Looks an attribute up: by the exact qualified name (AC-17), else, in the driver's own domain, by the bare identifier (A-15.2)."""
 
     __slots__ = ("_bare", "_domain", "_qualified")
 
     def __init__(self, name: str) -> None:
-        """``name``: qualified, ``domain/identifier``; another finds only what is published in the same words."""
+        """``name``: qualified, ``domain/identifier``; a name without a domain is only compared exactly."""
         self._qualified = name
         domain, slash, self._bare = name.partition("/")
         self._domain = domain if slash else None
 
-    def find(self, device: Device) -> resource_v1.DeviceAttribute | None:
+    def find(self, device: PoolDevice) -> resource_v1.DeviceAttribute | None:
         attributes = device.published.attributes
         found = attributes.get(self._qualified)
         return attributes.get(self._bare) if found is None and device.id.driver == self._domain else found
 
-    def numbers(self, devices: Sequence[Device]) -> list[int]:
+    def numbers(self, devices: Sequence[PoolDevice]) -> list[int]:
         """Of the values (see :class:`Device`); 0 where there is no such attribute."""
         qualified, bare, domain = self._qualified, self._bare, self._domain
         return [device.values.get(qualified) or (device.values.get(bare, 0) if device.id.driver == domain else 0) for device in devices]
@@ -109,7 +107,7 @@ class Slots:
 
     request: Request
     count: int
-    fixed: tuple[Device, ...] | None = None
+    fixed: tuple[PoolDevice, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ class Choice(NamedTuple):
     """One device for one request."""
 
     request: Request
-    device: Device
+    device: PoolDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,7 @@ class Rejection:
 class Refuses(Protocol):
     """A feature that can explain its refusal, as observers see it."""
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         """Called right after the refusal, before anything else changes."""
 
 
@@ -156,9 +154,9 @@ class Filter(Refuses, Protocol):
     """A constraint on a request and a published device, independent of what is in use or chosen."""
 
     reusable: bool = False
-    """True if `admits` depends only on `Device.alike` and the node's declared features, so that its answer may be reused."""
+    """True if `admits` depends only on `PoolDevice.profile` and the node's declared features, so that its answer may be reused."""
 
-    def admits(self, request: Request, device: Device) -> bool:
+    def admits(self, request: Request, device: PoolDevice) -> bool:
         """Raises FatalError for broken input."""
 
 
@@ -171,7 +169,7 @@ class Upcoming:
     """What the search has still to fill: the requests (every alternative), and the symmetry of devices to all of them together."""
 
     requests: tuple[Request, ...]
-    symmetry: Callable[[Device], SymmetryKey]
+    symmetry: Callable[[PoolDevice], SymmetryKey]
 
 
 class Label(NamedTuple):
@@ -193,47 +191,47 @@ class Check(Refuses, Protocol):
     nothing. A feature with resources or labels may implement :class:`Consumes` or :class:`Agrees` too.
     """
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         """False: refused, and nothing has changed (A-10.5). (A bool because nearly all answers are thrown away; `explain` says why.)"""
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         """Undo the last successful `add`."""
 
     def constrains(self, request: Request) -> bool:
         """True if this is one of the claim's constraints, and covers the request: mode All reports its refusals (E18, AC-8)."""
         return False
 
-    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         """Everything about the device that `add` depends on. Raises FatalError like `add`."""
         return device
 
     def state(self, upcoming: Upcoming) -> Hashable:
-        """The part of the memory that can influence an answer to the upcoming requests; equal states answer alike. Devices are named by
-        their symmetry. None if nothing chosen matters: no other state admits more than that."""
+        """The part of the memory that can influence an answer to the upcoming requests: equal states give equal answers. Devices are
+        named by their symmetry. None if nothing chosen matters: no other state admits more than that."""
         return object()
 
-    def reuse_key(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         """Everything about the *published* device that `add` depends on, apart from what is in use: for nodes with equal keys in equal
         use the search does the same. Never raises. Values of which only equality among a node's devices matters (attributes under a
         constraint) are given as :class:`Label`, so that nodes which differ in nothing but such values have equal keys."""
         return NOT_REUSABLE
 
-    def reuse_keys(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
+    def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
         """`reuse_key` of each device. ``interrupt``: of this attempt (the check may be another's), for expressions; raises to end."""
         return [self.reuse_key(request, device) for device in devices]
 
 
 class Availability(Filter, Check, Protocol):
-    """The check that is also asked first, before any filter: whether the device is free. Its answer changes as devices are chosen."""
+    """The check that also runs first, before any filter: whether the device is free. Its answer changes as devices are chosen."""
 
 
 class Bound(Protocol):
     """A relaxation of the whole problem that can refute it where no single request can't be satisfied."""
 
-    def concerns(self, device: Device) -> bool:
+    def concerns(self, device: PoolDevice) -> bool:
         """True if the bound counts the device."""
 
-    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]], effort: Effort) -> bool:
+    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[PoolDevice]]]], effort: Effort) -> bool:
         """True if ``wanted`` provably needs more than there is, with nothing chosen yet.
 
         ``wanted``: per entry of a claim its alternatives, each with the devices that it could have alone."""
@@ -255,13 +253,13 @@ class Take(NamedTuple):
 class Consumes(Protocol):
     """A check that refuses a device when a resource is used up: pruning can bound it."""
 
-    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+    def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
         """What an `add` uses up in any case. Called only where `symmetry_key` isn't None."""
 
 
 class Agrees(Protocol):
     """A check whose devices must have something in common: pruning can bound it."""
 
-    def labels(self, request: Request, device: Device) -> Collection[Hashable] | None:
+    def labels(self, request: Request, device: PoolDevice) -> Collection[Hashable] | None:
         """Devices go together only if all of them share a label; None: the device goes with any. Called only where `symmetry_key` isn't
         None."""

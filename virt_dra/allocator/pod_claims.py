@@ -1,4 +1,4 @@
-"""Preparing a pod's claims for the search: filling in defaults, and setting aside the claims that are allocated already."""
+"""A pod's claims, prepared for the search: defaults filled in, and claims that are allocated already set aside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
 _EPOCH = "1970-01-01T00:00:00Z"
-"""Nothing that is filled into a claim is a time."""
+"""Any time: no default of a claim is one."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PodClaims:
     def of(cls, given: Iterable[ResourceClaim], snapshot: Snapshot) -> PodClaims:
         """A claim that the snapshot knows as allocated has that allocation, also where it is given as its manifest, without status.
 
-        Raises TypeError for what is no claim, FatalError for two claims of one name.
+        Raises TypeError for other objects, FatalError for two claims of one name.
         """
         claims, positions = _each_once(given)
         kept: dict[int, AllocationResult] = {}
@@ -48,7 +48,7 @@ class PodClaims:
 
     @property
     def as_given(self) -> bool:
-        """Whether the search answers for just the claims that were given."""
+        """True if all given claims are searched for, each given once."""
         return len(self.pending) == len(self.positions)
 
     def elsewhere(self, node: Node) -> tuple[str, ...]:
@@ -90,16 +90,16 @@ def _each_once(given: Iterable[ResourceClaim] | ResourceClaim) -> tuple[tuple[Re
 
 
 def _writable(claim: ResourceClaim) -> ResourceClaim:
-    """The claim, unless its author meant something that a search would pass over in silence. Raises FatalError."""
+    """The claim. Raises FatalError for mistakes that a search would silently ignore."""
     for request in claim.spec.devices.requests:
         title = f"claim {claim.key}, request {request.name}"
         if "deviceClassName" in (request.model_extra or {}):
             raise FatalError(
                 f"{title}: deviceClassName stands under exactly in v1; virt_dra.api.reading.scheme.read_object converts older versions"
             )
-        for asked in (*((request.exactly,) if request.exactly is not None else ()), *request.first_available):
-            if asked.count < 0:
-                raise FatalError(f"{title}: count {asked.count} must be greater than zero")
+        for wanted in (*((request.exactly,) if request.exactly is not None else ()), *request.first_available):
+            if wanted.count < 0:
+                raise FatalError(f"{title}: count {wanted.count} must be greater than zero")
     return claim
 
 

@@ -1,7 +1,7 @@
-"""ResourceSlices -> pools: generation, completeness, validity (A-4.7, A-5), and which devices a node can reach (A-4.4, A-5.6).
+"""Resource pools from ResourceSlices: generation, completeness, validity (A-4.7, A-5), and the devices a node can reach (A-4.4, A-5.6).
 
-A pool is judged over *all* its slices in the cluster, not over those a node can see (AC-4, AC-15, AC-16): so the judgement is the
-same for every node and made once; only reachability depends on the node.
+Completeness and validity are properties of *all* slices of a pool in the cluster, not of those a node can see (AC-4, AC-15, AC-16): they
+are the same for every node and computed once. Only reachability depends on the node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import chain
 from virt_dra.allocator.counter_sets import CounterSets
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, DeviceId, PoolId
+from virt_dra.allocator.model import DeviceId, PoolDevice, PoolId
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, describe_selector
 from virt_dra.allocator.published import PublishedValues
 from virt_dra.api import resource_v1
@@ -42,7 +42,7 @@ class PoolSlice:
 
     slice: ResourceSlice
     pool: PoolId
-    devices: tuple[Device, ...]
+    devices: tuple[PoolDevice, ...]
     has_binding_conditions: bool
 
 
@@ -67,10 +67,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class ReachablePool:
-    """What one node sees of a pool. A pool with a problem has no devices."""
+    """The part of a pool that one node can reach. A pool with a problem has no devices."""
 
     id: PoolId
-    devices: tuple[Device, ...]
+    devices: tuple[PoolDevice, ...]
     problem: PoolProblem | None
 
 
@@ -83,7 +83,7 @@ class Reachable:
     node: str
     declared_features: tuple[str, ...]
     pools: tuple[ReachablePool, ...]
-    devices: tuple[Device, ...]
+    devices: tuple[PoolDevice, ...]
 
     @property
     def problems(self) -> tuple[PoolProblem, ...]:
@@ -91,7 +91,7 @@ class Reachable:
 
 
 class Pools:
-    """All pools of a cluster for one feature set. Built once; `reachable` remembers its answer per node."""
+    """All pools of a cluster for one feature set. `reachable` caches its answer per node."""
 
     def __init__(self, slices: Iterable[ResourceSlice], features: Features, numbers: PublishedValues) -> None:
         ordered = sorted((s for s in slices), key=lambda s: s.name)
@@ -203,7 +203,7 @@ def _same_facts(known: Node, node: Node) -> bool:
 
 
 def _usable(slice_: ResourceSlice, features: Features) -> bool:
-    """A-4.2, A-4.3: what a feature that is off can't judge is not looked at."""
+    """False for slices that only a disabled feature could interpret (A-4.2, A-4.3)."""
     spec = slice_.spec
     if not features.partitionable_devices and (spec.per_device_node_selection is not None or spec.shared_counters):
         return False
@@ -245,10 +245,10 @@ def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequ
     spec = slice_.spec
     published = () if features.partitionable_devices and spec.shared_counters else spec.devices
     around = _around(slice_, counters)
-    devices: list[Device] = []
+    devices: list[PoolDevice] = []
     for device in published:
         id_, values = DeviceId(key.driver, key.pool, device.name), numbers.of(device)
-        devices.append(Device(id_, key, device, slice_.name, spec, numbers.alike(device, around), values, numbers.convertible(values)))
+        devices.append(PoolDevice(id_, key, device, spec, numbers.profile(device, around), values, numbers.convertible(values)))
     return PoolSlice(slice_, key, tuple(devices), any(device.given("binding_conditions") for device in published))
 
 

@@ -1,4 +1,4 @@
-"""The port through which pruning leaves work out of the search, and :class:`NoPruning`, which leaves out nothing.
+"""The port through which pruning leaves work out of the search; its base class leaves out nothing.
 
 search.py knows only this port; pruning/ implements it. A pruner may skip only what can't change the first solution or the error.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from virt_dra.allocator.model import Availability, Check, Choice, ClaimPlan, Device, Filter, Request, RequestPlan, Slots
+from virt_dra.allocator.model import Availability, Check, Choice, ClaimPlan, Filter, PoolDevice, Request, RequestPlan, Slots
 
 
 class SearchOutcome(Enum):
@@ -49,7 +49,7 @@ class Problem:
     def __init__(
         self,
         claims: Sequence[ClaimPlan],
-        candidates: Callable[[Request], Sequence[Device]],
+        candidates: Callable[[Request], Sequence[PoolDevice]],
         availability: Availability,
         filters: Sequence[Filter],
         checks: Sequence[Sequence[Check]],
@@ -65,11 +65,11 @@ class Problem:
         self.filters = filters
         self.checks = checks
 
-    def devices(self, slots: Slots) -> Sequence[Device]:
+    def devices(self, slots: Slots) -> Sequence[PoolDevice]:
         """The domain of the slots: fixed devices, or candidates."""
         return self.candidates(slots.request) if slots.fixed is None else slots.fixed
 
-    def add(self, request: Request, device: Device) -> Check | None:
+    def add(self, request: Request, device: PoolDevice) -> Check | None:
         """Add the device to every check of its claim. A refusal undoes what was added and returns the refusing check (A-10.5)."""
         checks = self.checks[request.claim_index]
         added = 0
@@ -86,7 +86,7 @@ class Problem:
                     check.remove(request, device)
         return refused
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         """The exact reverse of a successful `add`."""
         for check in reversed(self.checks[request.claim_index]):
             check.remove(request, device)
@@ -101,15 +101,17 @@ class SearchState(Protocol):
     steps: int
     deepest: int
     """Index of the last entry that was reached."""
-    refused_constraint: tuple[Request, Device] | None
+    refused_constraint: tuple[Request, PoolDevice] | None
     """The first device of an All request that a constraint refused, which will be reported if there is no solution (AC-8)."""
 
     def spend(self, steps: int) -> None:
         """Charge the pruner's own work to the search's budget. Raises Aborted."""
 
 
-class Pruner(Protocol):
-    active: bool
+class Pruner:
+    """The port. By itself it leaves out nothing: the search is plain backtracking."""
+
+    active = False
     """While False the search calls only `failed`."""
 
     def start(self, search: SearchState) -> None:
@@ -120,43 +122,23 @@ class Pruner(Protocol):
 
     def known_failure(self, at: Position) -> SearchOutcome | None:
         """How the search below ``at`` ends, if an equal state is known to fail."""
+        return None
 
     def prunes_alternative(self, at: Position) -> bool:
         """True if the alternative, not entered yet, can't lead to a solution."""
+        return False
 
     def prunes_choice(self, after: Position, *, retry: bool) -> bool:
         """True if the device just placed leaves no solution from ``after`` on. ``retry``: another device failed in its place."""
+        return False
 
     def prunes_siblings(self, at: Position) -> bool:
         """True if, after a choice at ``at`` failed, every other choice there fails too: the search backjumps."""
+        return False
 
-    def symmetry(self, at: Position, device: Device) -> Hashable | None:
+    def symmetry(self, at: Position, device: PoolDevice) -> Hashable | None:
         """Equal for devices that are interchangeable at ``at``; None: unknown."""
-
-
-class NoPruning:
-    """Never active: the search is plain backtracking."""
-
-    active = False
-
-    def start(self, search: SearchState) -> None: ...
-
-    def failed(self, at: Position, outcome: SearchOutcome) -> None: ...
-
-    def known_failure(self, at: Position) -> SearchOutcome | None:
-        return None
-
-    def prunes_alternative(self, at: Position) -> bool:
-        return False
-
-    def prunes_choice(self, after: Position, *, retry: bool) -> bool:
-        return False
-
-    def prunes_siblings(self, at: Position) -> bool:
-        return False
-
-    def symmetry(self, at: Position, device: Device) -> Hashable | None:
         return None
 
 
-NO_PRUNING = NoPruning()
+NO_PRUNING = Pruner()

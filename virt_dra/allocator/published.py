@@ -1,7 +1,6 @@
-"""What devices publish: attribute values as constraints compare them, and numbers for all that devices may have in common.
+"""Interning of what devices publish: attribute values as constraints compare them, and small numbers for equal values and profiles.
 
-A cluster has thousands of devices of a few models. What they publish is looked at once, when slices are read, and numbered: whoever
-wants to know later whether devices are alike compares small numbers.
+A cluster has thousands of devices of a few models. Values are numbered once, when slices are read; later comparisons compare numbers.
 """
 
 from __future__ import annotations
@@ -78,10 +77,10 @@ Elements = tuple[str, tuple[int, ...]]
 
 
 class PublishedValues:
-    """The numbers, as long as the inventory lives."""
+    """The numbers, for one set of slices."""
 
     def __init__(self) -> None:
-        self._alike: dict[Hashable, int] = {}
+        self._profiles: dict[Hashable, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._attributes: list[DeviceAttribute] = []
         """By number, the first with that value."""
@@ -90,13 +89,13 @@ class PublishedValues:
         """Of lists, by number."""
         self._elements: dict[tuple[str, Scalar], int] = {}
 
-    def alike(self, device: resource_v1.Device, around: str) -> int:
-        """Of devices that publish the same apart from names and attributes. ``around``: the facts of the device's slice and pool."""
+    def profile(self, device: resource_v1.Device, around: str) -> int:
+        """See `PoolDevice.profile`. ``around``: the facts of the device's slice and pool."""
         own = device.model_dump_json(exclude={"name", "attributes"}, exclude_unset=True)
-        return self._alike.setdefault((around, own), len(self._alike))
+        return self._profiles.setdefault((around, own), len(self._profiles))
 
     def of(self, device: resource_v1.Device) -> dict[str, int]:
-        """The number of each attribute's value, from 1."""
+        """Attribute -> the number of its value, from 1."""
         found: dict[str, int] = {}
         for name, attribute in device.attributes.items():
             value = tuple(attribute.__dict__.values())  # all fields, in a third of the time that naming each takes
@@ -114,17 +113,17 @@ class PublishedValues:
         return number
 
     def convertible(self, values: Mapping[str, int]) -> bool:
-        """Whether all these values can be values of an expression (A-21.2)."""
+        """True if expressions can read all these values (A-21.2)."""
         return self._inconvertible.isdisjoint(values.values())
 
     def elements(self, number: int, *, lists: bool) -> Elements | None:
-        """What is compared of a value. None: nothing (0: there is no such attribute). ``lists``: as in :func:`values_of`."""
+        """The numbered elements of a value; None if none can be compared (0: no such attribute). ``lists``: see `values_of`."""
         if lists and number in self._lists:
             return self._lists[number]
         values = values_of(self._attributes[number - 1], lists=lists) if number else None
         return None if values is None else (values.type, self.numbered(values))
 
     def numbered(self, values: Values) -> tuple[int, ...]:
-        """In the order in which they are published."""
-        kind, elements = values.type, self._elements
-        return tuple([elements.setdefault((kind, value), len(elements)) for value in values.published])
+        """Numbers of the elements, in the order in which they are published."""
+        type_, elements = values.type, self._elements
+        return tuple([elements.setdefault((type_, value), len(elements)) for value in values.published])

@@ -1,4 +1,4 @@
-"""Picks -> AllocationResult (A-18): results, configuration of classes and claim, node selector."""
+"""AllocationResults from picked devices (A-18): results, configuration of classes and claim, node selector."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features import writers
-from virt_dra.allocator.features.capacity import Capacities, Shares
+from virt_dra.allocator.features.capacity import Capacities, ShareNames
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import ClaimPlan, Device, Request
+from virt_dra.allocator.model import ClaimPlan, PoolDevice, Request
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from virt_dra.api.resource_v1 import (
     AllocationResult,
@@ -29,22 +29,22 @@ CONFIG_LIMIT = 64
 
 
 class Results:
-    """Writes the results of claims that differ in nothing but their names."""
+    """Writes the results of claims that are equal but for their names."""
 
     def __init__(self, plans: Sequence[ClaimPlan], features: Features, capacities: Capacities) -> None:
         self._plans = plans
         self._writers = writers(features)
-        self._shares = Shares(capacities, features)
+        self._shares = ShareNames(capacities, features)
         self._configs: dict[tuple[int, tuple[tuple[int, int], ...]], tuple[DeviceAllocationConfiguration, ...]] = {}
         self._stamps: dict[tuple[Request, int], tuple[Stamp[DeviceRequestAllocationResult], bool]] = {}
-        """By request and kind of device, also whether it names a share: results of alike devices differ in the device and its share."""
+        """By request and PoolDevice.profile, whose results differ only in device and share; and whether they name a share."""
 
     def of(
         self,
         claims: Sequence[ResourceClaim],
         picks: Sequence[Sequence[tuple[Request, int]]],
         selected: Sequence[Mapping[int, int]],
-        devices: Sequence[Device],
+        devices: Sequence[PoolDevice],
         node: str,
     ) -> tuple[AllocationResult, ...]:
         """One result per claim. ``picks``: per claim the requests and positions in ``devices``; ``selected``: per claim, index of a request
@@ -60,7 +60,7 @@ class Results:
         claim: ResourceClaim,
         picks: Sequence[tuple[Request, int]],
         selected: Mapping[int, int],
-        devices: Sequence[Device],
+        devices: Sequence[PoolDevice],
         node: str,
     ) -> AllocationResult:
         key = (number, tuple(selected.items()))
@@ -74,8 +74,8 @@ class Results:
         allocated = _configured_devices(results=results, config=config) if config else _devices(results=results)
         return _allocation(devices=allocated) if selector is None else _allocation_there(devices=allocated, node_selector=selector)
 
-    def _result(self, claim: ResourceClaim, request: Request, device: Device) -> DeviceRequestAllocationResult:
-        key = (request, device.alike)
+    def _result(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> DeviceRequestAllocationResult:
+        key = (request, device.profile)
         known = self._stamps.get(key)
         if known is None:
             known = self._stamps[key] = self._stamp(claim, request, device)
@@ -88,7 +88,7 @@ class Results:
             return stamp(driver=driver, pool=pool, device=name, share_id=share.id)
         return stamp(driver=driver, pool=pool, device=name, share_id=share.id, consumed_capacity=share.consumed)
 
-    def _stamp(self, claim: ResourceClaim, request: Request, device: Device) -> tuple[Stamp[DeviceRequestAllocationResult], bool]:
+    def _stamp(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> tuple[Stamp[DeviceRequestAllocationResult], bool]:
         same: dict[str, Any] = {"request": request.full_name}
         if request.admin_access:
             same["admin_access"] = True
@@ -110,7 +110,7 @@ _allocation_there = Stamp(AllocationResult, {}, "devices", "node_selector")
 
 
 def _config(plan: ClaimPlan, selected: Mapping[int, int]) -> tuple[DeviceAllocationConfiguration, ...]:
-    """A-18.2 to A-18.4."""
+    """The configuration of the classes, then that of the claim, with the requests each is for (A-18.2 to A-18.4)."""
     requests = [entry.alternatives[selected.get(i, 0)].request for i, entry in enumerate(plan.requests)]
     entries: list[tuple[str, list[str], OpaqueDeviceConfiguration | None]] = []
     by_class: dict[str, range] = {}
@@ -132,7 +132,7 @@ def _config(plan: ClaimPlan, selected: Mapping[int, int]) -> tuple[DeviceAllocat
 
 
 def _covers_all(listed: Sequence[str], names: Sequence[tuple[str, str]]) -> bool:
-    """An entry for every request is written without names: empty means all (A-18.4)."""
+    """True for an entry that is for every request: it is written without names, since empty means all (A-18.4)."""
     return all(base in listed or full in listed for base, full in names)
 
 
@@ -143,7 +143,7 @@ def _entry(source: str, requests: tuple[str, ...], opaque: OpaqueDeviceConfigura
     return entry if opaque is None else entry.with_(opaque=opaque)
 
 
-def _node_selector(claim: str, devices: Sequence[Device], node: str) -> NodeSelector | None:
+def _node_selector(claim: str, devices: Sequence[PoolDevice], node: str) -> NodeSelector | None:
     """Where the allocated devices can be reached: this node, or the merged requirements of their slices, or anywhere (A-18.6)."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from virt_dra.allocator.errors import DeadlineExceeded, Interrupt, StepLimitExceeded
-from virt_dra.allocator.model import RESULT_LIMIT, Check, Choice, Device, Request, Slots
+from virt_dra.allocator.model import RESULT_LIMIT, Check, Choice, PoolDevice, Request, Slots
 from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pruning_port import NO_PRUNING, Move, Position, Problem, Pruner, SearchOutcome
 
@@ -52,7 +52,7 @@ class Search:
         self.solved = False
         self.steps = 0
         self.deepest = -1
-        self.refused_constraint: tuple[Request, Device] | None = None
+        self.refused_constraint: tuple[Request, PoolDevice] | None = None
         self._entries = problem.entries
         self._add = problem.add
         self._availability = problem.availability
@@ -111,7 +111,7 @@ class Search:
         self._frames.append(scan)
         return scan.advance()
 
-    def _place_fixed(self, at: Position, request: Request, device: Device) -> Move:
+    def _place_fixed(self, at: Position, request: Request, device: PoolDevice) -> Move:
         """Mode All: exactly this device or none. The first refusal by a constraint is kept: it becomes the error (AC-8)."""
         refused = self.place(request, device)
         if refused is None:
@@ -146,7 +146,7 @@ class Search:
                 raise DeadlineExceeded
             self._next_poll = min(self._step_limit, self.steps + _POLL_INTERVAL)
 
-    def admits(self, request: Request, device: Device) -> bool:
+    def admits(self, request: Request, device: PoolDevice) -> bool:
         if not self._availability.admits(request, device):
             self.observer.rejected(request, device, self._availability)
             return False
@@ -156,7 +156,7 @@ class Search:
                 return False
         return True
 
-    def place(self, request: Request, device: Device) -> Check | None:
+    def place(self, request: Request, device: PoolDevice) -> Check | None:
         """Choose the device. Returns the check that refuses it, and then nothing has changed."""
         refused = self._add(request, device)
         if refused is not None:
@@ -166,7 +166,7 @@ class Search:
         self.observer.picked(request, device)
         return None
 
-    def unplace(self, request: Request, device: Device) -> None:
+    def unplace(self, request: Request, device: PoolDevice) -> None:
         """The exact reverse of a successful `place`."""
         self.observer.backtracked(request, device)
         self.chosen[request.claim_index].pop()
@@ -226,7 +226,7 @@ class _Fixed:
 
     __slots__ = ("_at", "_device", "_request", "_search")
 
-    def __init__(self, search: Search, at: Position, request: Request, device: Device) -> None:
+    def __init__(self, search: Search, at: Position, request: Request, device: PoolDevice) -> None:
         self._search = search
         self._at = at
         self._request = request
@@ -249,7 +249,7 @@ class _Scan:
         self._count = slots.count
         self._devices = search.problem.candidates(slots.request)
         self._cursor = at.start
-        self._placed: Device | None = None
+        self._placed: PoolDevice | None = None
         self._failed: set[Hashable] | None = None
         """The symmetry classes of devices that failed in this slot since the pruner became active; None: no device did."""
 
@@ -290,7 +290,7 @@ class _Scan:
             self._add_failed(device)
         return self.advance()
 
-    def _add_failed(self, device: Device) -> None:
+    def _add_failed(self, device: PoolDevice) -> None:
         if self._failed is None:
             self._failed = set()
         symmetry = self._search.pruner.symmetry(self._at, device)

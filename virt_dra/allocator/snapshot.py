@@ -50,7 +50,7 @@ class Snapshot:
 
         ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off. ``compile_selector``
         and ``compile_derived`` replace the CEL engine. Nothing is validated before a node is tried (A-1.1); raises TypeError for
-        objects of another kind.
+        objects of another type.
         """
         tainted = tuple(with_rules(of_type(slices, ResourceSlice, "slices"), of_type(taint_rules, DeviceTaintRule, "taint_rules")))
         allocated = [each for each in of_type(claims, ResourceClaim, "claims") if each.status.allocation is not None]
@@ -68,7 +68,7 @@ class Snapshot:
         return self.with_uses(uses_of(allocations))
 
     def including(self, allocations: Iterable[AllocationResult]) -> Snapshot:
-        """A snapshot in which these allocations are in use, unlike :meth:`with_allocation` also if some are already: each counts once."""
+        """A snapshot in which these allocations are in use. Unlike :meth:`with_allocation` it skips those that are already."""
         return self.with_uses([use for use in uses_of(allocations) if not self._knows(use)])
 
     def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
@@ -92,7 +92,7 @@ class Snapshot:
         return self.changed(by_pool(uses), 1)
 
     def is_allocated(self, device: DeviceId) -> bool:
-        """A-3.5."""
+        """True if the device is in use in any way (A-3.5)."""
         return device.device in self.used.get(PoolId(device.driver, device.pool), NOTHING_USED).devices
 
     def changed(self, uses: Mapping[PoolId, Sequence[DeviceUse]], by: int) -> Snapshot:
@@ -104,10 +104,10 @@ class Snapshot:
         return self if used is self.used else Snapshot(self.slices, self.classes, self.caches, used, self.allocated)
 
 
-def of_type(objects: Iterable[T], kind: type[T], what: str) -> Iterator[T]:
-    """The objects one by one. Raises TypeError at the first that isn't of the kind."""
+def of_type(objects: Iterable[T], wanted: type[T], argument: str) -> Iterator[T]:
+    """The objects one by one. Raises TypeError at the first of another type. ``argument``: its name in the message."""
     for position, each in enumerate(objects):
-        if not isinstance(each, kind):
-            read = f"; {kind.__name__}.from_wire reads one" if isinstance(each, Mapping) else ""
-            raise TypeError(f"{what}[{position}]: a {kind.__name__} is needed, this is of type {type(each).__name__}{read}")
+        if not isinstance(each, wanted):
+            read = f"; {wanted.__name__}.from_wire reads one" if isinstance(each, Mapping) else ""
+            raise TypeError(f"{argument}[{position}]: a {wanted.__name__} is needed, this is of type {type(each).__name__}{read}")
         yield each

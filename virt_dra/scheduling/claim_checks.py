@@ -1,4 +1,4 @@
-"""The claims of a pod before any node is looked at (C-5.1, C-5.2): which exist, which may be used, which are still to be allocated."""
+"""Checks on a pod's claims before any node is tried (C-5.1, C-5.2): they exist, may be used, and can be allocated."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from virt_dra.scheduling.claim_references import (
     NotCreatedYet,
     NotNeeded,
     UnsupportedClaimSource,
-    can_be_reserved,
     claim_name,
-    is_reserved_for,
     not_for_pod,
 )
 
@@ -62,17 +60,16 @@ def pod_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ResourceC
 
 
 def check_claims(
-    pod: Pod, claims: Iterable[ResourceClaim], classes: Mapping[str, DeviceClass], in_flight: Iterable[str], features: Features
+    claims: Iterable[ResourceClaim], classes: Mapping[str, DeviceClass], in_flight: Iterable[str], features: Features
 ) -> Blocked | None:
     """Whether the claims can be used and allocated at all (C-5.2 items 1, 4, 5). ``in_flight``: UIDs of claims being allocated."""
     pending = frozenset(in_flight)
     for claim in claims:
         if claim.status.allocation is not None:
-            if not can_be_reserved(claim) and not is_reserved_for(claim, pod):
-                return Blocked(UNSCHEDULABLE, "resourceclaim in use", claim.key)
-        elif claim.metadata.uid in pending:
+            continue  # every allocated claim is shareable (C-3.4); the API server limits it to 256 consumers
+        if claim.metadata.uid in pending:
             return Blocked(UNSCHEDULABLE, f"resource claim {claim.key} is in the process of being allocated", claim.key)
-        elif (blocked := _check_requests(claim, classes, features)) is not None:
+        if (blocked := _check_requests(claim, classes, features)) is not None:
             return blocked
     return None
 

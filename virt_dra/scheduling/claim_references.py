@@ -1,6 +1,6 @@
-"""From a pod's claim entry to the ResourceClaim object behind it, and from a claim back to its pods (C-3).
+"""Resolves a pod's claim entries to ResourceClaims, and a claim to the pods that own or reserve it (C-3).
 
-Shared by the scheduler and the controllers, so that both read names, owners and reservations alike.
+Shared by the scheduler and the controllers, so that both read names, owners and reservations the same way.
 """
 
 from __future__ import annotations
@@ -97,11 +97,6 @@ def is_reserved_for(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = F
         or (group is not None and consumer.api_group == SCHEDULING_GROUP and consumer.resource == POD_GROUPS and consumer.name == group)
         for consumer in claim.status.reserved_for
     )
-
-
-def can_be_reserved(claim: ResourceClaim) -> bool:
-    """Whether one more consumer may join. Every claim is shareable; the API server limits it to 256 consumers (C-3.4)."""
-    return True
 
 
 def consumer_reference(pod: Pod) -> ResourceClaimConsumerReference:

@@ -1,4 +1,4 @@
-"""Which DeviceClass stands for an extended resource (KEP-5004, A-25).
+"""The DeviceClass that serves an extended resource (KEP-5004, A-25).
 
 Computed from all known classes at once: updated class by class, as upstream's cache is, entries get lost (AC-19).
 """
@@ -16,7 +16,7 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 def classes_by_resource(classes: Iterable[DeviceClass]) -> Mapping[str, DeviceClass]:
     """Extended resource name -> the class that serves it.
 
-    Of several classes that name one resource the youngest counts; of equally old ones the one whose name comes first.
+    If several classes name one resource, the youngest counts, and among equally old ones the first by name.
     """
     by_name = sorted(classes, key=lambda each: each.name)
     found: dict[str, DeviceClass] = {}

@@ -15,15 +15,13 @@ TAINTED = "NodeTainted"
 """A NoSchedule or NoExecute taint that the pod doesn't tolerate."""
 AFFINITY = "NodeAffinityMismatch"
 """`spec.nodeSelector` or the required node affinity excludes the node."""
-NOT_ASKED = "NodeNotSelected"
-"""The caller restricted placement to other nodes."""
 
 _UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 @dataclass(frozen=True)
 class NodeRefusal:
-    """Why a node is out before devices are looked at. ``message`` in kube-scheduler's words, also used for the histogram."""
+    """Why a node is excluded before devices are tried. ``message`` in kube-scheduler's words, also used for the histogram."""
 
     reason: str
     message: str

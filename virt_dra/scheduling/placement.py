@@ -36,12 +36,12 @@ NODE_ERROR = "NodeError"
 """The allocator couldn't decide for the node."""
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
-"""What a node declares (`status.declaredFeatures`) that can leave out operations for a device."""
+"""Declared by nodes (`status.declaredFeatures`) that can skip operations for a device."""
 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """What placement knows. ``nodes`` in the order in which they are tried; ``claims`` by ``namespace/name``.
+    """The inputs of placement. ``nodes`` in the order in which they are tried; ``claims`` by ``namespace/name``.
 
     ``in_flight``: claim UID -> allocation chosen but not yet written (C-4.3); their devices are in use in ``snapshot`` already.
     """
@@ -86,7 +86,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class NodeOutcome:
-    """Why one node is out. ``explanation`` where the allocator was asked and could say why."""
+    """Why one node is excluded. ``explanation`` if the allocator has one."""
 
     node: str
     reason: str
@@ -98,7 +98,7 @@ class NodeOutcome:
 class Unplaced:
     """The pod goes nowhere now. ``reason`` and ``message`` are those of its PodScheduled condition (C-19).
 
-    ``deallocate``: an allocated claim that keeps the pod off every node and that nobody else uses: giving its devices back may help
+    ``deallocate``: an allocated claim that no other pod uses and that excludes nodes: deallocating it may help
     (C-5.6).
     """
 
@@ -127,12 +127,12 @@ def place(
 ) -> Placement | Unplaced:
     """Decide for one pod. ``only_node`` restricts the choice. Never raises for what is in the cluster: errors are Unplaced values.
 
-    ``interrupt`` is asked now and then whether to stop, which raises DeadlineExceeded.
+    ``interrupt`` is polled; True raises DeadlineExceeded.
     """
     claims = pod_claims(pod, view.claims)
     if isinstance(claims, Blocked):
         return Unplaced(claims.reason, claims.message, claims.subject)
-    blocked = check_claims(pod, claims, view.snapshot.classes, view.in_flight, features)
+    blocked = check_claims(claims, view.snapshot.classes, view.in_flight, features)
     if blocked is not None:
         return Unplaced(blocked.reason, blocked.message, blocked.subject)
     nodes = view.nodes if only_node is None else tuple(node for node in view.nodes if node.name == only_node)

@@ -9,32 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from virt_dra.allocator.features import binding_conditions, node_operations
-from virt_dra.allocator.features.attributes import MISSING, Attributes
+from virt_dra.allocator.features import (
+    attributes,
+    binding_conditions,
+    capacity,
+    compatibility_groups,
+    counters,
+    distinct_attribute,
+    in_use,
+    match_attribute,
+    node_operations,
+    per_device_nodes,
+    selectors,
+    static,
+    taints,
+)  # fmt: skip
+from virt_dra.allocator.features.attributes import Attributes
 from virt_dra.allocator.features.binding_conditions import NoBindingConditions
-from virt_dra.allocator.features.capacity import (
-    EXHAUSTED,
-    POLICY,
-    TOO_SMALL,
-    UNKNOWN,
-    Capacities,
-    CapacityFilter,
-    Resolver,
-    RoomFirst,
-    SharedCapacity,
-)
-from virt_dra.allocator.features.compatibility_groups import INCOMPATIBLE, CompatibilityGroups
-from virt_dra.allocator.features.counters import INSUFFICIENT, UNKNOWN_USE, Counters, CountersOff
-from virt_dra.allocator.features.distinct_attribute import REPEATED, DistinctAttribute
-from virt_dra.allocator.features.in_use import IN_USE, TAKEN, InUse
-from virt_dra.allocator.features.match_attribute import DIFFERS, MatchAttribute
-from virt_dra.allocator.features.node_operations import NOT_DECLARED
-from virt_dra.allocator.features.per_device_nodes import NOT_ON_NODE, PerDeviceNodes
-from virt_dra.allocator.features.selectors import MISMATCH, SelectorFilter
-from virt_dra.allocator.features.static import FEATURE_OFF
-from virt_dra.allocator.features.taints import TAINTED, Taints
+from virt_dra.allocator.features.capacity import Capacities, CapacityFilter, Resolver, RoomFirst, SharedCapacity
+from virt_dra.allocator.features.compatibility_groups import CompatibilityGroups
+from virt_dra.allocator.features.counters import Counters, CountersOff
+from virt_dra.allocator.features.distinct_attribute import DistinctAttribute
+from virt_dra.allocator.features.in_use import InUse
+from virt_dra.allocator.features.match_attribute import MatchAttribute
+from virt_dra.allocator.features.per_device_nodes import PerDeviceNodes
+from virt_dra.allocator.features.selectors import SelectorFilter
+from virt_dra.allocator.features.taints import Taints
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Bound, Check, Device, Filter, Request
+from virt_dra.allocator.model import Bound, Check, Filter, PoolDevice, Request
 from virt_dra.allocator.pools import Pools
 from virt_dra.allocator.usage import Used
 from virt_dra.api.core_v1 import Node
@@ -49,7 +51,7 @@ class DeviceCaches(Protocol):
 
 
 class FeatureTable:
-    """The features of one attempt on one node, in the order in which they are asked."""
+    """The features of one attempt on one node, in the order in which they run."""
 
     def __init__(self, used: Used, caches: DeviceCaches, pools: Pools, node: Node, features: Features, selectors: SelectorFilter) -> None:
         self._features = features
@@ -57,7 +59,7 @@ class FeatureTable:
         self._node_operations = node_operations.checks(features, node)
         self._counters, counted = _counters(used, pools, node, features)
         self.availability = InUse(used, features, selectors.matches)
-        """Asked first, of every candidate, and the first check of every claim (A-7.2, A-10.2)."""
+        """Runs first for every candidate, and is the first check of every claim (A-7.2, A-10.2)."""
         resolver = Resolver(caches.capacities, features)
         self._capacity = SharedCapacity(used, resolver) if features.consumable_capacity else None
         self.bounds: tuple[Bound, ...] = counted if self._capacity is None else (*counted, self._capacity)
@@ -68,14 +70,14 @@ class FeatureTable:
             PerDeviceNodes(pools, node),
             *(() if self._capacity is None else (CapacityFilter(resolver),)),
         )
-        """Asked of every candidate that is free, whatever is chosen."""
+        """For every candidate that is free, whatever is chosen."""
 
-    def selectable(self, request: Request, device: Device) -> bool:
+    def selectable(self, request: Request, device: PoolDevice) -> bool:
         """Whether the device is one of those that an All request asks for, free or not (A-8, A-9.2). Raises FatalError."""
         return all(each.admits(request, device) for each in self.filters)
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
-        """The stateful part for one claim, in the order of A-10. Constraints with both kinds apply both (AC-5)."""
+        """The checks of one claim, in the order of A-10. A constraint with both attributes gets both checks (AC-5)."""
         checks: list[Check] = [self.availability, *self._node_operations, *self._counters]
         if self._features.device_taints:
             checks.append(Taints())
@@ -93,7 +95,7 @@ class FeatureTable:
 
 
 def _derives(claim: ResourceClaim) -> bool:
-    """Whether a constraint may be an error."""
+    """True if requests derive attributes, so that a constraint may be an error."""
     wanted = [each for request in claim.spec.devices.requests for each in (request.exactly, *request.first_available) if each is not None]
     return any(each.derived_attributes for each in wanted)
 
@@ -108,20 +110,21 @@ def _counters(used: Used, pools: Pools, node: Node, features: Features) -> tuple
 
 
 REASONS = (
-    *(EXHAUSTED, DIFFERS, REPEATED, MISSING, TAINTED, INSUFFICIENT, UNKNOWN_USE, INCOMPATIBLE, NOT_DECLARED, FEATURE_OFF),
-    *(TOO_SMALL, POLICY, UNKNOWN, IN_USE, TAKEN),
+    *(capacity.EXHAUSTED, match_attribute.DIFFERS, distinct_attribute.REPEATED, attributes.MISSING, taints.TAINTED, counters.INSUFFICIENT),
+    *(counters.UNKNOWN_USE, compatibility_groups.INCOMPATIBLE, node_operations.NOT_DECLARED, static.FEATURE_OFF, capacity.TOO_SMALL),
+    *(capacity.POLICY, capacity.UNKNOWN, in_use.IN_USE, in_use.TAKEN),
 )
 """Reasons to refuse a device that the selectors select, last check first: an explanation names the device that came furthest."""
 
-SELECTION_REASONS = (NOT_ON_NODE, MISMATCH)
+SELECTION_REASONS = (per_device_nodes.NOT_ON_NODE, selectors.MISMATCH)
 """Reasons of devices that aren't selected on this node."""
 
-Writer: TypeAlias = Callable[[dict[str, Any], Device], None]
-"""Adds to the fields (Python names) of a device's result what a feature has to say about all devices alike (model.Device)."""
+Writer: TypeAlias = Callable[[dict[str, Any], PoolDevice], None]
+"""Adds a feature's fields (by Python name) to a device's result; they depend on PoolDevice.profile only."""
 
 
 def writers(features: Features) -> tuple[Writer, ...]:
-    """What the features write into results (A-18.1)."""
+    """The writers of the features that are on (A-18.1)."""
     found: list[Writer] = []
     if features.device_binding_and_status:
         found.append(binding_conditions.write)

@@ -1,4 +1,4 @@
-"""KEP-5018: requests that look at devices others use. Admin requests pass `in_use`, and what they hold counts for nobody (A-11, AC-7).
+"""KEP-5018: requests for devices that others use. Admin requests pass `in_use`, and what they hold blocks nobody (A-11, AC-7).
 
 Off: a request that mentions `adminAccess`, even as false, is refused (E5).
 """

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from virt_dra.allocator.errors import FatalError, NodeError
-from virt_dra.allocator.model import Device, Request, Slots
+from virt_dra.allocator.model import PoolDevice, Request, Slots
 from virt_dra.allocator.pools import INCOMPLETE, Reachable
 from virt_dra.api.resource_v1 import ALL, EXACT_COUNT
 
-Selectable = Callable[[Request, Device], bool]
+Selectable = Callable[[Request, PoolDevice], bool]
 """Whether a device matches a request whatever is in use (A-8). Raises FatalError for broken selectors."""
 
 
 def slots(request: Request, reachable: Reachable, selectable: Selectable) -> Slots:
-    """Raises NodeError when All meets a pool that can't be counted (AC-9), FatalError for an unknown mode (E8)."""
+    """Raises NodeError when mode All includes an incomplete or invalid pool (AC-9), FatalError for an unknown mode (E8)."""
     if request.mode == EXACT_COUNT:
         return Slots(request, request.count)
     subject = f"claim {request.claim.key}, request {request.name}"
     if request.mode != ALL:
         raise FatalError(f"{subject}: unsupported count mode {request.mode}")
-    found: list[Device] = []
+    found: list[PoolDevice] = []
     for pool in reachable.pools:
         if pool.problem is not None:
             state = "being updated" if pool.problem.reason == INCOMPLETE else "invalid"

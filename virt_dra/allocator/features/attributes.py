@@ -9,7 +9,8 @@ from typing import Final
 from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.features import derived_attributes
 from virt_dra.allocator.features.derived_attributes import CompileDerived
-from virt_dra.allocator.model import AttributeName, Check, Device, Label, Rejection, Request, SymmetryKey, Upcoming
+from virt_dra.allocator.memo import remember
+from virt_dra.allocator.model import AttributeName, Check, Label, PoolDevice, Rejection, Request, SymmetryKey, Upcoming
 from virt_dra.allocator.published import Elements, PublishedValues, Values, values_of
 
 
@@ -22,8 +23,8 @@ def applies(requests: tuple[str, ...], request: Request) -> bool:
     return request.parent in requests or request.full_name in requests
 
 
-class ValuesOf(dict[Device, "Values | FatalError | None"]):
-    """The values of one attribute, published or derived, by device; computed when first asked for. Errors are remembered too."""
+class ValuesOf(dict[PoolDevice, "Values | FatalError | None"]):
+    """The values of one attribute, published or derived, by device; computed when first needed. Errors are cached too."""
 
     def __init__(
         self, name: str, *, lists: bool, expression: str | None, compile_derived: CompileDerived, numbers: PublishedValues
@@ -37,7 +38,7 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
         self._facts: dict[int, Hashable] = {}
         """Of published values, by their numbers."""
 
-    def __missing__(self, device: Device) -> Values | FatalError | None:
+    def __missing__(self, device: PoolDevice) -> Values | FatalError | None:
         values = self[device] = self._values(device)
         return values
 
@@ -45,14 +46,14 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
     def derived(self) -> bool:
         return self._expression is not None
 
-    def within(self, device: Device, interrupt: Interrupt | None) -> Values | FatalError | None:
-        """The values of a device. ``interrupt``: asked while they are derived; raises DeadlineExceeded to end, and nothing is kept."""
+    def within(self, device: PoolDevice, interrupt: Interrupt | None) -> Values | FatalError | None:
+        """The values of a device. ``interrupt``: polled while they are derived; raises DeadlineExceeded to end, and nothing is cached."""
         values = self.get(device, _UNKNOWN_VALUES)
         if values is _UNKNOWN_VALUES:
             values = self[device] = self._values(device, interrupt)
         return values
 
-    def _values(self, device: Device, interrupt: Interrupt | None = None) -> Values | FatalError | None:
+    def _values(self, device: PoolDevice, interrupt: Interrupt | None = None) -> Values | FatalError | None:
         if self._expression is None:
             attribute = self._published.find(device)
         else:
@@ -64,8 +65,8 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
                 return error
         return None if attribute is None else values_of(attribute, lists=self._lists)
 
-    def reuse_keys(self, devices: Sequence[Device], interrupt: Interrupt | None = None) -> list[Hashable]:
-        """What a constraint's answers depend on (model.Check): labels, None for a device without a value, an error's text."""
+    def reuse_keys(self, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> list[Hashable]:
+        """Reuse keys (model.Check): labels, None for a device without a value, an error's text."""
         if self._expression is not None:
             return [self._fact(device, interrupt) for device in devices]
         found: list[Hashable] = []
@@ -78,14 +79,14 @@ class ValuesOf(dict[Device, "Values | FatalError | None"]):
             found.append(fact)
         return found
 
-    def _fact(self, device: Device, interrupt: Interrupt | None) -> Hashable:
+    def _fact(self, device: PoolDevice, interrupt: Interrupt | None) -> Hashable:
         values = self.within(device, interrupt)
         if isinstance(values, Values):
             return self._label((values.type, self._numbers.numbered(values)))
         return None if values is None else str(values)  # whatever else is the same, an error names this device
 
     def _label(self, elements: Elements | None) -> Label | None:
-        """Constraints that speak of one attribute see the same values, hence one space of labels for it, derived or not."""
+        """All constraints on one attribute share one space of labels, derived or not."""
         return None if elements is None else Label((self._name, elements[0]), elements[1])
 
 
@@ -94,11 +95,11 @@ _UNKNOWN_VALUES: Final = FatalError("not derived yet")
 _REMEMBERED_VALUES = 16384
 """Of one attribute; values that occur once gain nothing by more."""
 _REMEMBERED_ATTRIBUTES = 4096
-"""Attributes whose values are kept; the oldest goes first. A cluster has few; only generated texts reach this."""
+"""Attributes whose values are cached. A cluster has few; only generated texts reach this."""
 
 
 class Attributes:
-    """The values of all attributes that constraints have asked for, as long as the inventory lives."""
+    """The values of all attributes that constraints have read, for one set of slices."""
 
     def __init__(self, compile_derived: CompileDerived, numbers: PublishedValues) -> None:
         self._compile = compile_derived
@@ -106,26 +107,25 @@ class Attributes:
         self._known: dict[tuple[str, str | None, bool], ValuesOf] = {}
 
     def of(self, request: Request, name: str, *, lists: bool) -> ValuesOf:
-        """What the request calls ``name``: the attribute it derives, else the published one (A-15.2)."""
+        """The values that ``name`` stands for in the request: of the attribute it derives, else of the published one (A-15.2)."""
         key = (name, request.derived.get(name), lists)
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= _REMEMBERED_ATTRIBUTES:
-                del self._known[next(iter(self._known))]
-            known = self._known[key] = ValuesOf(name, lists=lists, expression=key[1], compile_derived=self._compile, numbers=self._numbers)
+            known = ValuesOf(name, lists=lists, expression=key[1], compile_derived=self._compile, numbers=self._numbers)
+            remember(self._known, key, known, _REMEMBERED_ATTRIBUTES)
         return known
 
 
 @dataclass(frozen=True, slots=True)
 class Constrained:
-    """The attribute and the requests that a constraint speaks of. ``requests`` empty: all of the claim."""
+    """The attribute and the requests that a constraint covers. ``requests`` empty: all of the claim."""
 
     name: str
     requests: tuple[str, ...]
     lists: bool
     attributes: Attributes
     interrupt: Interrupt | None = None
-    """Of the attempt; asked while attributes are derived; raises DeadlineExceeded to end."""
+    """Of the attempt; polled while attributes are derived; raises DeadlineExceeded to end."""
     _of: dict[Request, ValuesOf | None] = field(default_factory=dict)
     """None for a request that isn't covered."""
 
@@ -145,7 +145,7 @@ class Constrained:
         """Whether a request still to come is covered."""
         return any(self.covers(request) for request in upcoming.requests)
 
-    def values(self, request: Request, device: Device) -> Values | None:
+    def values(self, request: Request, device: PoolDevice) -> Values | None:
         """The device's values for a request that is covered. Raises :class:`FatalError` (E19, E20)."""
         of = self.of(request)
         if of is None:
@@ -155,17 +155,17 @@ class Constrained:
             raise FatalError(str(values))
         return values
 
-    def _derived(self, request: Request, of: ValuesOf, device: Device) -> Values | FatalError | None:
+    def _derived(self, request: Request, of: ValuesOf, device: PoolDevice) -> Values | FatalError | None:
         try:
             return of.within(device, self.interrupt)
         except DeadlineExceeded as error:
             raise _of_request(request, error) from None
 
-    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
-        """Devices with equal values are alike to the constraint, and all devices of a request that it doesn't cover."""
+    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
+        """Equal for devices with equal values, and for all devices of a request that the constraint doesn't cover."""
         return self.values(request, device) if self.covers(request) else NOT_CONSTRAINED
 
-    def reuse_keys(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None) -> Sequence[Hashable]:
+    def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None) -> Sequence[Hashable]:
         of = self.of(request)
         if of is None:
             return [NOT_CONSTRAINED] * len(devices)
@@ -174,19 +174,19 @@ class Constrained:
         except DeadlineExceeded as error:
             raise _of_request(request, error) from None
 
-    def missing(self, constraint: str, request: Request, device: Device) -> Rejection:
-        """The refusal of a device without a value. ``constraint``: which kind."""
+    def missing(self, constraint: str, request: Request, device: PoolDevice) -> Rejection:
+        """The refusal of a device without a value. ``constraint``: its name in the message."""
         what = "derived value is not comparable" if self.name in request.derived else "no comparable value"
         return Rejection(MISSING, f"attribute {self.name} missing", device.id, f"{constraint} {self.name}: {what}")
 
 
 def _of_request(request: Request, error: DeadlineExceeded) -> DeadlineExceeded:
-    """With whose attribute it was that was derived."""
+    """The same error with the request whose attribute was being derived."""
     return DeadlineExceeded(error.progress, f"claim {request.claim.key}, request {request.full_name}, {error.subject}")
 
 
 class AttributeConstraint(Check):
-    """What the constraints have in common: each compares the values of one attribute."""
+    """The base of the constraints: each compares the values of one attribute."""
 
     def __init__(self, attribute: Constrained) -> None:
         self._attribute = attribute
@@ -194,18 +194,18 @@ class AttributeConstraint(Check):
     def constrains(self, request: Request) -> bool:
         return self._attribute.covers(request)
 
-    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         return self._attribute.symmetry_key(request, device)
 
-    def reuse_key(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         return self.reuse_keys(request, (device,), self._attribute.interrupt)[0]
 
-    def reuse_keys(self, request: Request, devices: Sequence[Device], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
+    def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
         return self._attribute.reuse_keys(request, devices, interrupt)
 
 
 NOT_CONSTRAINED = True
-"""The kind (model.SymmetryKey) of any device to a constraint that doesn't cover the request."""
+"""The symmetry and reuse key of any device to a constraint that doesn't cover the request."""
 
 MISSING = "AttributeMissing"
 """A constraint needs an attribute that the device doesn't publish, or not with a type that can be compared."""

@@ -1,7 +1,8 @@
-"""KEP-5007: devices that are ready only some time after they were allocated. They say by which conditions that is known.
+"""KEP-5007: devices that get ready only after they were allocated, and report it by conditions.
 
-Such a device is allocated as any other; its conditions are copied into the result, and whoever binds the pod waits for them (C-6).
-That they are tried last is a matter of the order of pools (A-5.6), with the feature off too.
+Such a device is allocated as any other; its conditions are copied into the result, and the scheduler waits for them before it binds the
+pod (C-6).
+The order of pools puts such devices last (A-5.6), with the feature off too.
 Off: a device with binding conditions is not selectable (A-8.1). Existing allocations mean nothing here.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from virt_dra.allocator.features.static import feature_off
-from virt_dra.allocator.model import Device, Filter, Rejection, Request
+from virt_dra.allocator.model import Filter, PoolDevice, Rejection, Request
 
 
 class NoBindingConditions(Filter):
@@ -18,14 +19,14 @@ class NoBindingConditions(Filter):
 
     reusable = True
 
-    def admits(self, request: Request, device: Device) -> bool:
+    def admits(self, request: Request, device: PoolDevice) -> bool:
         return not device.published.binding_conditions
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         return feature_off(device, "DRADeviceBindingConditions")
 
 
-def write(fields: dict[str, Any], device: Device) -> None:
+def write(fields: dict[str, Any], device: PoolDevice) -> None:
     """The conditions to wait for, and those that end the wait (A-18.1)."""
     published = device.published
     if published.binding_conditions:

@@ -21,24 +21,25 @@ from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, qualified, resolve
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Filter, Rejection, Request, Slots, SymmetryKey, Take, Upcoming
+from virt_dra.allocator.memo import remember
+from virt_dra.allocator.model import Check, Filter, PoolDevice, Rejection, Request, Slots, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.usage import Used
 from virt_dra.api.quantity import Quantity, QuantityFormat
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
 
-__all__ = ["EXHAUSTED", "POLICY", "TOO_SMALL", "UNKNOWN", "Capacities", "CapacityFilter", "Share", "SharedCapacity", "Shares"]
+__all__ = ["EXHAUSTED", "POLICY", "TOO_SMALL", "UNKNOWN", "Capacities", "CapacityFilter", "Share", "ShareNames", "SharedCapacity"]
 
 EXHAUSTED = "CapacityExhausted"
 """What is left of a shared device is less than the request takes."""
 
-_REMEMBERED_WISHES = 4096
-"""Wishes whose outcomes are kept; the oldest goes first."""
+_REMEMBERED_REQUESTS = 4096
+"""Different capacity requests whose outcomes are kept."""
 
 _SHARE_IDS = UUID("5d0c1a4e-93c7-5b52-8f5e-0b6f7a5c2d11")
 """Namespace of share IDs: they follow from claim, request and device, so that deciding needs no randomness."""
 
 
-def is_shared(device: Device) -> bool:
+def is_shared(device: PoolDevice) -> bool:
     """Whether many claims may hold the device, with the feature on."""
     return bool(device.published.allow_multiple_allocations)
 
@@ -57,24 +58,22 @@ _Outcomes = dict[Stock, Resolution]
 
 
 class Capacities:
-    """What requests take of devices, resolved once per different wish and stock, for every pod and node."""
+    """The amounts that requests take of devices, resolved once per different capacity request and stock, for every pod and node."""
 
     def __init__(self) -> None:
-        self._stock_of: dict[Device, Stock] = {}
+        self._stock_of: dict[PoolDevice, Stock] = {}
         self._stocks: dict[Hashable, Stock] = {}
         self._outcomes: dict[Hashable, _Outcomes] = {}
 
     def outcomes(self, request: Request, *, fractional: bool) -> _Outcomes:
-        """What is known so far for the request's wish; `resolve` adds to it."""
+        """The outcomes known so far for equal capacity requests; the resolver adds to them."""
         key = (fractional, tuple((name, request.capacity[name].spelling) for name in sorted(request.capacity)))
         known = self._outcomes.get(key)
         if known is None:
-            if len(self._outcomes) >= _REMEMBERED_WISHES:
-                del self._outcomes[next(iter(self._outcomes))]
-            known = self._outcomes[key] = {}
+            known = remember(self._outcomes, key, {}, _REMEMBERED_REQUESTS)
         return known
 
-    def stock(self, device: Device) -> Stock:
+    def stock(self, device: PoolDevice) -> Stock:
         known = self._stock_of.get(device)
         if known is None:
             capacities = device.published.capacity
@@ -104,7 +103,7 @@ class Resolver:
         self._fractional = features.fractional_capacity_range
         self._outcomes: dict[Request, _Outcomes] = {}
 
-    def of(self, request: Request, device: Device) -> Resolution:
+    def of(self, request: Request, device: PoolDevice) -> Resolution:
         outcomes = self._outcomes.get(request)
         if outcomes is None:
             outcomes = self._outcomes[request] = self._capacities.outcomes(request, fractional=self._fractional)
@@ -114,7 +113,7 @@ class Resolver:
             known = outcomes[stock] = resolve(stock.driver, stock.capacities, request.capacity, fractional=self._fractional)
         return known
 
-    def consumption(self, request: Request, device: Device) -> Consumption:
+    def consumption(self, request: Request, device: PoolDevice) -> Consumption:
         """For a device that the filter admits. Raises :class:`FatalError` for one that is an error."""
         found = self.of(request, device)
         if isinstance(found, Fault):
@@ -125,14 +124,14 @@ class Resolver:
 
 
 class CapacityFilter(Filter):
-    """Asked after the selectors, also for requests that want no capacity: then a device's default or whole capacity counts (A-17.2)."""
+    """Runs after the selectors, also for requests without capacities: then a device's default or whole capacity counts (A-17.2)."""
 
     reusable = True
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
 
-    def admits(self, request: Request, device: Device) -> bool:
+    def admits(self, request: Request, device: PoolDevice) -> bool:
         """Raises :class:`FatalError` for what can't be represented (E21)."""
         if not device.published.capacity and not request.capacity:
             return True
@@ -142,10 +141,10 @@ class CapacityFilter(Filter):
             raise FatalError(f"claim {request.claim.key}, request {request.name}: checking capacity for device {shown}: {found.text}")
         return isinstance(found, Consumption)
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         found = self._resolver.of(request, device)
         if not isinstance(found, Refusal):
-            raise AssertionError(f"asked why the capacity of {device.id} refuses a request, which it doesn't")
+            raise AssertionError(f"the capacity of {device.id} suffices: there is no refusal to explain")
         words = {UNKNOWN: "missing", POLICY: "refuses the amount", TOO_SMALL: "too small"}[found.reason]
         return Rejection(found.reason, f"capacity {found.capacity} {words}", device.id, found.detail)
 
@@ -156,12 +155,12 @@ class SharedCapacity(Check):
     def __init__(self, used: Used, resolver: Resolver) -> None:
         self._used = used
         self._resolver = resolver
-        self._unused: dict[Device, tuple[int, ...]] = {}
+        self._unused: dict[PoolDevice, tuple[int, ...]] = {}
         """What other pods leave of a device, by capacity in the order of their names, in billionths."""
-        self._left: dict[Device, list[tuple[int, ...]]] = {}
+        self._left: dict[PoolDevice, list[tuple[int, ...]]] = {}
         """What is left after each share of this attempt; devices without one don't occur."""
 
-    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         if not is_shared(device):
             return _EXCLUSIVE
         if request.admin_access:
@@ -170,13 +169,13 @@ class SharedCapacity(Check):
         unused = self._unused_of(device, consumption)
         return (unused, consumption.amounts) if _fits(consumption.amounts, unused) else None
 
-    def reuse_key(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         """Devices have equal facts if they publish the same and are shared: then what one more share takes is the same too."""
         if not is_shared(device):
             return _EXCLUSIVE
         return _SHARED if request.admin_access else self._resolver.of(request, device)
 
-    def has_room(self, request: Request, device: Device) -> bool:
+    def has_room(self, request: Request, device: PoolDevice) -> bool:
         """Whether `add` would take the device."""
         if not device.published.allow_multiple_allocations or request.admin_access:
             return True
@@ -184,7 +183,7 @@ class SharedCapacity(Check):
         shares = self._left.get(device)
         return _fits(consumption.amounts, shares[-1] if shares else self._unused_of(device, consumption))
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         if not device.published.allow_multiple_allocations or request.admin_access:
             return True
         consumption = self._resolver.consumption(request, device)
@@ -199,7 +198,7 @@ class SharedCapacity(Check):
             shares.append(left)
         return True
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         if not device.published.allow_multiple_allocations or request.admin_access:
             return
         shares = self._left[device]
@@ -217,14 +216,14 @@ class SharedCapacity(Check):
                 held[key, left] = held.get((key, left), 0) + 1
         return frozenset(held.items()) or None
 
-    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+    def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
         if request.admin_access or not is_shared(device):
             return ()
         consumption = self._resolver.consumption(request, device)
         each = zip(consumption.quantities, consumption.amounts, self._unused_of(device, consumption), strict=True)
         return [Take(name, (device, name), amount, left) for name, amount, left in each if amount]
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         consumption = self._resolver.consumption(request, device)
         unused = self._unused_of(device, consumption)
         shares = self._left.get(device)
@@ -236,21 +235,21 @@ class SharedCapacity(Check):
                 if left[number] != unused[number]:
                     detail += f" ({_written(unused[number] - left[number], value.format)} chosen before for this pod)"
                 return Rejection(EXHAUSTED, f"capacity {name} exhausted", device.id, detail)
-        raise AssertionError(f"asked why the capacity left of {device.id} refuses a request, which it doesn't")
+        raise AssertionError(f"the capacity left of {device.id} suffices: there is no refusal to explain")
 
-    def concerns(self, device: Device) -> bool:
+    def concerns(self, device: PoolDevice) -> bool:
         return is_shared(device)
 
-    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]], effort: Effort) -> bool:
+    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[PoolDevice]]]], effort: Effort) -> bool:
         """Of some capacity the requests take more than all shared devices have left, or in parts of which too few fit."""
-        left: dict[Device, dict[str, int]] = {}
+        left: dict[PoolDevice, dict[str, int]] = {}
         parts: dict[str, list[int]] = {}
         for alternatives in wanted:
             for name, amounts in _fewest([self._parts(slots, devices, left) for slots, devices in alternatives]).items():
                 parts.setdefault(name, []).extend(amounts)
         return any(_too_much(amounts, [each[name] for each in left.values() if name in each]) for name, amounts in parts.items())
 
-    def _parts(self, slots: Slots, devices: Sequence[Device], left: dict[Device, dict[str, int]]) -> dict[str, list[int]]:
+    def _parts(self, slots: Slots, devices: Sequence[PoolDevice], left: dict[PoolDevice, dict[str, int]]) -> dict[str, list[int]]:
         """What the slots take at least, by qualified name, the largest first. Adds to ``left`` what the devices have."""
         if slots.request.admin_access:
             return {}
@@ -270,7 +269,7 @@ class SharedCapacity(Check):
         every = {name for each in takes for name in each}
         return {name: sorted((each[name] for each in takes if name in each), reverse=True) for name in every}
 
-    def _unused_of(self, device: Device, consumption: Consumption) -> tuple[int, ...]:
+    def _unused_of(self, device: PoolDevice, consumption: Consumption) -> tuple[int, ...]:
         known = self._unused.get(device)
         if known is None:
             known = consumption.limits
@@ -284,30 +283,30 @@ class SharedCapacity(Check):
 
 
 class RoomFirst(Check):
-    """Before constraints that can be errors (derived attributes): a device without room is passed over and never evaluated (A-7.2).
+    """Skips devices without room before constraints that can be errors (derived attributes) evaluate them (A-7.2).
 
-    Not for mode All, where constraints come first (A-9.4). What is held is known to SharedCapacity, which is asked last all the same.
+    Not for mode All, where constraints come first (A-9.4). SharedCapacity, which keeps the amounts, runs last all the same.
     """
 
     def __init__(self, shared: SharedCapacity) -> None:
         self._shared = shared
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         return request.mode == ALL or self._shared.has_room(request, device)
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         """Holds nothing."""
 
-    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         return True
 
-    def reuse_key(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         return True
 
     def state(self, upcoming: Upcoming) -> Hashable:
         return None
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         return self._shared.explain(request, device)
 
 
@@ -346,25 +345,25 @@ def _fits(amounts: tuple[int, ...], left: tuple[int, ...]) -> bool:
 
 
 class Share(NamedTuple):
-    """What a result says of a share: its id, and what it takes by published name (nothing for a device without capacities, A-17.7)."""
+    """The fields of a result for a share: its id, and the amounts by published name (none for a device without capacities, A-17.7)."""
 
     id: str
     consumed: Mapping[str, Quantity]
 
 
-class Shares:
+class ShareNames:
     """The shares that results name."""
 
     def __init__(self, capacities: Capacities, features: Features) -> None:
         self._on = features.consumable_capacity
         self._resolver = Resolver(capacities, features)
 
-    def named(self, device: Device) -> bool:
+    def named(self, device: PoolDevice) -> bool:
         """Whether a result for the device names a share: not for an exclusive one."""
         return self._on and bool(device.published.allow_multiple_allocations)
 
-    def of(self, claim: ResourceClaim, request: Request, device: Device) -> Share:
-        """``claim``: whose share it is (``request`` may be an equal one of another claim)."""
+    def of(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> Share:
+        """``claim``: the owner of the share (``request`` may be an equal one of another claim)."""
         owner = claim.metadata.uid or claim.key
         share_id = uuid5(_SHARE_IDS, "\n".join((owner, request.full_name, *device.id)))
         return Share(str(share_id), self._resolver.consumption(request, device).quantities)

@@ -1,7 +1,7 @@
 """KEP-5963: devices that take from one counter set at the same time must have a compatibility group in common (A-13).
 
-A device without groups goes only with devices without groups. What exists already: the devices in use are members of the counter sets
-that their slices say they consume from. Admin access makes nobody a member. Asked before counters, and only where those are on.
+A device without groups goes only with devices without groups. Existing allocations: the devices in use are members of the counter sets
+that their slices say they consume from. Admin access makes no device a member. Runs before counters, and only with them.
 Off: a slice that names groups doesn't count, so its pool is incomplete (A-4.3).
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
 from virt_dra.allocator.features.charged_once import ChargedOnce
-from virt_dra.allocator.model import Check, Device, PoolId, Rejection, Request, SymmetryKey, Take, Upcoming
+from virt_dra.allocator.model import Check, PoolDevice, PoolId, Rejection, Request, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.pools import Pools
 from virt_dra.allocator.usage import Used
 from virt_dra.api.core_v1 import Node
@@ -24,7 +24,7 @@ Common = frozenset[str] | None
 """What the members of a counter set have in common: groups, or None where no member names any. A set without members isn't listed."""
 
 _NO_MEMBER = True
-"""The kind of a device to which groups don't matter."""
+"""The symmetry and reuse key of a device to which groups don't matter."""
 
 
 def _admits(members: Mapping[int, Common], number: int, groups: frozenset[str]) -> bool:
@@ -42,7 +42,7 @@ def _joined(members: Mapping[int, Common], number: int, groups: frozenset[str]) 
     return common & groups if common is not None and groups else common
 
 
-def _baseline(sets: CounterSets, account: Account, targeting: Callable[[], Set[Device]]) -> Mapping[int, Common]:
+def _baseline(sets: CounterSets, account: Account, targeting: Callable[[], Set[PoolDevice]]) -> Mapping[int, Common]:
     """The members in use (A-13.2). Where members with and without groups meet, which slices can't have meant, the order matters: those
     of the slices that target the node come first."""
     if account.members is None:
@@ -55,7 +55,7 @@ def _baseline(sets: CounterSets, account: Account, targeting: Callable[[], Set[D
     return account.members
 
 
-def _folded(sets: CounterSets, devices: Sequence[Device]) -> dict[int, Common]:
+def _folded(sets: CounterSets, devices: Sequence[PoolDevice]) -> dict[int, Common]:
     members: dict[int, Common] = {}
     for device in devices:
         for number, groups in sets.charges[device.id.device].groups:
@@ -63,9 +63,9 @@ def _folded(sets: CounterSets, devices: Sequence[Device]) -> dict[int, Common]:
     return members
 
 
-def _is_mixed(sets: CounterSets, devices: Sequence[Device]) -> bool:
-    kinds = {(number, not groups) for device in devices for number, groups in sets.charges[device.id.device].groups}
-    return len(kinds) > len({number for number, _ in kinds})
+def _is_mixed(sets: CounterSets, devices: Sequence[PoolDevice]) -> bool:
+    found = {(number, not groups) for device in devices for number, groups in sets.charges[device.id.device].groups}
+    return len(found) > len({number for number, _ in found})
 
 
 class _Members:
@@ -79,7 +79,7 @@ class _Members:
         self.now: dict[int, Common] = dict(start)
         self.before: list[dict[int, Common]] = []
         self.places: dict[int, int] = {}
-        """Per counter set, once asked for."""
+        """Per counter set; cached."""
 
 
 class CompatibilityGroups(Check):
@@ -100,10 +100,10 @@ class CompatibilityGroups(Check):
             found = self._of[pool] = _Members(sets, start)
         return found
 
-    def _targeting(self) -> Set[Device]:
+    def _targeting(self) -> Set[PoolDevice]:
         return frozenset(self._pools.reachable(self._node).devices)
 
-    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         if request.admin_access or not device.published.consumes_counters:
             return _NO_MEMBER
         pool = self._pool(device.pool)
@@ -112,12 +112,12 @@ class CompatibilityGroups(Check):
             return _NO_MEMBER
         return (device.pool, charge.groups, charge.sharable) if all(_admits(pool.start, *each) for each in charge.groups) else None
 
-    def reuse_key(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         if request.admin_access or not device.published.consumes_counters:
             return _NO_MEMBER
         return self._pools.counter_sets(device.pool).structure[device.id.device]
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         if not device.published.consumes_counters or request.admin_access:  # AC-6, AC-7
             return True
         pool = self._of.get(device.pool) or self._pool(device.pool)
@@ -138,7 +138,7 @@ class CompatibilityGroups(Check):
             self._once.begin(device)
         return True
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         if not device.published.consumes_counters or request.admin_access:
             return
         pool = self._of[device.pool]
@@ -157,10 +157,10 @@ class CompatibilityGroups(Check):
             if (number not in pool.start or pool.start[number] != common)
             and any(device not in self._once and upcoming.symmetry(device) is not None for device in pool.sets.members[number])
         )
-        kinds = Counter(key for device in self._once.devices if (key := upcoming.symmetry(device)) is not None)
-        return (joined, frozenset(kinds.items())) if joined or kinds else None
+        shared = Counter(key for device in self._once.devices if (key := upcoming.symmetry(device)) is not None)
+        return (joined, frozenset(shared.items())) if joined or shared else None
 
-    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+    def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
         """A place in each counter set, of which there are as many as its largest group has devices."""
         if request.admin_access or not device.published.consumes_counters:
             return ()
@@ -182,7 +182,7 @@ class CompatibilityGroups(Check):
             known = pool.places[number] = max(sizes.values(), default=0)
         return known
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         pool = self._pool(device.pool)
         now = dict(pool.now)
         for number, groups in pool.sets.charges[device.id.device].groups:
@@ -193,4 +193,4 @@ class CompatibilityGroups(Check):
                 detail = f"counter set {pool.sets.set_names[number]}: the device is {own}, those that take from it {others}"
                 return Rejection(INCOMPATIBLE, "incompatible compatibility groups", device.id, detail)
             now[number] = _joined(now, number, groups)
-        raise AssertionError(f"asked why compatibility groups refused {device.id}, which they accept")
+        raise AssertionError(f"compatibility groups accept {device.id}: there is no refusal to explain")

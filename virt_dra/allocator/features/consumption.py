@@ -1,4 +1,4 @@
-"""How much of a device's capacities a request takes: names, defaults, policies, rounding (A-17.1 to A-17.8). Pure arithmetic.
+"""The amounts that a request takes of a device's capacities: names, defaults, policies, rounding (A-17.1 to A-17.8). Pure arithmetic.
 
 Amounts are exact integers of billionths. Ranges with a step are computed in whole units, or in thousandths where the range is
 fractional, and refuse what 64 bits can't hold in that unit: that is part of the rules (E21), not a limit of ours.
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 
-Wish = Mapping[str, Quantity]
-"""What a request asks for, by capacity name, qualified or not."""
+CapacityRequests = Mapping[str, Quantity]
+"""The amounts that a request wants, by capacity name, qualified or not."""
 
 UNKNOWN = "CapacityMissing"
-"""The device doesn't publish a capacity of the name that is asked for."""
+"""The device doesn't publish a capacity of the requested name."""
 POLICY = "CapacityPolicyViolated"
 """The amount breaks the device's request policy."""
 TOO_SMALL = "CapacityTooSmall"
@@ -65,16 +65,16 @@ def qualified(driver: str, name: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def resolve(driver: str, capacities: Mapping[str, DeviceCapacity], wish: Wish, *, fractional: bool) -> Resolution:
-    """What ``wish`` takes of a device with nothing of it in use (A-17.2 to A-17.6). ``fractional``: FractionalCapacityRange.
+def resolve(driver: str, capacities: Mapping[str, DeviceCapacity], requested: CapacityRequests, *, fractional: bool) -> Resolution:
+    """The amounts that ``requested`` takes of an unused device (A-17.2 to A-17.6). ``fractional``: FractionalCapacityRange.
 
-    Faults come before refusals, and of several each time the one with the smallest name (A-19.1).
+    Faults come before refusals; of several faults or refusals the one with the smallest name is returned (A-19.1).
     """
     names = sorted(capacities)
-    wanted, unknown = match(driver, names, wish)
+    wanted, unknown = match(driver, names, requested)
     if unknown is not None:
         published = ", ".join(names) or "no capacity"
-        return Refusal(UNKNOWN, unknown, f"capacity {unknown}: wanted {wish[unknown]}, the device publishes {published}")
+        return Refusal(UNKNOWN, unknown, f"capacity {unknown}: wanted {requested[unknown]}, the device publishes {published}")
     consumed: dict[str, Quantity] = {}
     violations: list[Refusal] = []
     for name in names:
@@ -97,17 +97,17 @@ def resolve(driver: str, capacities: Mapping[str, DeviceCapacity], wish: Wish, *
     )
 
 
-def match(driver: str, published: Iterable[str], wish: Wish) -> tuple[dict[str, Quantity], str | None]:
-    """The amounts asked for by published name, and the first name asked for that isn't published.
+def match(driver: str, published: Iterable[str], requested: CapacityRequests) -> tuple[dict[str, Quantity], str | None]:
+    """The requested amounts by published name, and the first requested name that isn't published.
 
     Names are equal after qualifying them; where a request has both forms of one name the qualified one counts (AC-13).
     """
-    if not wish:
+    if not requested:
         return {}, None
-    by_name = {qualified(driver, name): name for name in sorted(wish, key=lambda name: "/" in name)}
-    found = {name: wish[by_name[full]] for name in published if (full := qualified(driver, name)) in by_name}
+    by_name = {qualified(driver, name): name for name in sorted(requested, key=lambda name: "/" in name)}
+    found = {name: requested[by_name[full]] for name in published if (full := qualified(driver, name)) in by_name}
     known = {qualified(driver, name) for name in published}
-    return found, min((name for name in wish if qualified(driver, name) not in known), default=None)
+    return found, min((name for name in requested if qualified(driver, name) not in known), default=None)
 
 
 def _consumed(capacity: DeviceCapacity, wanted: Quantity | None, *, fractional: bool) -> Quantity:
@@ -188,7 +188,7 @@ def _violation(amount: Quantity, policy: CapacityRequestPolicy | None, *, fracti
 
 
 def _is_default(amount: Quantity, default: Quantity | None) -> bool:
-    """Whether the amount is the default, spelled alike: a default is allowed even where the policy excludes it.
+    """True if the amount is the default, in the same spelling: a default is allowed even where the policy excludes it.
 
     A default that upstream holds by reference is never recognised, as there."""
     return default is not None and default.spelling.scale is not None and amount.spelling == default.spelling

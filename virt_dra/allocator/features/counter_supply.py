@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from virt_dra.allocator.counter_sets import Account, CounterSets
-from virt_dra.allocator.model import Device, PoolId, Slots
+from virt_dra.allocator.model import PoolDevice, PoolId, Slots
 
 _WHOLE = 10**12
 """The weight of all that is left of a counter. Rounding only makes the bound weaker."""
 _FEW = 8
 """Up to so many counters are also weighted one by one."""
 
-SlotCandidates = tuple[Slots, Sequence[Device]]
+SlotCandidates = tuple[Slots, Sequence[PoolDevice]]
 """An alternative, and the devices that could serve it if nothing else were chosen."""
 
 CounterWeights = Mapping[tuple[PoolId, int], int]
@@ -60,7 +60,7 @@ def _weightings(pools: Mapping[PoolId, tuple[CounterSets, Account]]) -> list[Cou
     return [*by_name.values(), *(alone if len(alone) <= _FEW else ())]
 
 
-def _weight(device: Device, weights: CounterWeights, pools: Mapping[PoolId, tuple[CounterSets, Account]]) -> int:
+def _weight(device: PoolDevice, weights: CounterWeights, pools: Mapping[PoolId, tuple[CounterSets, Account]]) -> int:
     if not device.published.consumes_counters:
         return 0
     charge = pools[device.pool][0].charges[device.id.device]
@@ -69,7 +69,7 @@ def _weight(device: Device, weights: CounterWeights, pools: Mapping[PoolId, tupl
     return sum(weights.get((device.pool, number), 0) * amount for number, amount in charge.amounts)
 
 
-def _least(slots: Slots, candidates: Sequence[Device], cost: Mapping[Device, int]) -> int | None:
+def _least(slots: Slots, candidates: Sequence[PoolDevice], cost: Mapping[PoolDevice, int]) -> int | None:
     """The weight of the lightest devices that fill the slots; None if there are too few devices."""
     if len(candidates) < slots.count:
         return None

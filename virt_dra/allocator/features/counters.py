@@ -1,7 +1,7 @@
 """KEP-4815: partitions of one device share its counters, such as memory, and together can't take more than there is (A-12).
 
-What exists already: every device in use has taken what its slice says (AC-2: one that isn't published any more has taken nobody knows
-what, so the pool's counters are closed). What this attempt adds is kept as one integer per counter touched. Admin access takes nothing.
+Existing allocations: every device in use has taken what its slice says (AC-2: the consumption of one that isn't published any more is
+unknown, which closes the pool's counters). What this attempt adds is kept as one integer per counter touched. Admin access takes nothing.
 Off: a device that consumes counters can't be used (A-10.4); slices with counters don't count (A-4.2).
 """
 
@@ -15,7 +15,7 @@ from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.features import counter_supply
 from virt_dra.allocator.features.charged_once import ChargedOnce
 from virt_dra.allocator.features.static import StaticCheck, feature_off
-from virt_dra.allocator.model import Check, Device, PoolId, Rejection, Request, Slots, SymmetryKey, Take, Upcoming
+from virt_dra.allocator.model import Check, PoolDevice, PoolId, Rejection, Request, Slots, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.pools import Pools
 from virt_dra.allocator.usage import Used
 
@@ -25,7 +25,7 @@ UNKNOWN_USE = "CounterUseUnknown"
 """A device in use isn't published any more, so what is left of the pool's counters isn't known."""
 
 _NOT_CHARGED = True
-"""The kind of a device that takes nothing of any counter."""
+"""The symmetry and reuse key of a device that takes nothing of any counter."""
 
 
 class _Taken:
@@ -55,7 +55,7 @@ class Counters(Check):
             found = self._of[pool] = _Taken(sets, sets.account(self._used.get(pool)))
         return found
 
-    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         if request.admin_access or not device.published.consumes_counters:
             return _NOT_CHARGED
         pool = self._pool(device.pool)
@@ -67,12 +67,12 @@ class Counters(Check):
             return None
         return (device.pool, charge.amounts, charge.sharable) if charge.amounts else _NOT_CHARGED
 
-    def reuse_key(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         if request.admin_access or not device.published.consumes_counters:
             return _NOT_CHARGED
         return self._pools.counter_sets(device.pool).structure[device.id.device]
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         if not device.published.consumes_counters or request.admin_access:  # AC-6
             return True
         pool = self._of.get(device.pool) or self._pool(device.pool)
@@ -91,7 +91,7 @@ class Counters(Check):
             self._once.begin(device)
         return True
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         if not device.published.consumes_counters or request.admin_access:
             return
         pool = self._of[device.pool]
@@ -115,13 +115,13 @@ class Counters(Check):
         return (taken, charged) if taken or charged else None
 
     def _charged(self, upcoming: Upcoming) -> frozenset[tuple[SymmetryKey, int]]:
-        kinds = Counter(key for device in self._once.devices if (key := upcoming.symmetry(device)) is not None)
-        return frozenset(kinds.items())
+        keys = Counter(key for device in self._once.devices if (key := upcoming.symmetry(device)) is not None)
+        return frozenset(keys.items())
 
-    def concerns(self, device: Device) -> bool:
+    def concerns(self, device: PoolDevice) -> bool:
         return bool(device.published.consumes_counters)
 
-    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[Device]]]], effort: Effort) -> bool:
+    def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[PoolDevice]]]], effort: Effort) -> bool:
         """By some weights of the counters (counter_supply.py)."""
 
         def pool_of(pool: PoolId) -> tuple[CounterSets, Account]:
@@ -130,7 +130,7 @@ class Counters(Check):
 
         return counter_supply.exceeded(wanted, pool_of, effort.counter_bound)
 
-    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+    def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
         """Nothing for a device that can be shared: its first share may have been taken already."""
         if request.admin_access or not device.published.consumes_counters:
             return ()
@@ -145,7 +145,7 @@ class Counters(Check):
             if amount
         ]
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         pool = self._pool(device.pool)
         account = pool.account
         if account.unknown:
@@ -165,14 +165,14 @@ class Counters(Check):
                     f"{counter.quantity(pool.sets.declared[number])} left, {counter.quantity(amount)} wanted"
                 )
                 return Rejection(INSUFFICIENT, f"insufficient counter {counter.name}", device.id, detail)
-        raise AssertionError(f"asked why counters refused {device.id}, which they accept")
+        raise AssertionError(f"counters accept {device.id}: there is no refusal to explain")
 
 
 class CountersOff(StaticCheck):
     """The gate is off."""
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         return not device.published.consumes_counters
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         return feature_off(device, "DRAPartitionableDevices")

@@ -1,7 +1,7 @@
 """KEP-6080: attributes that a request derives from a device's published ones, for constraints to compare (A-16).
 
-They are looked up by constraints only, and hide a published attribute of the same name there. An expression's value depends on the
-published device alone: it is kept as long as the inventory lives. A broken expression ends the attempt on every node (E19, E20), but
+Only constraints read them; there they hide a published attribute of the same name. An expression's value depends on the
+published device alone: it is cached. A broken expression ends the attempt on every node (E19, E20), but
 only when a constraint asks for it. Existing allocations mean nothing here.
 Off: a request that derives attributes is refused (E3).
 """
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from virt_dra.allocator.errors import DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device
+from virt_dra.allocator.model import PoolDevice
 from virt_dra.api.resource_v1 import DeviceAttribute, DeviceSubRequest, ExactDeviceRequest
 
 
@@ -22,8 +22,8 @@ class DerivedError(Exception):
 
 
 class Derived(Protocol):
-    def evaluate(self, device: Device, interrupt: Interrupt | None = None) -> DeviceAttribute:
-        """Raises :class:`DerivedError`, and what ``interrupt`` raises, which is asked now and then."""
+    def evaluate(self, device: PoolDevice, interrupt: Interrupt | None = None) -> DeviceAttribute:
+        """Raises :class:`DerivedError`, and what ``interrupt`` raises, which is polled."""
 
 
 CompileDerived = Callable[[str], Derived]
@@ -38,7 +38,7 @@ def expressions(subject: str, wanted: ExactDeviceRequest | DeviceSubRequest, fea
 
 
 def evaluate(
-    compile_derived: CompileDerived, name: str, expression: str, device: Device, interrupt: Interrupt | None = None
+    compile_derived: CompileDerived, name: str, expression: str, device: PoolDevice, interrupt: Interrupt | None = None
 ) -> DeviceAttribute:
     """The value of attribute ``name`` on a device. Raises :class:`FatalError` (E19, E20).
 

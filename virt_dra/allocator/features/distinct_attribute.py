@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from virt_dra.allocator.errors import Interrupt
 from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Rejection, Request, Take, Upcoming
+from virt_dra.allocator.model import PoolDevice, Rejection, Request, Take, Upcoming
 from virt_dra.allocator.published import Values
 
 REPEATED = "AttributeNotDistinct"
@@ -24,9 +24,9 @@ class DistinctAttribute(AttributeConstraint):
         interrupt: Interrupt | None = None,
     ) -> None:
         super().__init__(Constrained(name, requests, features.list_type_attributes, attributes, interrupt))
-        self._seen: list[tuple[Device, Values]] = []
+        self._seen: list[tuple[PoolDevice, Values]] = []
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         if not self._attribute.covers(request):
             return True
         values = self._attribute.values(request, device)
@@ -35,7 +35,7 @@ class DistinctAttribute(AttributeConstraint):
         self._seen.append((device, values))
         return True
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         if self._attribute.covers(request):
             self._seen.pop()
 
@@ -43,19 +43,19 @@ class DistinctAttribute(AttributeConstraint):
         matters = self._seen and self._attribute.matters(upcoming)
         return frozenset(values for _, values in self._seen) if matters else None
 
-    def _clash(self, values: Values) -> Device | None:
+    def _clash(self, values: Values) -> PoolDevice | None:
         """Values of different types never clash, also 1 and true, which Python holds equal."""
         for device, seen in self._seen:
             if seen.type == values.type and seen.values & values.values:
                 return device
         return None
 
-    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+    def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
         """Each of its values."""
         values = self._attribute.values(request, device)
         return () if values is None else [Take(values.type, value, 1, 1) for value in values.values]
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         values = self._attribute.values(request, device)
         if values is None:
             return self._attribute.missing("distinctAttribute", request, device)

@@ -1,7 +1,7 @@
 """A device that is allocated, here or elsewhere, can't be allocated again (A-11, with AC-1 and AC-7), unless it can be shared.
 
-What exists already: exclusive allocations of the snapshot, and shares of a device that can't be shared (any more). What this attempt
-adds: devices taken by normal requests block every normal request; devices of admin requests block admin requests of the same claim.
+Existing allocations: exclusive allocations of the snapshot, and shares of a device that can't be shared (any more). Choices of this
+attempt: devices taken by normal requests block every normal request; devices of admin requests block admin requests of the same claim.
 Shared devices (capacity.py) are never taken: what is left of them decides.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Availability, Device, Rejection, Request, SymmetryKey, Take, Upcoming
+from virt_dra.allocator.model import Availability, PoolDevice, Rejection, Request, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.usage import Used
 
 IN_USE = "DeviceInUse"
@@ -21,22 +21,22 @@ TAKEN = "DeviceTaken"
 
 
 class InUse(Availability):
-    """Filter and check in one: the filter is the cheap first question of the search, the check keeps the marks."""
+    """Filter and check in one: the filter is the cheap first test of the search, the check keeps the marks."""
 
-    def __init__(self, used: Used, features: Features, matches: Callable[[Request, Device], bool | None]) -> None:
-        """``matches``: what the selectors say, None when they fail; only used to word a refusal."""
+    def __init__(self, used: Used, features: Features, matches: Callable[[Request, PoolDevice], bool | None]) -> None:
+        """``matches``: the result of the selectors, None if they fail; only used to word a refusal."""
         self._used = used
         self._sharing = features.consumable_capacity
         self._matches = matches
-        self._taken: dict[Device, Request] = {}
-        self._of_claim: dict[tuple[int, Device], Request] = {}
+        self._taken: dict[PoolDevice, Request] = {}
+        self._of_claim: dict[tuple[int, PoolDevice], Request] = {}
 
-    def admits(self, request: Request, device: Device) -> bool:
+    def admits(self, request: Request, device: PoolDevice) -> bool:
         if request.admin_access:
             return (request.claim_index, device) not in self._of_claim
         return device not in self._taken and not self._allocated(device)
 
-    def _allocated(self, device: Device) -> bool:
+    def _allocated(self, device: PoolDevice) -> bool:
         use = self._used.get(device.pool)
         if use is None:
             return False
@@ -44,16 +44,16 @@ class InUse(Availability):
             return True
         return device.id.device in use.shared and not self._sharable(device)
 
-    def _sharable(self, device: Device) -> bool:
+    def _sharable(self, device: PoolDevice) -> bool:
         return self._sharing and bool(device.published.allow_multiple_allocations)
 
-    def symmetry_key(self, request: Request, device: Device) -> SymmetryKey:
+    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         return None if not request.admin_access and self._allocated(device) else True
 
-    def reuse_key(self, request: Request, device: Device) -> Hashable:
+    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         return bool(device.published.allow_multiple_allocations)
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         if not self.admits(request, device):
             return False
         if self._sharable(device):
@@ -66,7 +66,7 @@ class InUse(Availability):
             self._of_claim[request.claim_index, device] = request
         return True
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         if self._sharable(device):
             return
         if not request.admin_access:
@@ -76,7 +76,7 @@ class InUse(Availability):
 
     def state(self, upcoming: Upcoming) -> Hashable:
         claims = {request.claim_index for request in upcoming.requests if request.admin_access}
-        marks: dict[Device, set[int]] = {device: set() for device in self._taken}
+        marks: dict[PoolDevice, set[int]] = {device: set() for device in self._taken}
         for claim, device in self._of_claim if claims else ():
             if claim in claims:
                 marks.setdefault(device, set()).add(claim)
@@ -85,13 +85,13 @@ class InUse(Availability):
         )
         return frozenset(held.items()) or None
 
-    def takes(self, request: Request, device: Device) -> Sequence[Take]:
+    def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
         """The device, as far as all normal requests, or the admin requests of its claim, are concerned."""
         if self._sharable(device):
             return ()
         return (Take(("admin", request.claim_index) if request.admin_access else "device", device, 1, 1),)
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         holder = self._of_claim.get((request.claim_index, device)) if request.admin_access else self._taken.get(device)
         if holder is not None:
             detail = f"already chosen for claim {holder.claim.key}, request {holder.full_name}"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable
 from virt_dra.allocator.errors import Interrupt
 from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Device, Rejection, Request, Upcoming
+from virt_dra.allocator.model import PoolDevice, Rejection, Request, Upcoming
 from virt_dra.allocator.published import Values
 
 DIFFERS = "AttributeDiffers"
@@ -29,7 +29,7 @@ class MatchAttribute(AttributeConstraint):
         super().__init__(Constrained(name, requests, features.list_type_attributes, attributes, interrupt))
         self._common: list[Values] = []
 
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         if not self._attribute.covers(request):
             return True
         values = self._attribute.values(request, device)
@@ -44,7 +44,7 @@ class MatchAttribute(AttributeConstraint):
         self._common.append(values)
         return True
 
-    def remove(self, request: Request, device: Device) -> None:
+    def remove(self, request: Request, device: PoolDevice) -> None:
         if self._attribute.covers(request):
             self._common.pop()
 
@@ -52,11 +52,11 @@ class MatchAttribute(AttributeConstraint):
         matters = self._common and self._attribute.matters(upcoming)
         return self._common[-1] if matters else None
 
-    def labels(self, request: Request, device: Device) -> Collection[Hashable] | None:
+    def labels(self, request: Request, device: PoolDevice) -> Collection[Hashable] | None:
         values = self._attribute.values(request, device)
         return None if values is None else [(values.type, value) for value in values.values]
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         values = self._attribute.values(request, device)
         if values is None:
             return self._attribute.missing("matchAttribute", request, device)

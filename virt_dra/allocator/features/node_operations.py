@@ -10,7 +10,7 @@ from typing import Any
 
 from virt_dra.allocator.features.static import StaticCheck, feature_off
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Check, Device, Rejection, Request
+from virt_dra.allocator.model import Check, PoolDevice, Rejection, Request
 from virt_dra.api.core_v1 import Node
 
 GATE = "DRAOptionalNodeOperations"
@@ -28,7 +28,7 @@ def checks(features: Features, node: Node) -> tuple[Check, ...]:
 
 
 class _NoSkipping(StaticCheck):
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         return not device.slice.skip_node_operations
 
 
@@ -36,18 +36,18 @@ class _NotDeclared(_NoSkipping):
     def __init__(self, node: Node) -> None:
         self._node = node.name
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         operations = ", ".join(device.slice.skip_node_operations)
         detail = f"its slice skips node operations ({operations}), and node {self._node} does not declare {GATE}"
         return Rejection(NOT_DECLARED, f"node does not declare {GATE}", device.id, detail)
 
 
 class _Off(_NoSkipping):
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         return feature_off(device, GATE)
 
 
-def write(fields: dict[str, Any], device: Device) -> None:
+def write(fields: dict[str, Any], device: PoolDevice) -> None:
     """Which operations the node skips (A-18.1)."""
     operations = device.slice.skip_node_operations
     if operations:

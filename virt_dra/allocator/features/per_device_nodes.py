@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virt_dra.allocator.model import Device, Filter, Rejection, Request
+from virt_dra.allocator.model import Filter, PoolDevice, Rejection, Request
 from virt_dra.allocator.pools import Pools
 from virt_dra.api.core_v1 import Node
 
@@ -19,7 +19,7 @@ class PerDeviceNodes(Filter):
         self._pools = pools
         self._node = node
 
-    def admits(self, request: Request, device: Device) -> bool:
+    def admits(self, request: Request, device: PoolDevice) -> bool:
         if not device.slice.per_device_node_selection:
             return True
         published = device.published
@@ -28,5 +28,5 @@ class PerDeviceNodes(Filter):
             return False  # no result could be written for it (AC-21a)
         return self._pools.selects_device(published, self._node)
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         return Rejection(NOT_ON_NODE, "device is not on this node", device.id, f"its node selection excludes node {self._node.name}")

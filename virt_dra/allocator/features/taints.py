@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from virt_dra.allocator.features.static import StaticCheck
-from virt_dra.allocator.model import Device, Rejection, Request
+from virt_dra.allocator.model import PoolDevice, Rejection, Request
 from virt_dra.api import resource_v1
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, ResourceSlice
 from virt_dra.api.tolerations import tolerates
@@ -20,14 +20,14 @@ _PREVENTING = ("NoSchedule", "NoExecute")
 
 
 class Taints(StaticCheck):
-    def add(self, request: Request, device: Device) -> bool:
+    def add(self, request: Request, device: PoolDevice) -> bool:
         taints = device.published.taints
         return not taints or _untolerated(request, taints) is None
 
-    def explain(self, request: Request, device: Device) -> Rejection:
+    def explain(self, request: Request, device: PoolDevice) -> Rejection:
         taint = _untolerated(request, device.published.taints)
         if taint is None:
-            raise AssertionError(f"asked why taints refused {device.id}, which they accept")
+            raise AssertionError(f"taints accept {device.id}: there is no refusal to explain")
         return Rejection(TAINTED, "untolerated device taint", device.id, f"taint {taint.key}={taint.value}:{taint.effect}")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from virt_dra.allocator.errors import Aborted, FatalError
-from virt_dra.allocator.model import Device, Request, Slots, SymmetryKey, Upcoming
+from virt_dra.allocator.model import PoolDevice, Request, Slots, SymmetryKey, Upcoming
 from virt_dra.allocator.pruning.reportable import Reportable
 from virt_dra.allocator.pruning_port import Problem
 
@@ -18,7 +18,7 @@ from virt_dra.allocator.pruning_port import Problem
 class Broken(NamedTuple):
     """The key of a device that is an error to a request (a failing selector)."""
 
-    device: Device
+    device: PoolDevice
 
 
 class Interchangeability:
@@ -30,10 +30,10 @@ class Interchangeability:
         self._spend = spend
         self._groups: dict[Request, int] = {}
         self._group_numbers: dict[Hashable, int] = {}
-        self._keys_by_group: list[dict[Device, SymmetryKey]] = []
-        self._keys: dict[Request, dict[Device, SymmetryKey]] = {}
+        self._keys_by_group: list[dict[PoolDevice, SymmetryKey]] = []
+        self._keys: dict[Request, dict[PoolDevice, SymmetryKey]] = {}
         self._upcoming: dict[int, Upcoming] = {}
-        self._positions: dict[Request, dict[Device, int]] = {}
+        self._positions: dict[Request, dict[PoolDevice, int]] = {}
         self._broken: dict[int, bool] = {}
 
     def group(self, request: Request) -> int:
@@ -60,7 +60,7 @@ class Interchangeability:
             request if request in self._reportable else None,
         )
 
-    def key(self, request: Request, device: Device) -> SymmetryKey:
+    def key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         """Equal for devices that are interchangeable for the request; None for a device that it can never have."""
         keys = self._keys.get(request)
         if keys is None:
@@ -71,7 +71,7 @@ class Interchangeability:
             key = keys[device] = self._compute(request, device)
             return key
 
-    def _compute(self, request: Request, device: Device) -> SymmetryKey:
+    def _compute(self, request: Request, device: PoolDevice) -> SymmetryKey:
         self._spend(1)
         problem, reportable = self._problem, request in self._reportable
         keys: list[SymmetryKey] = []
@@ -116,9 +116,9 @@ class Interchangeability:
         if known is None:
             requests = tuple(slots.request for each in self._problem.entries[entry:] for slots in each.plan.alternatives)
             one_of_each_group = {self.group(request): request for request in requests}
-            keys: dict[Device, SymmetryKey] = {}
+            keys: dict[PoolDevice, SymmetryKey] = {}
 
-            def symmetry(device: Device) -> SymmetryKey:
+            def symmetry(device: PoolDevice) -> SymmetryKey:
                 if device not in keys:
                     each = tuple([self.key(request, device) for request in one_of_each_group.values()])
                     keys[device] = None if all(one is None for one in each) else each
@@ -134,7 +134,7 @@ class Interchangeability:
         if positions is None:
             positions = self._positions[request] = {device: i for i, device in enumerate(self._problem.candidates(request))}
 
-        def symmetry(device: Device) -> SymmetryKey:
+        def symmetry(device: PoolDevice) -> SymmetryKey:
             now = self.key(request, device) if positions.get(device, -1) >= start else None
             later = rest.symmetry(device)
             return None if now is None and later is None else (now, later)

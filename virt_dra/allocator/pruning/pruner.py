@@ -19,16 +19,16 @@ from collections.abc import Hashable, Sequence
 from math import inf
 
 from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
-from virt_dra.allocator.model import Bound, Device
+from virt_dra.allocator.model import Bound, PoolDevice
 from virt_dra.allocator.pruning.interchangeability import Interchangeability
 from virt_dra.allocator.pruning.lower_bounds import LowerBounds
 from virt_dra.allocator.pruning.nogoods import Nogoods, ReducedState
 from virt_dra.allocator.pruning.reportable import reportable
-from virt_dra.allocator.pruning_port import Position, SearchOutcome, SearchState
+from virt_dra.allocator.pruning_port import Position, Pruner, SearchOutcome, SearchState
 
 
-class SearchPruner:
-    """Implements pruning_port.Pruner for one search. Active after ``effort.patience`` steps and a failure."""
+class SearchPruner(Pruner):
+    """Prunes one search. Active after ``effort.patience`` steps and a failure."""
 
     _search: SearchState
     _symmetry: Interchangeability
@@ -37,7 +37,6 @@ class SearchPruner:
 
     def __init__(self, bounds: Sequence[Bound] = (), effort: Effort = DEFAULT_EFFORT) -> None:
         """``bounds``: relaxations of the whole problem that the features know."""
-        self.active = False
         self._bounds = bounds
         self._effort = effort
         self._patience = inf if effort.patience is None else effort.patience
@@ -107,7 +106,7 @@ class SearchPruner:
             self._conflict = None
         return self._refuted(at)
 
-    def symmetry(self, at: Position, device: Device) -> Hashable | None:
+    def symmetry(self, at: Position, device: PoolDevice) -> Hashable | None:
         """Devices that hold something already are interchangeable if they are so for the requests that chose them, too."""
         if not self._may_skip(at):
             return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virt_dra.allocator.errors import Aborted, FatalError
-from virt_dra.allocator.model import RESULT_LIMIT, Device, Request
+from virt_dra.allocator.model import RESULT_LIMIT, PoolDevice, Request
 from virt_dra.allocator.pruning_port import Problem
 
-Reportable = dict[Request, frozenset[Device] | None]
+Reportable = dict[Request, frozenset[PoolDevice] | None]
 """Each such request with its devices up to the one refused: if one of them is taken already there is nothing to report. None where that
 depends on other requests under the constraint."""
 
@@ -32,9 +32,9 @@ def reportable(problem: Problem) -> Reportable:
     return found
 
 
-def _refused_alone(problem: Problem, request: Request, devices: Sequence[Device]) -> int | None:
+def _refused_alone(problem: Problem, request: Request, devices: Sequence[PoolDevice]) -> int | None:
     """Index of the device that a constraint refuses if nothing else is chosen; None if all fit or another check refuses one first."""
-    placed: list[Device] = []
+    placed: list[PoolDevice] = []
     try:
         for device in devices:
             refused = problem.add(request, device)

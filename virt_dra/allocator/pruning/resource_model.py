@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from virt_dra.allocator.model import Agrees, Consumes, Device, Slots
+from virt_dra.allocator.model import Agrees, Consumes, PoolDevice, Slots
 from virt_dra.allocator.pruning.bin_packing import ItemSizes
 from virt_dra.allocator.pruning.interchangeability import Broken, Interchangeability
 from virt_dra.allocator.pruning_port import Problem
@@ -21,7 +21,7 @@ ResourceType = tuple[int, Hashable]
 
 
 @dataclass(slots=True)
-class Resource:
+class LimitedResource:
     type: ResourceType
     left: int
     users: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -46,11 +46,11 @@ class GroupDomain:
     devices: int = 0
     candidate_bits: list[int] = field(default_factory=list)
     """Per candidate its bit, 0 for one that can't be had."""
-    consumption: dict[Device, list[tuple[int, int]]] = field(default_factory=dict)
+    consumption: dict[PoolDevice, list[tuple[int, int]]] = field(default_factory=dict)
     """Numbers of resources, and amounts."""
     labels: dict[int, dict[Hashable, int]] = field(default_factory=dict)
     """Check -> label -> the devices that have it. Checks that don't cover the requests are missing."""
-    labels_of: dict[tuple[int, Device], frozenset[Hashable]] = field(default_factory=dict)
+    labels_of: dict[tuple[int, PoolDevice], frozenset[Hashable]] = field(default_factory=dict)
     scarcest: dict[int, dict[int, int]] = field(default_factory=dict)
     """Check -> resource -> the devices of which it is the scarcest resource."""
     amounts: dict[ResourceType, list[tuple[int, int]]] = field(default_factory=dict)
@@ -73,9 +73,9 @@ class ResourceModel:
             self._consuming.append([(numbers[id(check)], check) for check in of_claim if _consumes(check)])
             self._agreeing.append([(numbers[id(check)], check) for check in of_claim if _agrees(check)])
         self._numbers: dict[tuple[int, Hashable, Hashable], int] = {}
-        self.bits: dict[Device, int] = {}
+        self.bits: dict[PoolDevice, int] = {}
         self.groups: dict[int, GroupDomain] = {}
-        self.resources: list[Resource] = []
+        self.resources: list[LimitedResource] = []
         self.single: frozenset[int] = frozenset()
         """Checks with resources of one type, of which each has one unit and belongs to one device: such as whether a device is free."""
         self.summed: dict[ResourceType, list[int]] = {}
@@ -130,7 +130,7 @@ class ResourceModel:
     def _resource(self, check: int, of: Hashable, at: Hashable, left: int) -> int:
         number = self._numbers.setdefault((check, of, at), len(self.resources))
         if number == len(self.resources):
-            self.resources.append(Resource((check, of), left))
+            self.resources.append(LimitedResource((check, of), left))
         return number
 
     def _derive(self) -> None:

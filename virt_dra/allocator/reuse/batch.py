@@ -1,18 +1,17 @@
-"""Pod after pod over the nodes of a cluster, as a scheduler decides them; what didn't change is not asked again.
+"""Allocation for pod after pod over the nodes of a cluster, as a scheduler does it.
 
-Two ways to choose a node. *First*: the walk begins at the node chosen last and ends at the first that fits. *All*: as kube-scheduler
-does, as many nodes that fit are looked for as its rule says (:func:`wanted_nodes`), the first of them is taken, and the next walk begins
-behind the last node looked at.
+Two ways to choose a node. *First*: try nodes from the one chosen last on, and take the first that fits. *All*: as kube-scheduler does, find
+as many fitting nodes as its rule wants (:func:`wanted_nodes`), take the first of them, and start behind the last one tried next time.
 
-Which nodes fit a kind of pod is kept as bits (bit i: node i), and forgotten for the nodes that see a pool whose use changes.
+Which nodes fit a class of pods is kept as bits (bit i: node i), until the use of a pool that the node reaches changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from virt_dra.allocator.attempt import Allocator, Decision
+from virt_dra.allocator.attempt import Allocator, AttemptResult
 from virt_dra.allocator.errors import Interrupt, NodeError
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.model import PoolId
@@ -26,21 +25,21 @@ from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The pod goes to ``node``: one result per claim, already in use in the walk's snapshot."""
+    """The pod goes to ``node``: one result per claim, in use already in the allocator's snapshot."""
 
     node: Node
     results: tuple[AllocationResult, ...]
 
 
 def wanted_nodes(nodes: int) -> int:
-    """How many nodes that fit kube-scheduler looks for among ``nodes``: all below 100, else at least 100 and 5 to 50 percent."""
+    """The number of fitting nodes that kube-scheduler looks for among ``nodes``: all below 100, else at least 100 and 5 to 50 percent."""
     if nodes < 100:
         return nodes
     return max(100, nodes * max(5, 50 - nodes // 125) // 100)
 
 
 class BatchAllocator:
-    """A scheduler's memory. ``snapshot`` changes with every pod that is placed and every allocation that is released."""
+    """``snapshot`` is replaced with every pod that is placed and every allocation that is released."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class BatchAllocator:
         step_limit: int = DEFAULT_STEP_LIMIT,
         interrupt: Interrupt | None = None,
     ) -> None:
-        """``all_nodes``: the second way of the module's text."""
+        """``all_nodes``: the second way to choose a node."""
         self.snapshot = snapshot
         self._nodes = nodes
         self._features = features
@@ -63,21 +62,21 @@ class BatchAllocator:
         self._pools = snapshot.caches.pools(features)
         self._start = 0
         self._everything = (1 << len(nodes)) - 1
-        self._seen_by: dict[PoolId, int] = {}
-        """The nodes that see a pool, among those looked at so far."""
-        self._looked_at = 0
+        self._reached_from: dict[PoolId, int] = {}
+        """The nodes that reach a pool, among those tried so far."""
+        self._tried = 0
         self._changes: list[PoolId] = []
-        """Pools whose use changed, in order; each demand knows up to where it followed."""
-        self._verdicts: dict[PodClass, _Verdicts] = {}
-        self._found: dict[int, Decision] = {}
-        """The first solution that the walk for the present pod came upon; most often it is the one that is taken."""
+        """Pools whose use changed, in order."""
+        self._fits: dict[PodClass, _Fits] = {}
+        self._found: dict[int, AttemptResult] = {}
+        """The first solution found for the present pod; most often its node is the one that is chosen."""
 
     def place(self, claims: Sequence[ResourceClaim]) -> Placed | None:
-        """Decide for one pod's claims; None: they fit on no node. Raises FatalError as `allocate` does."""
+        """Choose a node for one pod's claims; None: they fit nowhere. Raises FatalError as `allocate` does."""
         allocator = Allocator(self.snapshot, claims, self._features, step_limit=self._step_limit, interrupt=self._interrupt)
-        verdicts = self._up_to_date(allocator.pod_class)
+        fits = self._up_to_date(allocator.pod_class)
         self._found.clear()
-        index = self._first(allocator, verdicts) if self._first_only else self._among_many(allocator, verdicts)
+        index = self._first(allocator, fits) if self._first_only else self._among_many(allocator, fits)
         if index is None:
             return None
         node = self._nodes[index]
@@ -86,7 +85,7 @@ class BatchAllocator:
         return Placed(node, results)
 
     def release(self, results: Sequence[AllocationResult]) -> None:
-        """Give back what a pod holds."""
+        """Free what a pod holds."""
         self._use(results, -1)
 
     def _use(self, results: Sequence[AllocationResult], by: int) -> None:
@@ -94,98 +93,89 @@ class BatchAllocator:
         self.snapshot = self.snapshot.changed(uses, by)
         self._changes.extend(uses)
 
-    def _up_to_date(self, pod_class: PodClass | None) -> _Verdicts:
-        """What is known of the demand's nodes. Claims that break a rule have no demand, and are not remembered."""
-        if pod_class is None:
-            return _Verdicts(len(self._changes))
-        verdicts = self._verdicts.get(pod_class)
-        if verdicts is None:
-            verdicts = self._verdicts[pod_class] = _Verdicts(len(self._changes))
-        changed = 0
-        for pool in self._changes[verdicts.followed :]:
-            changed |= self._seen_by.get(pool, 0)
-        verdicts.followed = len(self._changes)
-        verdicts.forget(changed)
-        return verdicts
+    def _up_to_date(self, pod_class: PodClass | None) -> _Fits:
+        """The known fits of the class, without those that changes of use made stale. Claims that break a rule have none."""
+        fits = None if pod_class is None else self._fits.get(pod_class)
+        if fits is None:
+            fits = _Fits(len(self._changes))
+            if pod_class is not None:
+                self._fits[pod_class] = fits
+        stale = 0
+        for pool in self._changes[fits.changes_applied :]:
+            stale |= self._reached_from.get(pool, 0)
+        fits.changes_applied = len(self._changes)
+        fits.known &= ~stale
+        fits.fitting &= ~stale
+        return fits
 
-    def _first(self, allocator: Allocator, verdicts: _Verdicts) -> int | None:
-        start = self._start
-        for low, high in ((start, len(self._nodes)), (0, start)):
-            position = _next(verdicts.fits | ~verdicts.known & self._everything, low)
+    def _first(self, allocator: Allocator, fits: _Fits) -> int | None:
+        for low, high in ((self._start, len(self._nodes)), (0, self._start)):
+            position = _next(fits.fitting | ~fits.known & self._everything, low)
             while position is not None and position < high:
-                if verdicts.fits >> position & 1 or self._ask(allocator, verdicts, position):
+                if fits.fitting >> position & 1 or self._try(allocator, fits, position):
                     self._start = position
                     return position
-                position = _next(verdicts.fits | ~verdicts.known & self._everything, position + 1)
+                position = _next(fits.fitting | ~fits.known & self._everything, position + 1)
         return None
 
-    def _among_many(self, allocator: Allocator, verdicts: _Verdicts) -> int | None:
-        """The first node that fits, once enough are found or all nodes have been looked at."""
-        total, start = len(self._nodes), self._start
+    def _among_many(self, allocator: Allocator, fits: _Fits) -> int | None:
+        """The first node that fits, once enough are found or all nodes have been tried."""
+        total = len(self._nodes)
         chosen: int | None = None
         found = 0
-        for low, high in ((start, total), (0, start)):
-            position = low
-            while position < high:
-                unknown = _next(~verdicts.known & self._everything, position)
-                end = high if unknown is None or unknown > high else unknown
-                known = verdicts.fits >> position & (1 << end - position) - 1
-                if known:
-                    if chosen is None:
-                        chosen = position + _lowest(known)
-                    count = known.bit_count()
-                    if found + count >= self._wanted:
-                        last = position + _nth(known, self._wanted - found)
-                        self._start = (last + 1) % total
-                        return chosen
-                    found += count
-                if end < high and self._ask(allocator, verdicts, end):
-                    chosen = end if chosen is None else chosen
-                    found += 1
-                    if found == self._wanted:
-                        self._start = (end + 1) % total
-                        return chosen
-                position = end + 1
+        for position, fitting in self._runs(allocator, fits):
+            if fitting and chosen is None:
+                chosen = position + _lowest(fitting)
+            several = fitting.bit_count()
+            if found + several >= self._wanted:
+                self._start = (position + _nth(fitting, self._wanted - found) + 1) % total
+                return chosen
+            found += several
         return chosen
 
-    def _ask(self, allocator: Allocator, verdicts: _Verdicts, index: int) -> bool:
+    def _runs(self, allocator: Allocator, fits: _Fits) -> Iterator[tuple[int, int]]:
+        """The nodes in the order of trying, in runs: the first node, and which of the run fit, as bits. A run is a
+        sequence of nodes that are known, or one node that is tried now."""
+        for low, high in ((self._start, len(self._nodes)), (0, self._start)):
+            position = low
+            while position < high:
+                unknown = _next(~fits.known & self._everything, position)
+                end = high if unknown is None or unknown > high else unknown
+                if end > position:
+                    yield position, fits.fitting >> position & (1 << end - position) - 1
+                if end < high:
+                    yield end, int(self._try(allocator, fits, end))
+                position = end + 1
+
+    def _try(self, allocator: Allocator, fits: _Fits, index: int) -> bool:
         node = self._nodes[index]
         bit = 1 << index
-        if not self._looked_at & bit:
-            self._looked_at |= bit
+        if not self._tried & bit:
+            self._tried |= bit
             for pool in self._pools.reachable(node).pools:
-                self._seen_by[pool.id] = self._seen_by.get(pool.id, 0) | bit
+                self._reached_from[pool.id] = self._reached_from.get(pool.id, 0) | bit
         try:
             found = allocator.decide(node)
         except NodeError:
-            verdicts.learn(bit, fits=False)
+            found = None
+        fits.known |= bit
+        if found is None or found.solution is None:
             return False
-        fits = found.solution is not None
-        verdicts.learn(bit, fits)
-        if fits and not self._found:
+        fits.fitting |= bit
+        if not self._found:
             self._found[index] = found
-        return fits
+        return True
 
 
-class _Verdicts:
-    """What is known of a demand: bit i of ``known`` says whether bit i of ``fits`` means anything."""
+class _Fits:
+    """What is known of a class of pods: bit i of ``known`` says whether bit i of ``fitting`` means anything."""
 
-    __slots__ = ("fits", "followed", "known")
+    __slots__ = ("changes_applied", "fitting", "known")
 
-    def __init__(self, followed: int) -> None:
+    def __init__(self, changes_applied: int) -> None:
         self.known = 0
-        self.fits = 0
-        self.followed = followed
-
-    def learn(self, bit: int, fits: bool) -> None:
-        self.known |= bit
-        if fits:
-            self.fits |= bit
-
-    def forget(self, nodes: int) -> None:
-        if nodes:
-            self.known &= ~nodes
-            self.fits &= ~nodes
+        self.fitting = 0
+        self.changes_applied = changes_applied
 
 
 def _lowest(bits: int) -> int:

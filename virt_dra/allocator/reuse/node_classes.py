@@ -14,7 +14,7 @@ from typing import Protocol
 
 from virt_dra.allocator.errors import Aborted, FatalError
 from virt_dra.allocator.features.selectors import SelectorFilter
-from virt_dra.allocator.model import NOT_REUSABLE, Check, Device, Filter, Label, PoolId, Request
+from virt_dra.allocator.model import NOT_REUSABLE, Check, Filter, Label, PoolDevice, PoolId, Request
 from virt_dra.allocator.pools import Pool, Pools, Reachable, ReachablePool
 from virt_dra.allocator.usage import PoolUse, Used
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -100,7 +100,7 @@ class _Column:
         self._request = request
         self._constraints = [each for each in features.checks(request.claim) if each.constrains(request)]
         self._rest_by_alike: dict[tuple[str, ...], dict[int, Hashable]] = {}
-        """By the features that a node declares, and Device.alike."""
+        """By the features that a node declares, and PoolDevice.profile."""
 
     def facts(
         self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], NodeFeatures], labels: _LabelNumbers
@@ -113,11 +113,11 @@ class _Column:
         selected = list(compress(reachable.devices, matching))
         rests: list[Hashable] = []
         for device in selected:
-            rest = known.get(device.alike, _UNKNOWN)
+            rest = known.get(device.profile, _UNKNOWN)
             if rest is _UNKNOWN:
                 rest = self._rest(device, features())
                 if not device.slice.per_device_node_selection:  # else it depends on the node
-                    known[device.alike] = rest
+                    known[device.profile] = rest
             if rest is NOT_REUSABLE:
                 return NOT_REUSABLE
             if rest is _BROKEN:
@@ -126,7 +126,7 @@ class _Column:
         constrained = [labels.numbered(each.reuse_keys(self._request, selected, selectors.interrupt)) for each in self._constraints]
         return NOT_REUSABLE if NOT_REUSABLE in constrained else (tuple(matching), tuple(rests), *constrained)
 
-    def _rest(self, device: Device, features: NodeFeatures) -> Hashable:
+    def _rest(self, device: PoolDevice, features: NodeFeatures) -> Hashable:
         """Everything but selectors and constraints: equal for devices that publish the same apart from names and attributes."""
         filters = [each for each in features.filters if each is not features.selectors]
         if not all(each.reusable for each in filters):

@@ -16,7 +16,7 @@ from virt_dra.allocator.features.prioritized_list import alternatives
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.memo import remember
-from virt_dra.allocator.model import Choice, ClaimPlan, Device, Request
+from virt_dra.allocator.model import Choice, ClaimPlan, PoolDevice, Request
 from virt_dra.allocator.pools import Pools, Reachable
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import Results
@@ -113,7 +113,7 @@ class PodClasses:
         return PodClass(plans, nodes, self._usage, Results(plans, self._features, self._capacities))
 
 
-def _never(request: Request, device: Device) -> bool:
+def _never(request: Request, device: PoolDevice) -> bool:
     return False
 
 
