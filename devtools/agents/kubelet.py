@@ -30,7 +30,7 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
-from virt_dra.cluster.watching.informer import Informer, ObjectKey, key_of, running
+from virt_dra.cluster.watching.informer import Informer, CacheKey, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, claim_name, is_reserved_for, not_for_pod
 
@@ -118,7 +118,7 @@ class Kubelet:
         self.present = True
         self._clock = clock
         self._ours: dict[str, _Ours] = {}
-        self._uids: dict[ObjectKey, str] = {}
+        self._uids: dict[CacheKey, str] = {}
         self._seen: dict[str, float] = {}
         self._changed = asyncio.Event()
         for driver in self._drivers.values():
@@ -157,7 +157,7 @@ class Kubelet:
 
     async def run(self) -> None:
         """For ever; ends by cancellation, after which it may be run again: containers that ran do so on."""
-        queue: WorkQueue[ObjectKey] = WorkQueue(longest_delay=1.0)
+        queue: WorkQueue[CacheKey] = WorkQueue(longest_delay=1.0)
         pods = Informer(self._cluster, Pod, first_pause=0.05, longest_pause=0.5)
         pods.on_change(lambda old, new: queue.add(key_of(new or old or Pod())))
         self._queue, self._pods = queue, pods
@@ -174,7 +174,7 @@ class Kubelet:
 
     # --- one pod ----------------------------------------------------------------------------------------------------
 
-    async def _sync(self, key: ObjectKey) -> float | None:
+    async def _sync(self, key: CacheKey) -> float | None:
         """Bring one pod a step on. Answers after how many seconds it should be looked at again."""
         if not self.present:
             return RETRY_SECONDS
@@ -196,7 +196,7 @@ class Kubelet:
         except ApiError:
             return 5 * RETRY_SECONDS
 
-    async def _advance(self, key: ObjectKey, pod: Pod) -> float | None:
+    async def _advance(self, key: CacheKey, pod: Pod) -> float | None:
         now = asyncio.get_running_loop().time()
         waited = now - self._seen.setdefault(pod.metadata.uid, now)
         if waited < self.start_delay:
@@ -225,7 +225,7 @@ class Kubelet:
         waits = [seconds for seconds in (again, self._probe_period if probed else None) if seconds is not None]
         return min(waits, default=None)
 
-    def _forget(self, key: ObjectKey, uid: str) -> None:
+    def _forget(self, key: CacheKey, uid: str) -> None:
         """End a pod's containers and give its claims back to their drivers, unless another pod uses them."""
         self._uids.pop(key, None)
         self._seen.pop(uid, None)
@@ -343,7 +343,7 @@ class Kubelet:
 
     # --- containers -------------------------------------------------------------------------------------------------
 
-    async def _run_containers(self, key: ObjectKey, ours: _Ours) -> None:
+    async def _run_containers(self, key: CacheKey, ours: _Ours) -> None:
         never = ours.pod.spec.restart_policy == "Never"
         for spec in ours.pod.spec.init_containers:
             stays = (spec.model_extra or {}).get("restartPolicy") == "Always"
@@ -361,7 +361,7 @@ class Kubelet:
         for known in (ours.containers, ours.programs, ours.exits, ours.started):
             known.pop(name, None)
 
-    def _start(self, key: ObjectKey, ours: _Ours, spec: Container, *, ends: bool) -> None:
+    def _start(self, key: CacheKey, ours: _Ours, spec: Container, *, ends: bool) -> None:
         if spec.name in ours.containers:
             return
         root = ours.folder / "containers" / spec.name
@@ -392,7 +392,7 @@ class Kubelet:
             if not request or device.base_request == request:
                 variables.update(device.environment)
 
-    def _ended(self, key: ObjectKey, ours: _Ours, name: str, done: asyncio.Task[int]) -> None:
+    def _ended(self, key: CacheKey, ours: _Ours, name: str, done: asyncio.Task[int]) -> None:
         if not done.cancelled():
             error = done.exception()
             container = ours.containers[name]

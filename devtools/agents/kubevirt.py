@@ -29,7 +29,7 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Cluster, Conflict
 from virt_dra.cluster.watching.event_recorder import EventRecorder
-from virt_dra.cluster.watching.informer import Informer, ObjectKey, key_of, running
+from virt_dra.cluster.watching.informer import Informer, CacheKey, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers import conditions
 from virt_dra.controllers.loops.virtual_machines import instance_of, wants_instance
@@ -81,15 +81,15 @@ class FakeKubeVirt:
         permitted_host_devices: PermittedHostDevices | None = None,
         options: launcher_pods.LauncherOptions = launcher_pods.DEFAULT_OPTIONS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        told: Callable[[ObjectKey, Conversion | None], None] = lambda key, domain: None,
+        told: Callable[[CacheKey, Conversion | None], None] = lambda key, domain: None,
     ) -> None:
         self._cluster, self._kubelet, self.gates = cluster, kubelet, gates
         self._permitted, self._options, self._clock = permitted_host_devices, options, clock
         self._told = told
-        self.domains: dict[ObjectKey, Conversion] = {}
-        self.syncs: dict[ObjectKey, int] = {}
+        self.domains: dict[CacheKey, Conversion] = {}
+        self.syncs: dict[CacheKey, int] = {}
         """How often a domain was tried to start."""
-        self.creations: dict[ObjectKey, int] = {}
+        self.creations: dict[CacheKey, int] = {}
         """How often a launcher pod was tried to create."""
         self._made: set[str] = set()
         """Uids of VMIs whose pod was made and hasn't been seen yet."""
@@ -107,7 +107,7 @@ class FakeKubeVirt:
         self._vmis = Informer(self._cluster, VirtualMachineInstance)
         labels = f"{launcher_pods.LAUNCHER_LABEL}={launcher_pods.LAUNCHER}"
         self._pods = Informer(self._cluster, Pod, labels=labels, indexes={"vmi": _vmi_of})
-        vms, vmis, domains = (_Retrying(RateLimiter[ObjectKey](now)) for _ in range(3))
+        vms, vmis, domains = (_Retrying(RateLimiter[CacheKey](now)) for _ in range(3))
 
         def of_a_vm(old: VirtualMachine | None, new: VirtualMachine | None) -> None:
             vms.queue.add(key_of(new or old or VirtualMachine()))
@@ -139,7 +139,7 @@ class FakeKubeVirt:
 
     # --- virt-controller: VMs -----------------------------------------------------------------------------------------
 
-    async def _sync_vm(self, key: ObjectKey) -> SyncError | None:
+    async def _sync_vm(self, key: CacheKey) -> SyncError | None:
         """One VMI for a VM that is to run, a new one for one that is finished, none for one that isn't to run."""
         namespace, name = key
         vm, vmi = self._vms.store.get(name, namespace), self._vmis.store.get(name, namespace)
@@ -157,7 +157,7 @@ class FakeKubeVirt:
 
     # --- virt-controller: VMIs ----------------------------------------------------------------------------------------
 
-    async def _sync_vmi(self, key: ObjectKey) -> SyncError | None:
+    async def _sync_vmi(self, key: CacheKey) -> SyncError | None:
         namespace, name = key
         vmi = self._vmis.store.get(name, namespace)
         if vmi is None:
@@ -182,7 +182,7 @@ class FakeKubeVirt:
         await self._write(vmi, pod, self._phase(vmi, pod), error)
         return error
 
-    async def _create_pod(self, key: ObjectKey, vmi: VirtualMachineInstance) -> tuple[Pod | None, SyncError | None]:
+    async def _create_pod(self, key: CacheKey, vmi: VirtualMachineInstance) -> tuple[Pod | None, SyncError | None]:
         self.creations[key] = self.creations.get(key, 0) + 1
         rendered = launcher_pods.render(vmi, self.gates, self._permitted, self._options)
         if isinstance(rendered, RenderError):
@@ -265,7 +265,7 @@ class FakeKubeVirt:
             merge = {"metadata": {"resourceVersion": vmi.metadata.resource_version}, "status": dict(status)}
             await self._cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge=merge)
 
-    async def _end(self, key: ObjectKey, vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> None:
+    async def _end(self, key: CacheKey, vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> None:
         """A VMI that is being deleted goes when its pods are gone."""
         left = tuple(pods)
         for pod in left:
@@ -280,7 +280,7 @@ class FakeKubeVirt:
 
     # --- virt-handler -------------------------------------------------------------------------------------------------
 
-    async def _sync_domain(self, key: ObjectKey) -> SyncError | None:
+    async def _sync_domain(self, key: CacheKey) -> SyncError | None:
         """The domain is made of what the container holds, and started once. A file that appears wakes nobody (K-7.26)."""
         namespace, name = key
         vmi = self._vmis.store.get(name, namespace)
@@ -311,12 +311,12 @@ class FakeKubeVirt:
 class _Retrying:
     """A controller's queue: what failed is worked on again when its rate limiter says."""
 
-    def __init__(self, limiter: RateLimiter[ObjectKey]) -> None:
-        self.queue: WorkQueue[ObjectKey] = WorkQueue()
+    def __init__(self, limiter: RateLimiter[CacheKey]) -> None:
+        self.queue: WorkQueue[CacheKey] = WorkQueue()
         self._limiter = limiter
 
-    async def run(self, sync: Callable[[ObjectKey], Awaitable[SyncError | None]]) -> None:
-        async def attempt(key: ObjectKey) -> float | None:
+    async def run(self, sync: Callable[[CacheKey], Awaitable[SyncError | None]]) -> None:
+        async def attempt(key: CacheKey) -> float | None:
             try:
                 failed = await sync(key) is not None
             except ApiError:
@@ -329,5 +329,5 @@ class _Retrying:
         await self.queue.run(attempt, workers=8)
 
 
-def _vmi_of(pod: Pod) -> tuple[ObjectKey, ...]:
+def _vmi_of(pod: Pod) -> tuple[CacheKey, ...]:
     return tuple((pod.namespace, owner.name) for owner in pod.metadata.owner_references if owner.kind == VirtualMachineInstance.KIND)

@@ -31,7 +31,7 @@ from virt_dra.api.kubevirt_versions import (
     KubeVirtVersion,
 )
 from virt_dra.cluster.kube.cluster import connect
-from virt_dra.cluster.watching.informer import ObjectKey
+from virt_dra.cluster.watching.informer import CacheKey
 
 CONTROLLERS: Final = (
     "deployment-controller",
@@ -100,7 +100,7 @@ async def standing(plane: ControlPlane, site: Site, network: PodNetwork, folder:
         yield Standing(kubelet, kubevirt)
 
 
-def _show(folder: Path, key: ObjectKey, domain: Conversion | None) -> None:
+def _show(folder: Path, key: CacheKey, domain: Conversion | None) -> None:
     path = domain_file(folder, *key)
     if domain is None:
         path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ Generation = Literal["none", "content"]
 
 
 @dataclass(frozen=True)
-class Resource:
+class ApiResource:
     """One kind as the API server serves it."""
 
     api_version: str
@@ -46,7 +46,7 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-def resource_of(subject: TypedObject | type[TypedObject]) -> Resource:
+def resource_of(subject: TypedObject | type[TypedObject]) -> ApiResource:
     """The resource of an object or of a kind.
 
     An :class:`UnknownObject` is told by its own ``apiVersion`` and ``kind``; to ask for objects of an unknown kind take the class that
@@ -78,10 +78,10 @@ def is_namespaced(api_version: str, kind: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _known(kind: type[TypedObject]) -> Resource:
+def _known(kind: type[TypedObject]) -> ApiResource:
     group = _group(kind.API_VERSION)
     native = "." not in group or group.endswith(".k8s.io")
-    return Resource(
+    return ApiResource(
         api_version=kind.API_VERSION,
         kind=kind.KIND,
         plural=kind.PLURAL,

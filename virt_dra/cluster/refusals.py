@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError
 from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import WireError
-from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Gone, Invalid, NotFound, StatusCause, TooLarge
 
 SIZE_LIMIT = 3 * 1024 * 1024
@@ -19,7 +19,7 @@ SIZE_LIMIT = 3 * 1024 * 1024
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def not_found(resource: Resource, name: str) -> NotFound:
+def not_found(resource: ApiResource, name: str) -> NotFound:
     return NotFound(f"{resource} {quoted(name)} not found")
 
 
@@ -27,24 +27,24 @@ def no_such_subresource() -> NotFound:
     return NotFound("the server could not find the requested resource")
 
 
-def already_exists(resource: Resource, name: str) -> AlreadyExists:
+def already_exists(resource: ApiResource, name: str) -> AlreadyExists:
     return AlreadyExists(f"{resource} {quoted(name)} already exists")
 
 
-def still_being_deleted(resource: Resource, name: str) -> AlreadyExists:
+def still_being_deleted(resource: ApiResource, name: str) -> AlreadyExists:
     return AlreadyExists(f"object is being deleted: {already_exists(resource, name)}")
 
 
-def no_unique_name(resource: Resource, name: str) -> AlreadyExists:
+def no_unique_name(resource: ApiResource, name: str) -> AlreadyExists:
     """Every name made of generateName was taken."""
     return AlreadyExists(f"{resource} {quoted(name)} already exists, the server was not able to generate a unique name for the object")
 
 
-def conflict(resource: Resource, name: str, why: str = STALE) -> Conflict:
+def conflict(resource: ApiResource, name: str, why: str = STALE) -> Conflict:
     return Conflict(f"Operation cannot be fulfilled on {resource} {quoted(name)}: {why}")
 
 
-def uid_differs(resource: Resource, namespace: str, name: str, wanted: str, found: str) -> Conflict:
+def uid_differs(resource: ApiResource, namespace: str, name: str, wanted: str, found: str) -> Conflict:
     """An update of an object that was deleted and created anew meanwhile, in the words of the server's storage."""
     key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
     precondition = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
@@ -53,7 +53,7 @@ def uid_differs(resource: Resource, namespace: str, name: str, wanted: str, foun
     )
 
 
-def deletion_precondition(resource: Resource, name: str, what: str, wanted: str, found: str, hint: str) -> Conflict:
+def deletion_precondition(resource: ApiResource, name: str, what: str, wanted: str, found: str, hint: str) -> Conflict:
     """``what`` is ``UID`` or ``ResourceVersion``. (Here the API server names the kind, not the resource.)"""
     return Conflict(
         f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: the {what} in the precondition ({wanted}) "
@@ -69,13 +69,13 @@ def invalid(subject: str, name: str, causes: Iterable[StatusCause]) -> Invalid:
     return Invalid(f"{subject} {quoted(name)} is invalid: {listed}", found)
 
 
-def version_required(resource: Resource, name: str) -> Invalid:
+def version_required(resource: ApiResource, name: str) -> Invalid:
     """C-13.2. (Here the API server names the resource, not the kind.)"""
     fault = StatusCause("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
     return invalid(str(resource), name, (fault,))
 
 
-def forbidden(resource: Resource, name: str, why: str) -> Forbidden:
+def forbidden(resource: ApiResource, name: str, why: str) -> Forbidden:
     return Forbidden(f"{resource} {quoted(name)} is forbidden: {why}")
 
 
@@ -97,12 +97,12 @@ def bad_patch(detail: str) -> Invalid:
     return Invalid(f"the server rejected our request due to an error in our request: {detail}", (cause,))
 
 
-def patched_shape(resource: Resource, name: str, error: WireError) -> Invalid:
+def patched_shape(resource: ApiResource, name: str, error: WireError) -> Invalid:
     """A patch whose result no longer has the shape of the kind."""
     return invalid(resource.group_kind, name, (StatusCause(path, "FieldValueTypeInvalid", text) for path, text in error.problems))
 
 
-def nameless(resource: Resource) -> Invalid:
+def nameless(resource: ApiResource) -> Invalid:
     return invalid(
         resource.group_kind, "", (StatusCause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),)
     )
@@ -115,7 +115,7 @@ def renamed(name: str, renamed_to: str) -> BadRequest:
     return BadRequest(f"the name of the object ({renamed_to}) does not match the name on the URL ({name})")
 
 
-def immutable(resource: Resource, name: str, field: str, value: str) -> Invalid:
+def immutable(resource: ApiResource, name: str, field: str, value: str) -> Invalid:
     return invalid(
         resource.group_kind, name, (StatusCause(field, "FieldValueInvalid", f"Invalid value: {quoted(value)}: field is immutable"),)
     )
@@ -135,7 +135,7 @@ def check_size(obj: TypedObject) -> None:
         raise too_large(size)
 
 
-def check_identity(resource: Resource, name: str, patched: object) -> None:
+def check_identity(resource: ApiResource, name: str, patched: object) -> None:
     """Raises :class:`Invalid` if a patch made another kind of object, :class:`BadRequest` if one without apiVersion.
 
     Without a kind is fine. What of all that is refused how is as odd as the API server has it.

@@ -22,7 +22,7 @@ import aiohttp
 
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.cluster import refusals
-from virt_dra.cluster.kinds import Resource, resource_of
+from virt_dra.cluster.kinds import ApiResource, resource_of
 from virt_dra.cluster.kube import paths as kube_paths
 from virt_dra.cluster.kube.config import Access, Credentials, credentials_of, found_access
 from virt_dra.cluster.kube.decoding import Decoder, parsed, parsed_list, parsed_object
@@ -116,7 +116,7 @@ class KubeCluster(RawObjects):
             if not token:
                 return
 
-    async def _read(self, kind: type[O], resource: Resource, items: builtins.list[Any]) -> AsyncIterator[O]:
+    async def _read(self, kind: type[O], resource: ApiResource, items: builtins.list[Any]) -> AsyncIterator[O]:
         """Takes the items from their list, so that none is there twice for long; others on the event loop get their turns."""
         items.reverse()
         until = 0.0
@@ -175,7 +175,7 @@ class KubeCluster(RawObjects):
         path = kube_paths.item(resource, namespace, name)
         await self._transport.request(KubeRequest("DELETE", path, body=options, verb="delete", subject=resource.plural))
 
-    async def _written(self, kind: type[O], resource: Resource, request: KubeRequest, name: str, namespace: str) -> O:
+    async def _written(self, kind: type[O], resource: ApiResource, request: KubeRequest, name: str, namespace: str) -> O:
         body = await self._transport.request(_about(request, resource))
         return self._decoder.read(kind, resource, parsed_object(body, resource.kind, name, _namespace(resource, namespace)))
 
@@ -211,7 +211,7 @@ class KubeCluster(RawObjects):
                 raise Unavailable(f"a watch of {resource} ended as soon as it began")
 
     async def _watched(
-        self, kind: type[O], resource: Resource, namespace: str, version: str, selection: tuple[tuple[str, str], ...]
+        self, kind: type[O], resource: ApiResource, namespace: str, version: str, selection: tuple[tuple[str, str], ...]
     ) -> AsyncGenerator[tuple[str, WatchEvent[O] | None]]:
         """One watch until the server ends it: events with the version each leads to. None for what nobody needs to know."""
         seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
@@ -233,7 +233,7 @@ class KubeCluster(RawObjects):
                     type_, raw = parsed_event(line, resource.kind)
                     yield _version_of(raw, version), self._event(kind, resource, type_, raw)
 
-    def _event(self, kind: type[O], resource: Resource, type_: str, raw: Any) -> WatchEvent[O] | None:
+    def _event(self, kind: type[O], resource: ApiResource, type_: str, raw: Any) -> WatchEvent[O] | None:
         if type_ == "ERROR":
             raise of_status(raw)
         if type_ == "BOOKMARK":
@@ -298,16 +298,16 @@ def _selection(labels: str, fields: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in given if value)
 
 
-def _body(resource: Resource, obj: TypedObject) -> dict[str, Any]:
+def _body(resource: ApiResource, obj: TypedObject) -> dict[str, Any]:
     return {**obj.to_wire(), "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def _namespace(resource: Resource, given: str) -> str:
+def _namespace(resource: ApiResource, given: str) -> str:
     """Where the server puts the object."""
     return (given or kube_paths.DEFAULT_NAMESPACE) if resource.namespaced else ""
 
 
-def _about(request: KubeRequest, resource: Resource) -> KubeRequest:
+def _about(request: KubeRequest, resource: ApiResource) -> KubeRequest:
     return replace(request, subject=resource.plural)
 
 

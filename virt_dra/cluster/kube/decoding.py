@@ -20,7 +20,7 @@ from pydantic_core import from_json
 
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.kube.interning import SharedParts
 from virt_dra.cluster.kube.transport import KubeObserver
 from virt_dra.cluster.port import Unavailable, Unreadable
@@ -42,7 +42,7 @@ class Decoder:
         self._told: dict[tuple[str, str], str] = {}
         """Kind and key -> the resourceVersion that was reported: an unreadable object is logged once, however often it is listed."""
 
-    def read(self, kind: type[O], resource: Resource, raw: Mapping[str, Any]) -> O:
+    def read(self, kind: type[O], resource: ApiResource, raw: Mapping[str, Any]) -> O:
         """Raises :class:`Unreadable`."""
         try:
             return self._read(kind, resource, raw)
@@ -50,7 +50,7 @@ class Decoder:
             what = f"{resource.kind} {_key(raw)}"
             raise Unreadable(f"{what} doesn't have the shape known to this version of virt-dra: {error}") from error
 
-    def listed(self, kind: type[O], resource: Resource, raw: object) -> O | None:
+    def listed(self, kind: type[O], resource: ApiResource, raw: object) -> O | None:
         """One item of a list; None if it is unreadable, which is reported."""
         try:
             if not isinstance(raw, dict):
@@ -60,7 +60,7 @@ class Decoder:
             self._report(resource, raw if isinstance(raw, dict) else {}, error)
             return None
 
-    def outline(self, kind: type[O], resource: Resource, raw: Mapping[str, Any]) -> O | None:
+    def outline(self, kind: type[O], resource: ApiResource, raw: Mapping[str, Any]) -> O | None:
         """Only what identifies an object, for one that is otherwise unreadable; None if not even that can be read."""
         meta = raw.get("metadata")
         names = ("name", "namespace", "uid", "resourceVersion")
@@ -70,7 +70,7 @@ class Decoder:
             return None
         return kind.from_wire({"apiVersion": resource.api_version, "kind": resource.kind}).with_(metadata=read) if read.name else None
 
-    def _read(self, kind: type[O], resource: Resource, raw: Mapping[str, Any]) -> O:
+    def _read(self, kind: type[O], resource: ApiResource, raw: Mapping[str, Any]) -> O:
         # Items of a list of Kubernetes' own kinds don't say what they are.
         whole = {**raw, "apiVersion": resource.api_version, "kind": resource.kind}
         meta = whole.get("metadata")
@@ -79,7 +79,7 @@ class Decoder:
         self._shared.put_into(kind, whole)
         return self._shared.shared(kind.from_wire(whole))
 
-    def _report(self, resource: Resource, raw: Mapping[str, Any], error: WireError) -> None:
+    def _report(self, resource: ApiResource, raw: Mapping[str, Any], error: WireError) -> None:
         key, version = _key(raw), _version(raw)
         self._observer.unreadable(resource.kind, key, str(error))
         if self._told.get((resource.kind, key)) == version:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from virt_dra.cluster import refusals
-from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kinds import ApiResource
 
 DEFAULT_NAMESPACE = "default"
 
@@ -16,12 +16,12 @@ def group_version(api_version: str) -> str:
     return f"/{root}/{quote(api_version, safe='/.')}"
 
 
-def collection(resource: Resource, namespace: str) -> str:
+def collection(resource: ApiResource, namespace: str) -> str:
     """All objects of a kind, of one namespace if it is given and the kind has namespaces."""
     return _joined(resource.api_version, resource.plural, namespace if resource.namespaced else "")
 
 
-def item(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
+def item(resource: ApiResource, namespace: str, name: str, subresource: str = "") -> str:
     """One object; of a namespaced kind in ``default`` if no namespace is given. Raises :class:`~virt_dra.cluster.port.NotFound` for names
     that no object can have and that would lead elsewhere."""
     if name in ("", ".", "..") or "/" in name or "%" in name:

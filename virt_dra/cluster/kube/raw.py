@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from virt_dra.api.wire import Json
-from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.kube.decoding import parsed, parsed_list, parsed_object
 from virt_dra.cluster.kube.paths import DEFAULT_NAMESPACE, collection, group_version, item
 from virt_dra.cluster.kube.transport import KubeRequest, Transport
@@ -38,9 +38,9 @@ class ServedKind:
     subresources: tuple[str, ...]
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> ApiResource:
         """For paths and messages; how objects are stored is not said."""
-        return Resource(
+        return ApiResource(
             api_version=self.api_version, kind=self.kind, plural=self.plural, namespaced=self.namespaced,
             has_status="status" in self.subresources, generation="none", keeps_status_on_create=False, unconditional_update=False,
             native=False,

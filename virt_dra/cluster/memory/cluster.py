@@ -16,7 +16,7 @@ from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, format_ti
 from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import WireError
 from virt_dra.cluster import refusals
-from virt_dra.cluster.kinds import NAMESPACE, Resource, is_namespaced, resource_of
+from virt_dra.cluster.kinds import NAMESPACE, ApiResource, is_namespaced, resource_of
 from virt_dra.cluster.memory import garbage, patches, strategies
 from virt_dra.cluster.memory import names as generated_names
 from virt_dra.cluster.memory.admission import Admission, admin_access_on_create, admin_access_on_status
@@ -249,7 +249,7 @@ class MemoryCluster:
         causes = (*admin_access_on_status(new, stored, namespace), *self._admission.on_status_update(new, stored))
         return self._replace(resource, stored, new, causes)
 
-    def _based_on(self, obj: O) -> tuple[Resource, O]:
+    def _based_on(self, obj: O) -> tuple[ApiResource, O]:
         """The stored object that ``obj`` replaces, if ``obj`` is based on it as it is now."""
         resource, meta = resource_of(obj), obj.metadata
         refusals.check_size(obj)
@@ -265,7 +265,7 @@ class MemoryCluster:
             raise refusals.conflict(resource, meta.name)
         return resource, cast("O", stored)
 
-    def _replace(self, resource: Resource, stored: O, new: O, causes: Sequence[StatusCause]) -> O:
+    def _replace(self, resource: ApiResource, stored: O, new: O, causes: Sequence[StatusCause]) -> O:
         if causes:
             raise refusals.invalid(resource.group_kind, stored.metadata.name, causes)
         if strategies.unchanged(resource, new, stored):
@@ -332,7 +332,7 @@ class MemoryCluster:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def _found(self, resource: Resource, name: str, namespace: str) -> TypedObject:
+    def _found(self, resource: ApiResource, name: str, namespace: str) -> TypedObject:
         obj = self._store.at(Place(resource, StoreKey((namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", name)))
         if obj is None:
             raise refusals.not_found(resource, name)
@@ -345,7 +345,7 @@ class MemoryCluster:
     def _has_content(self, place: Place) -> bool:
         return place.resource == NAMESPACE and not self._store.is_empty(place.key.name)
 
-    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+    def _check_namespace(self, resource: ApiResource, namespace: str, name: str) -> None:
         """Whether something may be created there."""
         found = self._namespace(namespace)
         if found is None:
@@ -360,13 +360,13 @@ class MemoryCluster:
     def _now(self) -> str:
         return format_time(self._clock())
 
-    def _defaulted(self, resource: Resource, obj: O) -> O:
+    def _defaulted(self, resource: ApiResource, obj: O) -> O:
         """With defaults and in the one apiVersion that is stored."""
         if (obj.api_version, obj.kind) != (resource.api_version, resource.kind):
             obj = obj.with_(api_version=resource.api_version, kind=resource.kind)
         return cast("O", self._admission.defaulted(obj, self._now()))
 
-    def _new_place(self, resource: Resource, namespace: str, meta: ObjectMeta) -> Place:
+    def _new_place(self, resource: ApiResource, namespace: str, meta: ObjectMeta) -> Place:
         """By the object's name, or by a generated one: free, unless all attempts collide."""
         if meta.name or not meta.generate_name:
             return Place(resource, StoreKey(namespace, meta.name))

@@ -23,7 +23,7 @@ from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.port import BadRequest
 
 Operator = Literal["in", "notin", "exists", "!", ">", "<"]
@@ -87,7 +87,7 @@ class ObjectSelector:
         return not (self.namespace or self.requirements or self.terms)
 
 
-def parse_selector(resource: Resource, namespace: str, labels: str, fields: str) -> ObjectSelector:
+def parse_selector(resource: ApiResource, namespace: str, labels: str, fields: str) -> ObjectSelector:
     """Raises :class:`BadRequest` in the API server's words."""
     scope = namespace if resource.namespaced else ""
     return ObjectSelector(scope, parse_labels(labels), parse_fields(resource, fields))
@@ -234,7 +234,7 @@ def _integer(text: str) -> int | None:
 _FieldTable = Mapping[str, Callable[[TypedObject], str]]
 
 
-def parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
+def parse_fields(resource: ApiResource, text: str) -> tuple[FieldTerm, ...]:
     """Raises :class:`BadRequest`, also for a field by which this resource can't be selected."""
     parts = sorted(filter(None, _split_terms(text)))
     read = [_read_term(part, text) for part in parts]
@@ -325,7 +325,7 @@ _SLICE: _FieldTable = {
 }
 
 
-def _selectable(resource: Resource) -> tuple[_FieldTable, Callable[[str], str]]:
+def _selectable(resource: ApiResource) -> tuple[_FieldTable, Callable[[str], str]]:
     """The fields of a resource and how a request for another one is refused; both differ by resource (C-2.4)."""
     own = {(k.API_VERSION, k.KIND): table for k, table in ((Pod, _POD), (Node, _NODE), (Namespace, _NAMESPACES), (ResourceSlice, _SLICE))}
     table = own.get((resource.api_version, resource.kind))

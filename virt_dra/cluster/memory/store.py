@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.cluster import refusals
-from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.memory.history import Change, ChangeHistory
 from virt_dra.cluster.memory.selectors import ObjectSelector
 
@@ -23,7 +23,7 @@ class StoreKey(NamedTuple):
 class Place(NamedTuple):
     """Where an object is."""
 
-    resource: Resource
+    resource: ApiResource
     key: StoreKey
 
     @property
@@ -64,12 +64,12 @@ class ObjectStore:
         """Of the newest change."""
         self._history = history
         self._floor = 0
-        self._tables: dict[Resource, ResourceTable] = {}
+        self._tables: dict[ApiResource, ResourceTable] = {}
         self._places: dict[str, Place] = {}
         self._dependents: defaultdict[str, set[Place]] = defaultdict(set)
         self._population: Counter[str] = Counter()
 
-    def table(self, resource: Resource) -> ResourceTable:
+    def table(self, resource: ApiResource) -> ResourceTable:
         found = self._tables.get(resource)
         if found is None:
             found = self._tables[resource] = ResourceTable(self._history, self._floor)
@@ -99,7 +99,7 @@ class ObjectStore:
     def is_empty(self, namespace: str) -> bool:
         return self._population[namespace] == 0
 
-    def selected(self, resource: Resource, selector: ObjectSelector) -> list[TypedObject]:
+    def selected(self, resource: ApiResource, selector: ObjectSelector) -> list[TypedObject]:
         objects = self.table(resource).in_order()
         return objects if selector.everything else [obj for obj in objects if selector.matches(obj)]
 

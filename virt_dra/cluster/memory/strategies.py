@@ -14,13 +14,13 @@ from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import Json, Wire
-from virt_dra.cluster.kinds import Resource
+from virt_dra.cluster.kinds import ApiResource
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 W = TypeVar("W", bound=Wire)
 
 
-def for_create(resource: Resource, obj: O) -> O:
+def for_create(resource: ApiResource, obj: O) -> O:
     """Without the status that only the subresource may set; a pod starts Pending, a namespace Active (C-13.1)."""
     obj = obj.with_(metadata=_each_owner_once(obj.metadata))
     if resource.keeps_status_on_create:
@@ -31,7 +31,7 @@ def for_create(resource: Resource, obj: O) -> O:
     return bare.with_(status={"phase": "Active"}) if isinstance(bare, Namespace) else bare
 
 
-def for_update(resource: Resource, submitted: O, stored: O, now: str, permitted: Callable[[O, O], O]) -> O:
+def for_update(resource: ApiResource, submitted: O, stored: O, now: str, permitted: Callable[[O, O], O]) -> O:
     """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3).
 
     ``permitted`` takes away the fields of disabled gates (C-13.4). A slice's generation counts a change of such a field, too.
@@ -67,7 +67,7 @@ def for_status_update(submitted: O, stored: O, permitted: Callable[[O, O], O]) -
     return updated
 
 
-def as_served(resource: Resource, obj: TypedObject) -> Json:
+def as_served(resource: ApiResource, obj: TypedObject) -> Json:
     """The document a patch applies to. Kubernetes' own kinds have a spec and a status even if empty, and no empty metadata."""
     document = obj.to_wire()
     if resource.native:
@@ -94,7 +94,7 @@ def next_generation(meta: ObjectMeta) -> ObjectMeta:
     return meta.with_(generation=(meta.generation or 0) + 1)
 
 
-def unchanged(resource: Resource, new: TypedObject, old: TypedObject) -> bool:
+def unchanged(resource: ApiResource, new: TypedObject, old: TypedObject) -> bool:
     """Whether writing ``new`` would store what is stored already; then the resourceVersion stays.
 
     Kubernetes' own kinds are stored without empty fields, so an empty field equals an absent one; custom resources as given.
@@ -102,7 +102,7 @@ def unchanged(resource: Resource, new: TypedObject, old: TypedObject) -> bool:
     return new == old and (resource.native or new.to_wire() == old.to_wire())
 
 
-def content(resource: Resource, obj: TypedObject) -> Mapping[str, object]:
+def content(resource: ApiResource, obj: TypedObject) -> Mapping[str, object]:
     """What ``metadata.generation`` counts the changes of."""
     outside = {"metadata", "api_version", "kind", *(("status",) if resource.has_status else ())}
     fields = {name: getattr(obj, name) for name in type(obj).model_fields if name not in outside}

@@ -29,7 +29,7 @@ from virt_dra.cluster.watching.backoff import backoff
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
-ObjectKey = tuple[str, str]
+CacheKey = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 IndexFunction = Callable[[O], Iterable[Hashable]]
 """The values under which an object is found; must take every object of its kind."""
@@ -73,8 +73,8 @@ class InformerStore(Generic[O]):
 
     def __init__(self, indexes: Mapping[str, IndexFunction[O]] | None = None) -> None:
         self._functions = dict(indexes or {})
-        self._objects: dict[ObjectKey, O] = {}
-        self._indexes: dict[str, dict[Hashable, dict[ObjectKey, None]]] = {name: {} for name in self._functions}
+        self._objects: dict[CacheKey, O] = {}
+        self._indexes: dict[str, dict[Hashable, dict[CacheKey, None]]] = {name: {} for name in self._functions}
 
     def get(self, name: str, namespace: str = "") -> O | None:
         return self._objects.get((namespace, name))
@@ -83,7 +83,7 @@ class InformerStore(Generic[O]):
         """In no particular order."""
         return tuple(self._objects.values())
 
-    def keys(self) -> tuple[ObjectKey, ...]:
+    def keys(self) -> tuple[CacheKey, ...]:
         return tuple(self._objects)
 
     def by_index(self, index: str, value: Hashable) -> tuple[O, ...]:
@@ -105,7 +105,7 @@ class InformerStore(Generic[O]):
             for value in function(obj):
                 self._indexes[name].setdefault(value, {})[key] = None
 
-    def remove(self, key: ObjectKey) -> None:
+    def remove(self, key: CacheKey) -> None:
         """Nothing happens if it isn't there."""
         old = self._objects.pop(key, None)
         if old is None:
@@ -301,7 +301,7 @@ class Informer(Generic[O]):
         self.store.put(obj)
         self._tell(old, obj)
 
-    def _gone(self, key: ObjectKey) -> None:
+    def _gone(self, key: CacheKey) -> None:
         namespace, name = key
         old = self.store.get(name, namespace)
         if old is not None:
@@ -362,5 +362,5 @@ def _same_state(one: TypedObject, other: TypedObject) -> bool:
     return one.metadata.uid == other.metadata.uid and one.metadata.resource_version == other.metadata.resource_version
 
 
-def key_of(obj: TypedObject) -> ObjectKey:
+def key_of(obj: TypedObject) -> CacheKey:
     return obj.metadata.namespace, obj.metadata.name
