@@ -30,7 +30,7 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
-from virt_dra.cluster.watching.informer import Informer, CacheKey, key_of, running
+from virt_dra.cluster.watching.informer import CacheKey, Informer, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, claim_name, is_reserved_for, not_for_pod
 

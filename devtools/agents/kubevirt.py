@@ -29,7 +29,7 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Cluster, Conflict
 from virt_dra.cluster.watching.event_recorder import EventRecorder
-from virt_dra.cluster.watching.informer import Informer, CacheKey, key_of, running
+from virt_dra.cluster.watching.informer import CacheKey, Informer, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers import conditions
 from virt_dra.controllers.loops.virtual_machines import instance_of, wants_instance

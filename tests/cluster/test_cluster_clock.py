@@ -42,7 +42,7 @@ def test_a_machine_whose_clock_is_wrong_learns_the_time_from_the_first_answer(wr
     machine = Machine()
     machine.wall += wrong
     clock = machine.clock()
-    clock.heard(format_datetime(NOON, usegmt=True))
+    clock.observe(format_datetime(NOON, usegmt=True))
     assert clock() == NOON
     machine.passes(7.5)
     assert clock() == NOON + 7.5 * S
@@ -53,7 +53,7 @@ def test_what_a_header_leaves_out_is_no_difference() -> None:
     clock = machine.clock()
     for behind in (0, 1, 2.9):
         machine.passes(2)
-        clock.heard(format_datetime(machine.wall - timedelta(seconds=behind), usegmt=True))
+        clock.observe(format_datetime(machine.wall - timedelta(seconds=behind), usegmt=True))
         assert clock() == machine.wall
 
 
@@ -62,7 +62,7 @@ def test_an_answer_that_was_read_late_sets_nothing_back() -> None:
     machine = Machine()
     clock = machine.clock()
     machine.passes(60)
-    clock.heard(format_datetime(NOON, usegmt=True), took=60)
+    clock.observe(format_datetime(NOON, usegmt=True), took=60)
     assert clock() == machine.wall
 
 
@@ -70,9 +70,9 @@ def test_an_answer_that_was_read_late_sets_nothing_back() -> None:
 def test_the_server_clock_is_followed_where_it_is_set(jump: timedelta) -> None:
     machine = Machine()
     clock = machine.clock()
-    clock.heard(format_datetime(NOON, usegmt=True))
+    clock.observe(format_datetime(NOON, usegmt=True))
     machine.passes(2)
-    clock.heard(format_datetime(machine.wall + jump, usegmt=True))
+    clock.observe(format_datetime(machine.wall + jump, usegmt=True))
     assert clock() == machine.wall + jump
 
 
@@ -80,7 +80,7 @@ def test_the_server_clock_is_followed_where_it_is_set(jump: timedelta) -> None:
 def test_what_is_no_date_changes_nothing(date: str | None) -> None:
     machine = Machine()
     clock = machine.clock()
-    clock.heard(date)
+    clock.observe(date)
     assert clock() == NOON
 
 
@@ -88,7 +88,7 @@ def test_a_timestamp_that_is_past_stands_for_itself() -> None:
     assert Machine().clock().began(NOON - HOUR) == NOON - HOUR
 
 
-def test_a_timestamp_that_is_yet_to_come_counts_from_when_it_was_first_asked_about() -> None:
+def test_a_timestamp_that_is_yet_to_come_counts_from_when_it_was_first_seen_about() -> None:
     machine = Machine()
     clock = machine.clock()
     ahead = NOON + HOUR
@@ -106,7 +106,7 @@ def test_timestamps_made_before_the_servers_clock_was_set_back_are_no_older_and_
     machine.passes(60)
     made = machine.wall
     machine.passes(10)
-    clock.heard(format_datetime(machine.wall - HOUR, usegmt=True))
+    clock.observe(format_datetime(machine.wall - HOUR, usegmt=True))
     assert clock.began(made) == clock()
     machine.passes(120)
     assert clock() - clock.began(made) == timedelta(seconds=120)
@@ -117,4 +117,4 @@ def test_what_is_remembered_of_timestamps_to_come_is_bounded() -> None:
     clock = machine.clock()
     for number in range(10_000):
         clock.began(NOON + HOUR + timedelta(seconds=number))
-    assert len(clock._first_asked) <= 4096
+    assert len(clock._first_seen) <= 4096

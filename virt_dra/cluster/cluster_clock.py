@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 TOLERANCE: Final = timedelta(seconds=3)
 """How much the header may differ without being adopted: it has whole seconds, and an answer takes time to arrive."""
-_HEARD_EVERY: Final = 1.0
-"""Seconds between two headers that are read."""
+_OBSERVE_EVERY: Final = 1.0
+"""The least number of seconds between two headers that are read."""
 _REMEMBERED: Final = 4096
 
 
@@ -33,19 +33,19 @@ class ClusterClock:
     ) -> None:  # fmt: skip
         self._elapsed = elapsed
         self._set(wall())
-        self._heard_at = float("-inf")
-        self._first_asked: OrderedDict[datetime, float] = OrderedDict()
+        self._observed_at = float("-inf")
+        self._first_seen: OrderedDict[datetime, float] = OrderedDict()
 
     def __call__(self) -> datetime:
         return self._base + timedelta(seconds=self._elapsed() - self._base_at)
 
-    def heard(self, date: str | None, took: float = 0.0) -> None:
+    def observe(self, date: str | None, took: float = 0.0) -> None:
         """Adopt the header ``Date`` of an answer if it differs by more than the tolerance; a malformed one is ignored. ``took``: seconds
         from the request until the answer was read, in which it may have been queued."""
         at = self._elapsed()
-        if date is None or at - self._heard_at < _HEARD_EVERY:
+        if date is None or at - self._observed_at < _OBSERVE_EVERY:
             return
-        self._heard_at = at
+        self._observed_at = at
         try:
             said = parsedate_to_datetime(date).astimezone(UTC)
             difference = said - self()
@@ -58,14 +58,14 @@ class ClusterClock:
     def began(self, moment: datetime) -> datetime:
         """The time to count from for another clock's timestamp: itself, or, if it is in the future, when it was first seen."""
         now = self()
-        if moment not in self._first_asked:
+        if moment not in self._first_seen:
             if moment <= now:
                 return moment
-            self._first_asked[moment] = self._elapsed()
-            if len(self._first_asked) > _REMEMBERED:
-                self._first_asked.popitem(last=False)
-        self._first_asked.move_to_end(moment)
-        return min(now - timedelta(seconds=self._elapsed() - self._first_asked[moment]), moment)
+            self._first_seen[moment] = self._elapsed()
+            if len(self._first_seen) > _REMEMBERED:
+                self._first_seen.popitem(last=False)
+        self._first_seen.move_to_end(moment)
+        return min(now - timedelta(seconds=self._elapsed() - self._first_seen[moment]), moment)
 
     def _set(self, now: datetime) -> None:
         self._base, self._base_at = now, self._elapsed()

@@ -49,8 +49,8 @@ class ApiResource:
 def resource_of(subject: TypedObject | type[TypedObject]) -> ApiResource:
     """The resource of an object or of a kind.
 
-    An :class:`UnknownObject` is told by its own ``apiVersion`` and ``kind``; to ask for objects of an unknown kind take the class that
-    :func:`unknown_kind` makes. Raises ValueError for the bare class UnknownObject and for an object that names no kind.
+    An :class:`UnknownObject` is identified by its own ``apiVersion`` and ``kind``; to ask for objects of an unknown kind use
+    the class from :func:`unknown_kind`. Raises ValueError for the bare class UnknownObject and for an object that names no kind.
     """
     kind = subject if isinstance(subject, type) else type(subject)
     if kind.KIND:

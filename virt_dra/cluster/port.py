@@ -138,11 +138,11 @@ class Reader(Protocol):
 
 @runtime_checkable
 class PagedReader(Protocol):
-    """What a cluster may also offer: a list in parts, so that nobody holds all of it at once."""
+    """What a cluster may also offer: a list in parts, so that the caller need not hold all of it at once."""
 
     def pages(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> AsyncIterator[Listed[O]]:
         """As :meth:`Reader.list`, of one state; each part names the version of that state. Raises :class:`Gone` when the state is gone
-        before the last part: begin anew."""
+        before the last part: start again."""
 
 
 class Writer(Protocol):

@@ -45,7 +45,7 @@ def conflict(resource: ApiResource, name: str, why: str = STALE) -> Conflict:
 
 
 def uid_differs(resource: ApiResource, namespace: str, name: str, wanted: str, found: str) -> Conflict:
-    """An update of an object that was deleted and created anew meanwhile, in the words of the server's storage."""
+    """An update of an object that was deleted and recreated since it was read, in the words of the server's storage."""
     key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
     precondition = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
     return conflict(
@@ -92,7 +92,7 @@ def bad_version(text: str) -> BadRequest:
 
 
 def bad_patch(detail: str) -> Invalid:
-    """Operations that can't be applied to the object. The API server tells no details; we do."""
+    """JSON patch operations that can't be applied to the object. The API server gives no details; we do."""
     cause = StatusCause("", "UnexpectedServerResponse", detail)
     return Invalid(f"the server rejected our request due to an error in our request: {detail}", (cause,))
 

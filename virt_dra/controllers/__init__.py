@@ -1,21 +1,16 @@
-"""The control loops, one module each: ``gather(reader)``, a pure ``plan(inputs)`` and ``apply(writer, actions)``.
+"""The controllers: each gathers its inputs from the cluster, makes a pure plan, and applies it.
 
-They see the cluster only through :mod:`virt_dra.cluster.port`: no module here imports an implementation of it, the command line,
-``webhooks`` or ``launcher``, nor reads a clock; the time comes in as an argument. What a loop has to tell (a condition that isn't
-met yet, a write that was refused) is data, never an exception.
+They see the cluster only through :mod:`virt_dra.cluster.port` and :mod:`virt_dra.cluster.watching`; no module imports an implementation of
+the port, the command line, ``webhooks`` or ``launcher``. Time and randomness are arguments. What a controller reports (an Event, a refused
+write) is data, never an exception.
 
-    virtual_machines  the VMI of a VM
-    launcher_pods     the launcher pod of a VMI (K-4)
-    claims            ResourceClaims from templates, their reservations and release (C-10)
-    scheduler         a node and devices for each pod: the cluster around virt_dra.scheduling (C-4 to C-6)
-    device_status     where the devices of a VMI are (K-5); the resolution itself is in device_resolution, which reads the
-                      pod (current_pod), the slices (published_devices) and the attributes (virt_dra.api.integration.attribute_keys, K-6)
-    events            what a loop has to tell
+    operator          the operator's controller: which VMIs a watch event affects, its work queue, why pods wait
+    beside_kubevirt   the reconcile of a VMI beside KubeVirt: devices object, fill-ins of its pods, retries of KubeVirt's
+    standalone        the reconcile of a VMI and of a VM without KubeVirt: pod, phase, devices, run strategy
+    loops             the controllers of the embedded cluster: VMs, claims, scheduler, device status
+    devices           where the devices of a VMI are: pod -> claim -> allocation -> slice -> address
+    pods              the launcher pod of a VMI: rendering, resources, which one is current
 
-On a real cluster one VMI is put right at a time; what it is gathered from is behind ``sources`` (lists, or informers' stores: ``watched``),
-and what is written goes through ``writes``:
-
-    beside_kubevirt   device_publication (into devices_object), metadata_shim (into pods), pending (why a pod waits)
-    standalone        standalone_pod, instance_phase; of VMs: vm_lifecycle
-    settling          what is told of devices, for both
+Shared: ``sources`` (what a reconcile reads), ``writes`` (what a plan may write), ``reconciled`` (the result of a reconcile), ``events``,
+``conditions``, ``kubevirt_failures`` and ``transforms`` (what informers keep of objects).
 """

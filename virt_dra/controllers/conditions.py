@@ -1,4 +1,4 @@
-"""Conditions: put in place without touching others, and without a change when nothing changed."""
+"""Functions that set and remove a condition in a list, leaving the other conditions and unchanged values as they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 def put(conditions: Sequence[Json], kind: str, verdict: ConditionStatus, reason: str, message: str, now: datetime) -> tuple[Json, ...]:
-    """The conditions with one of that kind saying this. Its other members stay; its transition time moves with the status only."""
+    """The conditions with the one of this type set. Its unknown members stay; its transition time changes with the status only."""
     wanted: Json = {"type": kind, "status": verdict, "reason": reason, "message": message}
     if not any(old.get("type") == kind for old in conditions):
         return (*conditions, {**wanted, "lastTransitionTime": format_time(now)})
@@ -21,7 +21,7 @@ def put(conditions: Sequence[Json], kind: str, verdict: ConditionStatus, reason:
 
 
 def without(conditions: Sequence[Json], kind: str) -> tuple[Json, ...]:
-    """The conditions but for those of that kind."""
+    """The conditions without those of this type."""
     return tuple(condition for condition in conditions if condition.get("type") != kind)
 
 

@@ -1,4 +1,4 @@
-"""What a controller has to tell about an object, as data. Whoever runs the controller prints it or writes an Event object."""
+"""Events that controllers emit about objects, as data. The command line prints them, the operator writes them to the cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virt_dra.cluster.port import ApiError, Conflict, NotFound
 
 @dataclass(frozen=True)
 class Event:
-    """An event on one object. ``retry``: whether trying again without any change of the object may help."""
+    """An event about one object. ``retry``: True if the same write may succeed later without any change of the object."""
 
     kind: str
     namespace: str
@@ -27,13 +27,13 @@ def warning(obj: TypedObject, reason: str, message: str, *, retry: bool = True) 
     return Event(obj.KIND, obj.namespace, obj.name, obj.metadata.uid, "Warning", reason, message, retry)
 
 
-def outdated(error: ApiError) -> bool:
-    """Whether the write failed only because the object changed or went since it was read: gathering again decides anew."""
+def is_stale(error: ApiError) -> bool:
+    """True if the write failed only because the object changed or was deleted since it was read: gather and plan again."""
     return isinstance(error, Conflict | NotFound)
 
 
 def normal(obj: TypedObject, reason: str, message: str) -> Event:
-    """Something that went well and is worth telling."""
+    """An event of type Normal."""
     return Event(obj.KIND, obj.namespace, obj.name, obj.metadata.uid, "Normal", reason, message, retry=False)
 
 
@@ -42,5 +42,5 @@ MESSAGE_LIMIT = 1024
 
 
 def shortened(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """The text, cut where it is too long, and saying so."""
+    """The text, cut with an ellipsis if it is longer than the limit."""
     return text if len(text) <= limit else f"{text[: limit - 2].rstrip()} …"

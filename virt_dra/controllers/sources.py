@@ -1,4 +1,4 @@
-"""Where a reconcile of one VMI looks things up: a protocol that informers' stores implement (``watched``), and lists read once."""
+"""The sources of a reconcile: a protocol, implemented over informers' stores (``operator.affected_vmis``) and over lists read once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FINISHED: Final = ("Succeeded", "Failed")
 
 
 class Sources(Protocol):
-    """Keys are ``namespace/name``. Every answer is of the moment; nothing blocks."""
+    """The objects that a reconcile of a VMI reads. Keys are ``namespace/name``; nothing blocks."""
 
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...
 
@@ -43,11 +43,11 @@ class Sources(Protocol):
         """The VMIs whose own status has an address of :func:`status_addresses`."""
 
     def awaiting_retry(self, namespace: str) -> int:
-        """How many VMIs of a namespace KubeVirt failed with for a reason that may be over (:func:`retries.awaits_retry`)."""
+        """The number of VMIs of a namespace that await a retry (:func:`~virt_dra.controllers.kubevirt_failures.awaits_retry`)."""
 
 
 class InstanceSources(Protocol):
-    """What is asked about the VMI of a VM."""
+    """The objects that a reconcile of a VM reads."""
 
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...
 
@@ -56,7 +56,7 @@ class InstanceSources(Protocol):
 
 
 class ListedSources:
-    """Implements :class:`Sources` and :class:`InstanceSources` over lists: for tests, the embedded cluster, and a single look."""
+    """Implements :class:`Sources` and :class:`InstanceSources` over lists: for tests, the embedded cluster, and a single pass."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class ListedSources:
 
 
 def ends(vmi: VirtualMachineInstance) -> bool:
-    """Whether it gives its devices back, or has done so: another VMI may get them."""
+    """True if the VMI terminates or has finished, so that another VMI may get its devices."""
     return vmi.metadata.deletion_timestamp is not None or vmi.status.phase in FINISHED
 
 
@@ -170,7 +170,7 @@ def pools_of(claim: ResourceClaim) -> tuple[tuple[str, str], ...]:
 
 
 def addresses_of(devices: VirtualMachineInstanceDevices) -> tuple[str, ...]:
-    """The addresses that an object publishes, with their node: nodes number their devices alike."""
+    """The addresses that an object publishes, with the node, as addresses repeat between nodes."""
     node = devices.status.node_name
     if not node:
         return ()
@@ -188,8 +188,8 @@ def status_addresses(vmi: VirtualMachineInstance) -> tuple[str, ...]:
     node, status = vmi.status.node_name, vmi.status.device_status
     entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
     known = (entry.device_resource_claim_status for entry in entries)
-    told = (each.attributes for each in known if each is not None and each.attributes is not None)
-    found = (address_on(node, each.pci_address, each.mdev_uuid) for each in told if node and (each.pci_address or each.mdev_uuid))
+    attributes = (each.attributes for each in known if each is not None and each.attributes is not None)
+    found = (address_on(node, each.pci_address, each.mdev_uuid) for each in attributes if node and (each.pci_address or each.mdev_uuid))
     return tuple(dict.fromkeys(found))
 
 
@@ -199,6 +199,6 @@ def address_on(node: str, pci: str | None, mdev: str | None) -> str:
 
 
 def owned_by(obj: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance) -> bool:
-    """Whether the object is this VMI's, and not one of an earlier VMI of that name or somebody's own."""
+    """True if the object belongs to this VMI, not to an earlier VMI of its name or to a user."""
     owner = obj.metadata.controller_owner
     return owner is not None and bool(owner.uid) and owner.uid == vmi.metadata.uid

@@ -1,7 +1,6 @@
-"""What the operator keeps of what it follows: only what it reads. (Equal parts of objects are one since they were read, see
-``virt_dra.cluster.kube.interning``.)
+"""Informer transforms: they drop the fields that no controller reads, so that the stores take less memory.
 
-Trimmed objects are for reading. Nothing may be written from one as a whole, only patched.
+A trimmed object may be patched, but never written whole, as that would remove the dropped fields from the cluster.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 REST: Final = "(others)"
-"""The key in place of the annotations that nobody reads, with their bytes as its value; no annotation that is stored can have it."""
+"""The key that replaces dropped annotations; its value is their size in bytes. It is no valid annotation key, so no object has it."""
 
 _LONGEST: Final = 16 * 1024
-"""Characters of an annotation that users write for us; a longer one is cut, and is then no JSON. 128 devices take half of it."""
+"""Characters that are kept of the device claims annotation; a longer one is cut and then no valid JSON. 128 devices take half of it."""
 _COMMON: Final = ("metadata.managed_fields",)
 _UNREAD: Final = (*_COMMON, "metadata.annotations", "metadata.labels", "metadata.finalizers")
 _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
@@ -51,11 +50,11 @@ _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
     DeviceTaintRule: leaving_out(*_UNREAD),
 }
 _NEVER_WRITTEN: Final = (Node, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
-"""Kinds that are read only, in any mode, so that they may always be trimmed."""
+"""Kinds that no mode writes, so that they may always be trimmed."""
 
 
 def trimmed(obj: O) -> O:
-    """Without what no controller reads. Kinds that aren't trimmed come back as they are."""
+    """The object without the fields that no controller reads."""
     trim = _TRIMS.get(type(obj))
     if trim is None:
         return obj
@@ -66,17 +65,17 @@ def trimmed(obj: O) -> O:
 
 
 def trimmed_where_read_only(obj: O) -> O:
-    """As :func:`trimmed`, of the kinds that are read only; others as they are, for who renders pods from whole VMIs."""
+    """As :func:`trimmed`, but only for kinds that no mode writes: standalone mode renders pods from whole VMIs."""
     return trimmed(obj) if isinstance(obj, _NEVER_WRITTEN) else obj
 
 
 def rest_of(annotations: Mapping[str, str]) -> int:
-    """The bytes of the annotations that were left out of a trimmed object."""
+    """The size in bytes of the annotations that were dropped from a trimmed object."""
     return int(annotations.get(REST, "0"))
 
 
 def _with_ours(meta: ObjectMeta, *, pod: bool) -> ObjectMeta:
-    """With the annotations that concern us; of the others, the size: together they may have no more than the API allows (K-12.2)."""
+    """Keep our annotations, and the size of the others, as the API limits their sum (K-12.2)."""
     ours = {PATH_ANNOTATION, DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION} if not pod else set(own_pod_annotations(meta.annotations))
     kept: dict[str, str] = {}
     rest = 0

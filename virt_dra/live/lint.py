@@ -34,7 +34,7 @@ class Gathered:
 
 
 async def gather(cluster: Reader) -> Gathered:
-    """All objects that the lint looks at, of all namespaces. Raises ApiError."""
+    """All objects that the lint reads, of all namespaces. Raises ApiError."""
     found: list[TypedObject] = []
     unknown: set[str] = set()
     for kind in NEEDED:

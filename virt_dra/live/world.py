@@ -1,4 +1,4 @@
-"""What the lint and the webhook know of a live cluster, kept up to date by informers: each change costs what changed, not what there is.
+"""The state of a live cluster for the lint and the webhook, kept up to date by informers; a change costs as much as what changed.
 
 A review sees one state from beginning to end: a :class:`~webhooks.lint.LintInputs` never changes; each change makes another one that
 shares the rest. Slices come in bursts (a driver republishes a pool, a node joins), and for each new inventory selectors must be matched
@@ -41,7 +41,7 @@ from webhooks.server.log import LOGGER
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 
 SETTLE_SECONDS: Final = 0.1
-"""From a slice's change until it is taken over, with all that changed meanwhile."""
+"""From a slice's change until it is applied, together with the changes that follow within that time."""
 AT_ONCE: Final = 25
 """Slices that are taken over in one turn: a few milliseconds of work."""
 
@@ -84,9 +84,11 @@ class LiveWorld:
         self._wanted = asyncio.Event()
         self._whole = False
 
-        def informer(kind: type[O], tell: Callable[[O | None, O | None], None], *, optional: bool = False, **options: Any) -> Informer[O]:
+        def informer(
+            kind: type[O], on_change: Callable[[O | None, O | None], None], *, optional: bool = False, **options: Any
+        ) -> Informer[O]:
             made = Informer(cluster, kind, optional=optional, observer=observer, **options)
-            made.on_change(tell)
+            made.on_change(on_change)
             return made
 
         # What only some clusters have is optional: KubeVirt's kinds may come later, taint rules are young.
@@ -215,7 +217,7 @@ def _key(obj: TypedObject) -> NamespacedName | str:
     return (obj.namespace, obj.name) if obj.NAMESPACED else obj.name
 
 
-# --- what is kept of objects of which only a part is looked at ----------------------------------------------------------
+# --- informer transforms ----------------------------------------------------------
 
 
 def _identity(meta: ObjectMeta) -> ObjectMeta:
@@ -234,7 +236,7 @@ _UNREAD: Final = ("annotations", "labels", "managed_fields", "finalizers")
 
 
 def _bare(obj: O) -> O:
-    """Without what can be large and nobody reads of a claim's, class's or slice's metadata."""
+    """The object without metadata that may be large and isn't read."""
     return obj.with_(metadata=obj.metadata.without(*_UNREAD))
 
 

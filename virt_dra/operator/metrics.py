@@ -19,7 +19,7 @@ Counts = dict[str, float]
 
 
 class GaugeSource(Protocol):
-    """What is counted only when somebody asks for the metrics."""
+    """The source of gauges that are computed at each scrape."""
 
     def devices_by_state(self) -> Counts: ...
     def vmis_by_path(self) -> Counts: ...
@@ -35,16 +35,19 @@ class OperatorMetrics:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._reconciles = Counter(
-            "virt_dra_reconciles", "VMIs looked at, by result (unchanged, written, outdated, refused, gone, failed).", ("result",),
+            "virt_dra_reconciles", "Reconciles of VMIs, by result (unchanged, written, outdated, refused, gone, failed).", ("result",),
             registry=registry,
         )  # fmt: skip
         self._reconcile_seconds = Histogram(
-            "virt_dra_reconcile_seconds", "Time for one look at a VMI, writes included.", buckets=_SECONDS, registry=registry
+            "virt_dra_reconcile_seconds", "Time of one reconcile of a VMI, writes included.", buckets=_SECONDS, registry=registry
         )
-        self._queue_depth = Gauge("virt_dra_queue_depth", "VMIs to be looked at, by state (ready, delayed, in_work).", ("state",),
+        self._queue_depth = Gauge("virt_dra_queue_depth", "VMIs in the work queue, by state (ready, delayed, in_work).", ("state",),
                                   registry=registry)  # fmt: skip
         self._queue_seconds = Histogram(
-            "virt_dra_queue_seconds", "Time from a change until a worker takes up its VMI.", buckets=_SECONDS, registry=registry
+            "virt_dra_queue_seconds",
+            "Time from a watch event until a worker starts to reconcile its VMI.",
+            buckets=_SECONDS,
+            registry=registry,
         )
         self._allocation_to_status = Histogram(
             "virt_dra_allocation_to_status_seconds",
@@ -73,13 +76,18 @@ class OperatorMetrics:
         self._leader = Gauge("virt_dra_leader", "Whether this replica leads.", registry=registry)
 
     def count(self, counted: GaugeSource) -> None:
-        """Gauges that are counted when somebody asks: nothing to keep in step."""
-        for name, told, label, counts in (
+        """Register the gauges that are computed at each scrape."""
+        for name, text, label, counts in (
             ("virt_dra_devices", "DRA devices of VMIs, by state (Resolved, Pending, Error).", "state", counted.devices_by_state),
             ("virt_dra_vmis", "VMIs with DRA devices, by integration path.", "path", counted.vmis_by_path),
-            ("virt_dra_informer_age_seconds", "Time since the API server last said something about a kind.", "kind", counted.informer_ages),
+            (
+                "virt_dra_informer_age_seconds",
+                "Time since the API server's last answer or watch event for a kind.",
+                "kind",
+                counted.informer_ages,
+            ),
         ):
-            self._registry.register(_WhenAsked(name, told, label, counts))
+            self._registry.register(_ScrapedGauge(name, text, label, counts))
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""
@@ -134,7 +142,7 @@ class OperatorMetrics:
         self._unreadable.labels(kind).inc()
 
 
-class _WhenAsked(Collector):
+class _ScrapedGauge(Collector):
     def __init__(self, name: str, help_text: str, label: str, counts: Callable[[], Counts]) -> None:
         self._name, self._help, self._label, self._counts = name, help_text, label, counts
 

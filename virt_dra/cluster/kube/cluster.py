@@ -1,7 +1,7 @@
 """A real cluster behind the port: the API server asked through the ``kubernetes`` package's async client.
 
-:func:`connect` finds the way to a cluster. What is repeated, limited and timed is told in :mod:`~virt_dra.cluster.kube.transport`, what
-becomes of unreadable objects in :mod:`~virt_dra.cluster.kube.decoding`; objects of any kind as JSON: :mod:`~virt_dra.cluster.kube.raw`.
+:func:`connect` finds and connects to a cluster. Retries, limits and timing are in :mod:`~virt_dra.cluster.kube.transport`, unreadable
+objects in :mod:`~virt_dra.cluster.kube.decoding`, objects of any kind as JSON in :mod:`~virt_dra.cluster.kube.raw`.
 Importing this module costs a third of a second: import it where a cluster is really asked.
 """
 
@@ -38,10 +38,10 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 __all__ = ["ConnectionProblem", "KubeCluster", "connect"]
 
 _BREATH = 0.005
-"""Seconds that objects are read before others on the event loop get their turn."""
+"""Seconds of reading objects before the event loop is yielded."""
 _CLOCK_WORDS = ("certificate is not yet valid", "certificate has expired")
 _SHORTEST_WATCH = 1.0
-"""Seconds; a watch that ends sooner, having told nothing, was not ended because its time was over."""
+"""Seconds; a watch that ends sooner, without an event, has failed rather than timed out."""
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -117,7 +117,7 @@ class KubeCluster(RawObjects):
                 return
 
     async def _read(self, kind: type[O], resource: ApiResource, items: builtins.list[Any]) -> AsyncIterator[O]:
-        """Takes the items from their list, so that none is there twice for long; others on the event loop get their turns."""
+        """Read the items, emptying their list to save memory, and yield the event loop in between."""
         items.reverse()
         until = 0.0
         while items:
@@ -188,7 +188,7 @@ class KubeCluster(RawObjects):
 
         Raises :class:`~virt_dra.cluster.port.Unavailable` when it was cut otherwise (go on from the last version seen, bookmarks
         included; see :mod:`virt_dra.cluster.watching.informer`), :class:`~virt_dra.cluster.port.Gone` when the version is too old.
-        Events are read from the connection as they are asked for; who asks too slowly is cut off by the server.
+        Events are read from the connection on demand; the server cuts off a reader that is too slow.
         """
         resource = resource_of(kind)
         version = resource_version
@@ -213,7 +213,7 @@ class KubeCluster(RawObjects):
     async def _watched(
         self, kind: type[O], resource: ApiResource, namespace: str, version: str, selection: tuple[tuple[str, str], ...]
     ) -> AsyncGenerator[tuple[str, WatchEvent[O] | None]]:
-        """One watch until the server ends it: events with the version each leads to. None for what nobody needs to know."""
+        """One watch until the server ends it: events with the version each leads to. None for an event without consequence."""
         seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
         asked = (("watch", "1"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds), ("resourceVersion", version))
         request = KubeRequest(
@@ -226,7 +226,7 @@ class KubeCluster(RawObjects):
                 except StopAsyncIteration:
                     return
                 except TimeoutError:
-                    return  # nothing was said for long: begun anew, which shows whether anybody is there
+                    return  # silent for too long: restarted, which shows whether the server is alive
                 except (aiohttp.ClientError, OSError) as error:
                     raise lost(self._transport.server, error) from error
                 if line.strip():
@@ -256,7 +256,7 @@ async def connect(
     """A cluster that has answered once.
 
     Looked for in this order: ``kubeconfig``, ``$KUBECONFIG``, ``~/.kube/config``, the service account of the pod we run in. Credentials
-    are read anew when they are refused, and a service account's token every minute. Raises :class:`ConnectionProblem`.
+    are reloaded when they are refused, and a service account's token every minute. Raises :class:`ConnectionProblem`.
     """
     access = await found_access(kubeconfig, context)
     transport = Transport(access.client, limits or ClientLimits(), observer or NoKubeObserver(), access.renewed)

@@ -42,16 +42,16 @@ class Access:
         """Whether the last renewal brought other credentials."""
 
     async def renewed(self) -> bool:
-        """Reads the credentials anew; whether there is reason to try again. For the service account the package does it by the clock."""
+        """Reload the credentials; True if the request should be retried. For the service account the package does it by the clock."""
         if not self._path:
             return False
         loop = asyncio.get_running_loop()
         async with self._renewal:
             if self._renewed_at is None or loop.time() - self._renewed_at >= _RENEWAL_PAUSE:
-                self._renewed_at, self._changed = loop.time(), await self._read_anew()
-            return self._changed  # also to those who were refused together with the first, and waited here
+                self._renewed_at, self._changed = loop.time(), await self._reload()
+            return self._changed  # also for requests that were refused at the same time and waited here
 
-    async def _read_anew(self) -> bool:
+    async def _reload(self) -> bool:
         configuration = _configuration()
         try:
             await _load(self._path, self._context, configuration)
@@ -60,9 +60,9 @@ class Access:
                 return False
             fresh = _client(configuration, self.source)
         except (ConfigException, OSError, yaml.YAMLError, ConnectionProblem) as error:
-            log.warning("the credentials of %s can't be read anew: %s", self.source, error)
+            log.warning("the credentials of %s can't be reloaded: %s", self.source, error)
             return False
-        # The client stays the same for those who hold it. Its connections know the old certificate; watches on them begin anew.
+        # The client stays the same for those who hold it. Its connections know the old certificate; watches on them are restarted.
         stale, self.client.rest_client = self.client.rest_client, fresh.rest_client
         self.client.configuration, self._credentials = configuration, credentials
         await stale.close()

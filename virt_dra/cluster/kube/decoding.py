@@ -2,11 +2,11 @@
 
 **What we can't read counts as not there.** An object that doesn't have the shape its class knows (a newer API wrote it) must not stop a
 list or a watch of thousands of others, so it is left out, and reported to the log and the observer. In a watch it looks like one that
-leaves the selection: DELETED, with its metadata only. So list and watch agree, and nobody goes on deciding by an outdated state of it.
+leaves the selection: DELETED, with its metadata only. So list and watch agree, and no stale state of it stays in a store.
 Asked for by name it is :class:`~virt_dra.cluster.port.Unreadable`. Fields that a class doesn't know never make an object unreadable: they
 are kept and written back (:mod:`virt_dra.api.wire`).
 
-``metadata.managedFields`` is left out unless it is asked for: it is as large as the rest of many objects, nothing here looks at it, and
+``metadata.managedFields`` is left out unless it is asked for: it is as large as the rest of many objects, nothing here reads it, and
 the API server keeps its own when an update brings none.
 """
 
@@ -105,7 +105,7 @@ def parsed_object(body: bytes, kind: str, name: str = "", namespace: str = "") -
     """The JSON of the one object that was asked for or written.
 
     Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer, whatever its HTTP status: a proxy's, or a server's fault.
-    Whoever went on with it would take one object's state for another's. ``name``, ``namespace``: "" for any, or none (reviews).
+    It must not be used, as it may be the state of another object. ``name``, ``namespace``: "" for any, or none (reviews).
     """
     answer = parsed(body)
     meta = answer.get("metadata")

@@ -1,7 +1,7 @@
-"""Equal parts of many objects, read once and kept once.
+"""Interning: equal parts of objects are parsed once and kept once.
 
 What a cluster holds repeats: 40,000 GPUs are of three models, 5,000 launcher pods have the same volumes and environment. Every part of an
-object is immutable, so that all objects can have the same one. Done by who reads, while nobody else has the objects yet.
+object is immutable, so objects can share it. Interning happens while an object is read, before anything else refers to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from virt_dra.api.wire import Wire, WireError
 W = TypeVar("W", bound=Wire)
 
 LIMIT = 50_000
-"""Different parts that are remembered; then it is begun anew. What is unique (serial numbers) would pile up otherwise."""
+"""Parts that are remembered; then the memory is cleared, since unique parts (serial numbers) would pile up."""
 
 PartKey = tuple[object, ...]
 
@@ -62,7 +62,7 @@ class SharedParts:
                 try:
                     known = self.model(kind.from_wire(value))
                 except WireError:
-                    continue  # told, with its path, when the whole is read
+                    continue  # reported with its path when the whole object is read
                 if len(self._values) >= LIMIT:
                     self._values.clear()
                     self._done.clear()
@@ -74,7 +74,7 @@ class SharedParts:
         """The same, its parts shared with what was read before. Changes ``obj``, which must be the caller's own and seen by nobody else."""
         if not isinstance(obj, ResourceSlice):
             return self.model(obj)
-        # Every device differs from all others: what they have in common was put in before, looking for more would be in vain.
+        # Every device differs from all others: what they have in common was put in before, there is nothing more to share.
         for device in obj.spec.devices:
             self._slim(device)
             fields = device.__dict__

@@ -35,7 +35,7 @@ _SILENT = "no answer in time"
 
 
 class LeadershipLost(Exception):
-    """The lease could not be renewed, or somebody took it. The work was cancelled; the process had better start anew."""
+    """The lease could not be renewed, or another process acquired it. The work was cancelled; restart the process."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ async def lead(
     """Waits for the lease, then does ``run`` while it is ours. Returns when ``run`` does, and raises what it raises; the lease is then free
     for the next at once, as it is after a cancellation (which cancels ``run`` and waits for its end).
 
-    Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is told when we begin and end to lead.
-    The lease has its own pace: requests of the work that wait for their turn don't hold up a renewal. From now on ``cluster`` writes only
+    Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is called with True and False when
+    leadership begins and ends. The lease has its own pace: requests of the work that wait for their turn don't hold up a renewal. From now on ``cluster`` writes only
     while the lease is ours (:class:`~virt_dra.cluster.kube.transport.NotWriting`).
     """
     candidate = _Candidate(cluster, name, namespace, identity, timing)
@@ -163,7 +163,7 @@ class _Candidate:
                 raise LeadershipLost(f"the lease {self._namespace}/{self._name} {why}")
 
     async def release(self) -> None:
-        """If it is still ours. Failures are only told: the lease runs out by itself."""
+        """Release the Lease if it is still ours. Failures are only logged, as the Lease expires by itself."""
         self._ours_until = 0.0
         if self._lease is None or self._holder() != self._identity:
             return
@@ -175,7 +175,7 @@ class _Candidate:
             log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, str(error) or _SILENT)
 
     async def disown(self) -> None:
-        """Give the lease back that an attempt may have taken whose answer nobody waited for."""
+        """Release the Lease that a cancelled attempt may have acquired."""
         try:
             async with asyncio.timeout(self._timing.retry):
                 self._lease = await self._objects.get_raw(LEASE, "Lease", self._name, self._namespace)

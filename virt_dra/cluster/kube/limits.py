@@ -20,7 +20,7 @@ class ClientLimits:
     """For all attempts of one request, the waiting between them included."""
     attempts: int = 6
     silence: float = 150.0
-    """A watch that says nothing for so long is begun anew. (API servers send a bookmark about every minute.)"""
+    """A watch without events for so long is restarted. (API servers send a bookmark about every minute.)"""
     watch_seconds: float = 400.0
     """How long a watch is asked to last; up to twice that, at random, so that not all end together."""
     page: int = 500
@@ -33,7 +33,7 @@ class TokenBucket:
     """``burst`` tokens, refilled at ``rate`` a second. A taker may have to wait, in order of arrival."""
 
     def __init__(self, rate: float, burst: int) -> None:
-        """``rate`` 0: nobody ever waits."""
+        """``rate`` 0: no limit."""
         self._rate = rate
         self._burst = max(float(burst), 1.0)
         self._tokens = self._burst

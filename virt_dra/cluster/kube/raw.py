@@ -1,4 +1,4 @@
-"""Objects of any kind as JSON, told apart by what the API server itself says it serves: for installing, checking and applying manifests.
+"""Objects of any kind as JSON, by the API server's own discovery: for installing, checking and applying manifests.
 
 Kinds are named by apiVersion and kind; their resource names and scopes come from discovery and are remembered, until a kind is asked for
 that wasn't there.
@@ -28,7 +28,7 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 
 @dataclass(frozen=True)
 class ServedKind:
-    """A kind as discovery tells it."""
+    """A kind, from discovery."""
 
     api_version: str
     kind: str
@@ -154,7 +154,7 @@ class RawObjects:
         return (*(core.get("versions") or ()), *named)
 
     async def kinds_of(self, api_version: str) -> tuple[ServedKind, ...]:
-        """All kinds of one apiVersion, asked anew. None if it isn't served."""
+        """All kinds of one apiVersion, from a new request. None if it isn't served."""
         try:
             answer = await self._answer(KubeRequest("GET", group_version(api_version), verb="get", subject="discovery"))
         except NotFound:

@@ -60,7 +60,7 @@ class KubeRequest:
 
 
 class KubeObserver(Protocol):
-    """Who watches what we ask of an API server (metrics). Must not raise."""
+    """The metrics of requests to an API server. Must not raise."""
 
     def answered(self, verb: str, subject: str, status: int, seconds: float) -> None:
         """One attempt; ``status`` is 0 when there was no answer."""
@@ -73,7 +73,7 @@ class KubeObserver(Protocol):
 
 
 class NoKubeObserver:
-    """Nobody watches."""
+    """Records nothing."""
 
     def answered(self, verb: str, subject: str, status: int, seconds: float) -> None: ...
     def throttled(self, seconds: float) -> None: ...
@@ -89,7 +89,7 @@ class TooMuch(Unavailable):
 
 
 class NotWriting(Unavailable):
-    """What must not be written (any more) wasn't sent: this process doesn't lead."""
+    """The write was not sent because this process is not the leader."""
 
 
 class UntrustedServer(Unavailable):
@@ -98,9 +98,9 @@ class UntrustedServer(Unavailable):
 
 @dataclass
 class Transport:
-    """Not for several event loops. ``renew`` reads credentials anew when they were refused; it says whether they changed.
+    """Not for several event loops. ``renew`` reloads credentials that were refused and returns True if they changed.
 
-    ``may_write`` is asked before every attempt that isn't a GET: what waited for its turn, or is repeated, may have become another's to do.
+    ``may_write`` is called before every attempt that isn't a GET, as leadership may have been lost while a request waited or was retried.
     """
 
     client: ApiClient
@@ -109,7 +109,7 @@ class Transport:
     renew: Callable[[], Awaitable[bool]] | None = None
     may_write: Callable[[], bool] = lambda: True
     clock: ClusterClock = field(default_factory=ClusterClock)
-    """Hears of the server's time with every answer."""
+    """Set by the server's time in every answer."""
 
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self.limits.qps, self.limits.burst)
@@ -168,10 +168,10 @@ class Transport:
             attempt += 1
             await self._turn()
             if request.method != "GET" and not self.may_write():
-                raise NotWriting(f"this process doesn't lead: {request.verb or request.method} of {request.path} isn't its to do")
+                raise NotWriting(f"this process is not the leader: {request.verb or request.method} of {request.path} was not sent")
             began = loop.time()
             try:
-                result = await self._told(once)
+                result = await self._translated(once)
             except ApiError as error:
                 answered = 0 if isinstance(error, NotSent | UntrustedServer | _Lost) else error.status
                 self.observer.answered(request.verb or request.method, request.subject, answered, loop.time() - began)
@@ -189,14 +189,14 @@ class Transport:
             self.observer.answered(request.verb or request.method, request.subject, 200, loop.time() - began)
             return result
 
-    async def _told(self, once: Callable[[], Awaitable[T]]) -> T:
+    async def _translated(self, once: Callable[[], Awaitable[T]]) -> T:
         try:
             return await once()
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise lost(self.server, error) from error
 
     def _heed_warnings(self, response: aiohttp.ClientResponse) -> None:
-        """What the server warns of (``299 - "v1beta1 is deprecated"``) is logged, each text once."""
+        """Log the server's warnings (``299 - "v1beta1 is deprecated"``), each text once."""
         for header in response.headers.getall("Warning", ()):
             if header not in self._warned and len(self._warned) < _WARNINGS_REMEMBERED:
                 self._warned.add(header)
@@ -222,7 +222,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         began = loop.time()
         response = await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
-        self.clock.heard(response.headers.get("Date"), loop.time() - began)
+        self.clock.observe(response.headers.get("Date"), loop.time() - began)
         return response
 
     def _session(self) -> aiohttp.ClientSession:
@@ -263,7 +263,7 @@ async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
-    """Cuts the connection. Closing it would wait for the server's farewell, which may never come, long after the loop has ended."""
+    """Abort the connection. Closing it would wait for the server's close, which may never come."""
     transport = response.connection.transport if response.connection is not None else None
     if transport is not None:
         transport.abort()

@@ -53,12 +53,12 @@ def parsed_event(line: bytes, kind: str) -> tuple[str, Mapping[str, Any]]:
     try:
         event: object = from_json(line, cache_strings="all")
     except ValueError as error:
-        raise unavailable(f"a watch told what is no JSON: {error}") from error
+        raise unavailable(f"a watch sent invalid JSON: {error}") from error
     if not isinstance(event, dict) or not isinstance(event.get("type"), str) or not isinstance(event.get("object"), dict):
-        raise unavailable("a watch told what is no event")
+        raise unavailable("a watch sent something that is no event")
     type_, about = event["type"], event["object"]
     if type_ in _OF_OBJECTS:
         meta = about.get("metadata")
         if about.get("kind") != kind or not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
-            raise unavailable(f"a watch of {kind} told of what is no {kind}")
+            raise unavailable(f"a watch of {kind} sent an object that is no {kind}")
     return type_, about

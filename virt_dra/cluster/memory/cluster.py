@@ -1,6 +1,6 @@
 """A cluster in memory that keeps an API server's promises: the embedded default, and the ground controllers are tested on.
 
-What it promises and where it differs from a real API server is told in docs/decisions/0007-embedded-cluster.md.
+docs/decisions/0007-embedded-cluster.md lists its guarantees and its differences from a real API server.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class MemoryCluster:
         if not obj.metadata.resource_version:  # a patch that removes it is no longer bound to a version
             obj = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "resource_version"))
         if obj.metadata.uid not in ("", stored.metadata.uid):
-            # In a patch it is a change, not a precondition: told after a stale version, and by a custom resource's status not looked at.
+            # In a patch the UID is a change, not a precondition: refused after a stale version, and ignored in a custom resource's status.
             kept = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "uid"))
             self._based_on(kept)
             if resource.native or subresource != "status":
@@ -188,15 +188,15 @@ class MemoryCluster:
         """
         resource = resource_of(kind)
         selector = parse_selector(resource, namespace, labels, fields)
-        journal = self._store.table(resource).journal
+        history = self._store.table(resource).history
         if resource_version in ("", "0"):
-            position = journal.end
+            position = history.end
             for obj in self._store.selected(resource, selector):
                 yield WatchEvent("ADDED", cast("O", obj))
         else:
-            position = journal.position_after(refusals.parsed_version(resource_version))
+            position = history.position_after(refusals.parsed_version(resource_version))
         while True:
-            change = await journal.next(position)
+            change = await history.next(position)
             position += 1
             event = change.seen_by(selector)
             if event is not None:

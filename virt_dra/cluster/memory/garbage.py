@@ -14,7 +14,7 @@ from virt_dra.api.meta import ObjectMeta, OwnerReference
 
 @dataclass(frozen=True)
 class Keep:
-    """Some owner is there, or there never was one."""
+    """An owner exists, or there never was one."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Prune:
 
 
 def fate(dependent: ObjectMeta, is_there: Callable[[OwnerReference, ObjectMeta], bool]) -> Keep | Collect | Prune:
-    """What becomes of an object, given which of its owners are there for it."""
+    """The fate of an object, given which of its owners exist."""
     owners = dependent.owner_references
     remaining = tuple(owner for owner in owners if is_there(owner, dependent))
     if len(remaining) == len(owners):

@@ -41,7 +41,7 @@ class ChangeHistory:
         self._changes: list[Change] = []
         self._dropped = 0
         self._floor = floor
-        """Versions up to this one can no longer be told apart."""
+        """Versions up to this one are indistinguishable."""
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
@@ -55,7 +55,7 @@ class ChangeHistory:
         self._wake()
 
     def restart(self, version: int) -> None:
-        """Forget everything up to ``version``; who watches must list again."""
+        """Forget everything up to ``version``; watchers must list again."""
         self._drop(len(self._changes))
         self._floor = version
         self._dropped += 1  # so that a watcher who has read everything notices, too

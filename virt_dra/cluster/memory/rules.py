@@ -20,7 +20,7 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 class KindRules:
     """Implements :class:`virt_dra.cluster.memory.admission.Admission` (C-2.5, C-13.4, C-14).
 
-    ``rules`` tell what lies above validation: compilers of expressions, feature gates.
+    ``rules`` supply what validation itself can't know: compilers of expressions, feature gates.
     """
 
     def __init__(self, rules: Rules = COMPILED) -> None:

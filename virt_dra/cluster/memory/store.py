@@ -37,7 +37,7 @@ class ResourceTable:
 
     def __init__(self, history: int, floor: int) -> None:
         self.objects: dict[StoreKey, TypedObject] = {}
-        self.journal = ChangeHistory(history, floor)
+        self.history = ChangeHistory(history, floor)
         self._order: list[StoreKey] | None = None
 
     def put(self, key: StoreKey, obj: TypedObject) -> None:
@@ -109,12 +109,12 @@ class ObjectStore:
         return tuple(obj for _, table in tables for obj in table.in_order())
 
     def put(self, place: Place, obj: TypedObject) -> TypedObject:
-        """Store under a new resourceVersion and tell who watches. Gives the object as stored."""
+        """Store under a new resourceVersion and append the change to the history. Returns the object as stored."""
         self.version += 1
         versioned = obj.with_(metadata=obj.metadata.with_(resource_version=str(self.version)))
         before = self.at(place)
         self._enter(place, before, versioned)
-        self.table(place.resource).journal.append(Change(self.version, before, versioned))
+        self.table(place.resource).history.append(Change(self.version, before, versioned))
         return versioned
 
     def remove(self, place: Place) -> None:
@@ -123,14 +123,14 @@ class ObjectStore:
         obj = table.objects[place.key]
         self.version += 1
         table.remove(place.key)
-        table.journal.append(Change(self.version, obj, None))
+        table.history.append(Change(self.version, obj, None))
         self._disown(place, obj)
         if self._places.get(obj.metadata.uid) == place:
             del self._places[obj.metadata.uid]
         self._population[place.key.namespace] -= 1
 
     def load(self, objects: Mapping[Place, TypedObject]) -> None:
-        """Store all with their own resourceVersions; those without get one that is newer than all. Histories begin anew.
+        """Store all with their own resourceVersions; those without get one that is newer than all. Histories are cleared.
 
         Raises :class:`AlreadyExists` for the first place that is taken, and has then stored nothing.
         """
@@ -144,7 +144,7 @@ class ObjectStore:
             self._enter(place, None, versioned)
         self._floor = self.version
         for table in self._tables.values():
-            table.journal.restart(self.version)
+            table.history.restart(self.version)
 
     def _enter(self, place: Place, before: TypedObject | None, obj: TypedObject) -> None:
         self.table(place.resource).put(place.key, obj)

@@ -19,7 +19,7 @@ async def update_with_retry(
     cluster: ReadWrite, kind: type[O], key: tuple[str, str], change: Callable[[O], O | None], *,
     status: bool = False, known: O | None = None, attempts: int = 5,
 ) -> O:  # fmt: skip
-    """Reads an object, changes it and writes it back; again from what it then is, if it changed meanwhile. Gives the object as it is then.
+    """Read an object, change it and write it back; retry on a conflict. Returns the object as stored.
 
     ``key`` is (namespace, name). ``change`` gets the object and gives the new one, or None (or the same) if nothing is to be written; it
     may be called several times. ``known`` is tried first, without reading (an informer's copy). ``status``: only the status is written.

@@ -1,6 +1,6 @@
-"""Kubernetes Events about objects, told without getting in the way: repeated ones are counted, many are held back, failures are logged.
+"""A recorder of Kubernetes Events that never blocks its caller: repeated Events are counted, floods are throttled, failures are logged.
 
-Follows ``client-go/tools/record``: the same thing said again within a window counts up the Event that is there; an object that
+Follows ``client-go/tools/record``: a repetition within a window increments the count of the existing Event; an object that
 causes many Events gets one every five minutes after the first 25. Writes core/v1 Events, which every client shows.
 """
 
@@ -120,7 +120,7 @@ class EventRecorder:
     async def _say(self, said: _Said) -> None:
         key = (said.subject, said.type, said.reason, said.message)
         known = self._written.get(key)
-        # A time before the last is a clock's that was set back: nobody knows how long ago that was.
+        # A time before the last one means that the clock was set back: the distance is unknown.
         if known is not None and timedelta(0) <= said.at - known.last <= self._limits.window:
             changes = {"count": known.count + 1, "lastTimestamp": format_time(said.at)}
             try:

@@ -1,14 +1,14 @@
-"""A copy of all objects of one kind that follows the cluster: list, watch from there, and put right whatever was missed.
+"""An informer: a local store of all objects of one kind, kept equal to the cluster by list and watch.
 
-**Level-triggered.** The store says what is, as far as we know; what is told is only that something may have changed. Between two tellings
-of an object it may have changed several times, and after a gap (a cut watch, a version that is too old) only the difference between
-before and after is told. So whoever listens must decide by the state, never by counting or by the kind of change. What is promised:
+**Level-triggered.** A notification says only that an object may have changed: several changes may be merged into one, and after a gap (a
+watch that broke, a version that is too old) only the difference between before and after is notified. Handlers must decide by the state,
+never by counting or by the kind of change. Guarantees:
 
-* every telling is ``(old, new)`` with ``None`` for "not there", and ``old`` is the ``new`` of the telling before it for that object; an
-  object that was deleted and made anew under its name (another uid) is told as gone first, then as new;
-* the store has the new state when it is told; the order of tellings of one object is the cluster's order;
-* when nothing changes any more, the store ends up equal to a list, and everything that made it so was told, deletions in gaps included;
-* a state with the resourceVersion that is already known is not told.
+* every notification is ``(old, new)`` with ``None`` for "absent", and ``old`` is the ``new`` of the previous one for that object; an object
+  that was deleted and recreated under its name (another UID) is notified as deleted first, then as created;
+* the store has the new state before it is notified, in the cluster's order;
+* once nothing changes any more, the store equals a list, and every difference was notified, deletions in gaps included;
+* a resourceVersion that the store has already is not notified again.
 
 Works over any cluster behind the port. Not for several threads or event loops.
 """
@@ -38,20 +38,20 @@ ChangeHandler = Callable[[O | None, O | None], None]
 log = logging.getLogger(__name__)
 
 _TURN = 0.005
-"""Seconds that a list is taken over before others on the event loop get their turn."""
+"""Seconds of applying a list before the event loop is yielded."""
 _TRIES_FROM_A_VERSION = 5
-"""After so many failures in a row the list is made anew, whatever the reason: a restored server may not know our version."""
+"""After so many failures in a row the list is repeated, whatever the reason: a restored server may not know our version."""
 
 
 class ListerWatcher(Reader, Watcher, Protocol):
-    """What an informer asks."""
+    """The part of the port that an informer uses."""
 
 
 class InformerObserver(Protocol):
-    """Who watches the informers (metrics). ``kind`` is the object's kind. Must not raise."""
+    """The metrics of informers. ``kind`` is the object's kind. Must not raise."""
 
     def listed(self, kind: str, objects: int, seconds: float) -> None:
-        """A list was read; the first one, or after a gap."""
+        """A list was read: the first one, or one after a gap."""
 
     def received(self, kind: str, event: str) -> None:
         """An event of a watch, bookmarks included."""
@@ -61,7 +61,7 @@ class InformerObserver(Protocol):
 
 
 class NoInformerObserver:
-    """Nobody watches."""
+    """Records nothing."""
 
     def listed(self, kind: str, objects: int, seconds: float) -> None: ...
     def received(self, kind: str, event: str) -> None: ...
@@ -106,7 +106,7 @@ class InformerStore(Generic[O]):
                 self._indexes[name].setdefault(value, {})[key] = None
 
     def remove(self, key: CacheKey) -> None:
-        """Nothing happens if it isn't there."""
+        """Remove an object, if it is there."""
         old = self._objects.pop(key, None)
         if old is None:
             return
@@ -120,7 +120,7 @@ class InformerStore(Generic[O]):
 
 
 class Informer(Generic[O]):
-    """Follows one kind. ``run`` it once, in a task; ``store`` is what it knows."""
+    """An informer of one kind. ``run`` it once, in a task."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Informer(Generic[O]):
         self._observer: InformerObserver = observer or NoInformerObserver()
         self._first_pause, self._longest_pause = first_pause, longest_pause
         self._clock, self._chance = clock, chance
-        self._listeners: list[ChangeHandler[O]] = []
+        self._handlers: list[ChangeHandler[O]] = []
         self._synced = asyncio.Event()
         self._version = ""
         self.not_served = False
@@ -179,17 +179,17 @@ class Informer(Generic[O]):
         return float("inf") if self._last_contact is None else self._clock() - self._last_contact
 
     async def synced(self) -> None:
-        """Returns when a whole list has been read, and told."""
+        """Return when the first list is in the store and its objects have been notified."""
         await self._synced.wait()
 
-    def on_change(self, tell: ChangeHandler[O]) -> None:
-        """``tell(old, new)`` for every change from now on, and at once for everything that is there already.
+    def on_change(self, handler: ChangeHandler[O]) -> None:
+        """Call ``handler(old, new)`` for every change from now on, and at once for every object in the store.
 
         It must be quick (put a key into a queue) and must not raise: that would be a fault of the program, and ends the informer.
         """
-        self._listeners.append(tell)
+        self._handlers.append(handler)
         for obj in self.store.values():
-            tell(None, obj)
+            handler(None, obj)
 
     async def run(self) -> None:
         """Lists and watches, for ever; ends only by cancellation. Failures are logged, observed and tried again."""
@@ -226,7 +226,7 @@ class Informer(Generic[O]):
         self._observer.listed(self.kind.KIND, len(items), self._clock() - began)
         self._contact()
         self.not_served = False
-        await self._replace_in_turns(items)
+        await self._replace_yielding(items)
         self._version = version
         self._synced.set()
 
@@ -266,54 +266,54 @@ class Informer(Generic[O]):
 
     def _receive(self, event: WatchEvent[O]) -> None:
         if event.type == "DELETED":
-            self._gone(key_of(event.object))
+            self._delete(key_of(event.object))
         elif event.type != "BOOKMARK":
-            self._there(self._kept(event.object))
+            self._upsert(self._kept(event.object))
         self._version = event.object.metadata.resource_version or self._version
 
     def _replace(self, items: Sequence[O]) -> None:
         there = {key_of(obj) for obj in items}
         for key in self.store.keys():  # noqa: SIM118 - no mapping: its keys are copied, since the loop removes some
             if key not in there:
-                self._gone(key)
+                self._delete(key)
         for obj in items:
-            self._there(obj)
+            self._upsert(obj)
 
-    async def _replace_in_turns(self, items: Sequence[O]) -> None:
-        """As :meth:`_replace`, with turns for others on the event loop: between them some objects are as they were before."""
+    async def _replace_yielding(self, items: Sequence[O]) -> None:
+        """As :meth:`_replace`, yielding the event loop; between yields some objects are still in their previous state."""
         there = {key_of(obj) for obj in items}
         until = time.monotonic() + _TURN
         for key in self.store.keys():  # noqa: SIM118 - as above
             if key not in there:
-                self._gone(key)
+                self._delete(key)
                 until = await _after(until)
         for obj in items:
-            self._there(obj)
+            self._upsert(obj)
             until = await _after(until)
 
-    def _there(self, obj: O) -> None:
+    def _upsert(self, obj: O) -> None:
         old = self.store.get(obj.metadata.name, obj.metadata.namespace)
         if old is not None and old.metadata.uid != obj.metadata.uid:
-            self._gone(key_of(obj))
+            self._delete(key_of(obj))
             old = None
         if old is not None and _same_state(old, obj):
             return
         self.store.put(obj)
-        self._tell(old, obj)
+        self._notify(old, obj)
 
-    def _gone(self, key: CacheKey) -> None:
+    def _delete(self, key: CacheKey) -> None:
         namespace, name = key
         old = self.store.get(name, namespace)
         if old is not None:
             self.store.remove(key)
-            self._tell(old, None)
+            self._notify(old, None)
 
-    def _tell(self, old: O | None, new: O | None) -> None:
-        for tell in self._listeners:
-            tell(old, new)
+    def _notify(self, old: O | None, new: O | None) -> None:
+        for handler in self._handlers:
+            handler(old, new)
 
     def _not_served(self) -> None:
-        """The cluster doesn't know the kind: it never did, or its definition was removed, and all objects with it."""
+        """The cluster doesn't serve the kind: it never did, or its CRD was deleted with all objects."""
         self._version = ""
         self.not_served = True
         if self._optional or self.has_synced:
@@ -330,7 +330,7 @@ class Informer(Generic[O]):
 
 @asynccontextmanager
 async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
-    """Runs informers while the body does; the body begins when all have synced. A listener's fault ends the body, and is raised.
+    """Runs informers while the body does; the body begins when all have synced. A handler's exception ends the body, and is raised.
 
     An exception comes out as it was raised; only several at once come out as a group.
     """
@@ -351,7 +351,7 @@ async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
 
 
 async def _after(until: float) -> float:
-    """Lets others have their turn if ours is over; gives the end of ours."""
+    """Yield the event loop if ``until`` has passed; returns the time of the next yield."""
     if time.monotonic() < until:
         return until
     await asyncio.sleep(0)

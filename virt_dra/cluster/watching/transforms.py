@@ -1,7 +1,7 @@
-"""Less of an object, for stores of thousands: transforms for :class:`~virt_dra.cluster.watching.informer.Informer`.
+"""Transforms for :class:`~virt_dra.cluster.watching.informer.Informer` that drop fields, so that large stores take less memory.
 
-What was made smaller must never be written back whole (``update``), since that would remove from the cluster what was left out here: write
-by patch, or read the object first.
+A transformed object must never be written whole (``update``), as that would remove the dropped fields from the cluster: patch it, or read
+the object first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ W = TypeVar("W", bound=Wire)
 
 
 def known_fields_only(obj: W) -> W:
-    """Without the fields that our types don't know, at any depth. The given object stays as it is."""
+    """The object without the fields that our types don't know, at any depth. The given object isn't changed."""
     changes = {}
     for name in obj.model_fields_set:
         value = obj.__dict__.get(name)

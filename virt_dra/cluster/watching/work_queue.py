@@ -1,4 +1,4 @@
-"""What has still to be worked on, by key: each key at most once, never by two workers at a time, and again later when it failed.
+"""A work queue of keys: each key is queued once, processed by one worker at a time, and requeued with back-off after a failure.
 
 After ``k8s.io/client-go/util/workqueue``, whose rules controllers rely on. No library for asyncio has them: ``asyncio.Queue`` keeps
 duplicates, job runners know no keys, kopf's queues are its own.
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class QueueObserver(Protocol):
-    """Who watches a queue (metrics). Must not raise."""
+    """The metrics of a queue. Must not raise."""
 
     def depth(self, ready: int, delayed: int, in_work: int) -> None:
         """After every change."""
@@ -35,11 +35,11 @@ class QueueObserver(Protocol):
         """A worker took a key that had been ready for so many seconds."""
 
     def finished(self, seconds: float, outcome: WorkResult) -> None:
-        """A worker gave a key back."""
+        """A worker finished with a key."""
 
 
 class NoQueueObserver:
-    """Nobody watches."""
+    """Records nothing."""
 
     def depth(self, ready: int, delayed: int, in_work: int) -> None: ...
     def started(self, waited: float) -> None: ...
@@ -49,10 +49,10 @@ class NoQueueObserver:
 class WorkQueue(Generic[K]):
     """Keys in the order of their first addition. For one event loop; every method is called on it.
 
-    * A key that is ready is not added twice. A key that is added while it is worked on is worked on again, afterwards.
-    * A key that is to be worked on later (``add_after``, a failure) can be added at once meanwhile. Being worked on ends the waiting:
-      the work itself says when it wants to be done again. Of two delays the shorter counts.
-    * Work that raises is done again, after 5 ms, 10 ms, … up to ``longest_delay`` seconds; work that succeeds begins anew with 5 ms.
+    * A key that is ready is not added twice. A key that is added while it is in work is processed again afterwards.
+    * A delayed key (``add_after``, a failure) may be added at once. Processing it cancels the delay; the work returns a new one if it
+      needs one. The shorter of two delays counts.
+    * Work that raises is retried after 5 ms, 10 ms, … up to ``longest_delay`` seconds; success resets the back-off.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class WorkQueue(Generic[K]):
         self._chance = chance
         self._ready: deque[K] = deque()
         self._since: dict[K, float] = {}
-        """Keys to be worked on -> since when: those that are ready, and those that were added while they are worked on."""
+        """Queued keys, ready or added while in work -> since when."""
         self._in_work: set[K] = set()
         self._due: dict[K, float] = {}
         self._timers: list[tuple[float, int, K]] = []
-        """A heap of what was ever delayed; ``_due`` says what of it still counts."""
+        """A heap of delayed keys; entries that differ from ``_due`` are void."""
         self._order = count()
         self._alarm: asyncio.TimerHandle | None = None
         self._failures: dict[K, int] = {}
@@ -80,12 +80,12 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def __len__(self) -> int:
-        """Keys that are ready."""
+        """The number of ready keys."""
         return len(self._ready)
 
     @property
     def delayed(self) -> int:
-        """Keys that are to be worked on later."""
+        """The number of delayed keys."""
         return len(self._due)
 
     @property
@@ -93,7 +93,7 @@ class WorkQueue(Generic[K]):
         return len(self._in_work)
 
     def failures(self, key: K) -> int:
-        """How often in a row its work failed."""
+        """How often in a row the work on a key failed."""
         return self._failures.get(key, 0)
 
     def add(self, key: K) -> None:
@@ -103,7 +103,7 @@ class WorkQueue(Generic[K]):
         self._since[key] = self._now()
         if key not in self._in_work:
             self._ready.append(key)
-        self._tell()
+        self._notify()
 
     def add_after(self, key: K, seconds: float) -> None:
         if self._closed:
@@ -116,11 +116,10 @@ class WorkQueue(Generic[K]):
             self._due[key] = at
             heapq.heappush(self._timers, (at, next(self._order), key))
             self._set_alarm()
-            self._tell()
+            self._notify()
 
     def close(self) -> None:
-        """No further keys; :meth:`run` ends when what is being worked on is done. What is ready or delayed is dropped: who starts next
-        begins with the whole state anyway."""
+        """Drop all keys and accept no more; :meth:`run` ends when the keys in work are done. A successor lists everything anyway."""
         self._closed = True
         self._ready.clear()
         self._since.clear()
@@ -129,15 +128,15 @@ class WorkQueue(Generic[K]):
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._tell()
+        self._notify()
 
     async def idle(self) -> None:
-        """Returns when nothing is ready or in work; delayed keys may be left."""
+        """Return when no key is ready or in work; delayed keys may be left."""
         while self._ready or self._in_work:
             await self._change()
 
     async def run(self, work: Callable[[K], Awaitable[float | None]], *, workers: int = 1) -> None:
-        """Works on keys until :meth:`close`, or cancellation. ``work`` returns after how many seconds it wants the key again, or None."""
+        """Process keys until :meth:`close` or cancellation. ``work`` returns after how many seconds to requeue the key, or None."""
         async with asyncio.TaskGroup() as group:
             for number in range(workers):
                 group.create_task(self._work(work), name=f"worker {number}")
@@ -152,7 +151,7 @@ class WorkQueue(Generic[K]):
             self._observer.started(began - self._since.pop(key))
             self._due.pop(key, None)
             self._in_work.add(key)
-            self._tell()
+            self._notify()
             outcome: WorkResult = "failed"
             try:
                 again = await work(key)
@@ -160,27 +159,27 @@ class WorkQueue(Generic[K]):
                 self._failures.pop(key, None)
                 if again is not None:
                     self.add_after(key, again)
-            except Exception as error:  # noqa: BLE001 - one key's fault, even of the program, must not end the work on all others; it is logged
+            except Exception as error:  # noqa: BLE001 - a bug that one key triggers must not end the work on all others; it is logged
                 self._failed(key, error)
             finally:
                 self._in_work.discard(key)
                 if key in self._since:
                     self._ready.append(key)
                 self._observer.finished(self._now() - began, outcome)
-                self._tell()
+                self._notify()
 
     def _failed(self, key: K, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = backoff(failures, self._chance(), first=self._first_delay, longest=self._longest_delay)
-        told = {"key": str(key), "failures": failures, "againInSeconds": round(delay, 3)}
-        if isinstance(error, ApiError):  # an outage, which says where it is; a trace of our own says nothing more
-            log.warning("work on %s failed for the %d. time: %s; again in %.3f s", key, failures, error, delay, extra={"fields": told})
+        fields = {"key": str(key), "failures": failures, "againInSeconds": round(delay, 3)}
+        if isinstance(error, ApiError):  # an outage, for which our stack trace is of no use
+            log.warning("reconciling %s failed (attempt %d): %s; retrying in %.3f s", key, failures, error, delay, extra={"fields": fields})
         else:
-            log.exception("work on %s failed for the %d. time; again in %.3f s", key, failures, delay, extra={"fields": told})
+            log.exception("reconciling %s failed (attempt %d); retrying in %.3f s", key, failures, delay, extra={"fields": fields})
         self.add_after(key, delay)
 
     def _set_alarm(self) -> None:
-        """For the next delayed key that still counts."""
+        """Set the timer to the next delayed key."""
         while self._timers and self._due.get(self._timers[0][2]) != self._timers[0][0]:
             heapq.heappop(self._timers)
         if self._alarm is not None:
@@ -199,7 +198,7 @@ class WorkQueue(Generic[K]):
                 self.add(key)
         self._set_alarm()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._observer.depth(len(self._ready), len(self._due), len(self._in_work))
         self._changed.set()
         self._changed = asyncio.Event()

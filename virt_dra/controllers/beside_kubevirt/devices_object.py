@@ -1,4 +1,4 @@
-"""The VirtualMachineInstanceDevices of a VMI: what stands in it, and what changed since it was written (0012, K-12.4). Pure."""
+"""The content of a VMI's VirtualMachineInstanceDevices, and the Events for its changes (0012, K-12.4). Pure."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ RESOLVED: Final = "Resolved"
 PENDING: Final = "Pending"
 ERROR: Final = "Error"
 RELEASED: Final = "Released"
-"""States of a device: its address reaches the VM; it will have one; waiting won't help; the VMI has finished and gave it back."""
+"""States of a device: its address reaches the VM; it will have an address; waiting won't help; the VMI has finished and released it."""
 FINISHED_VMI: Final = "VMIFinished"
-"""Reason of a released device, and of DevicesResolved=False and DevicesHealthy=Unknown: what is shown is what was."""
+"""Reason of a released device, and of DevicesResolved=False and DevicesHealthy=Unknown on a finished VMI."""
 NOT_RESOLVED: Final = "DevicesNotResolved"
 """Reason of DevicesHealthy=Unknown."""
 
@@ -56,13 +56,12 @@ def metadata_of(vmi: VirtualMachineInstance) -> ObjectMeta:
 
 
 def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> StatusEntries:
-    """What the object says about the devices that a pod was started with."""
-    return one_each((device.kind, _entry(device)) for device in told_of(stored, pod) if _has_address(device) or _needs_none(device))
+    """The entries of the devices that a pod was started with, from the object."""
+    return one_each((device.kind, _entry(device)) for device in reported_for(stored, pod) if _has_address(device) or _needs_none(device))
 
 
-def told_of(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> tuple[VmiDevice, ...]:
-    """The devices of a pod, or of the last one. Those of another pod mean nothing for this one; a migration's target brings its own
-    (K-10.5)."""
+def reported_for(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> tuple[VmiDevice, ...]:
+    """The devices that the object reports for a pod, or without a pod for the last one; none for another pod (K-10.5)."""
     if stored is None:
         return ()
     status, target = stored.status, stored.status.migration_target
@@ -88,7 +87,7 @@ def _entry(device: VmiDevice) -> DeviceStatusInfo:
 
 
 def status_for(
-    settled: DeviceReport,
+    report: DeviceReport,
     pod: Pod | None,
     record: Integration | None,
     stored: VirtualMachineInstanceDevices | None,
@@ -97,33 +96,33 @@ def status_for(
     now: datetime,
     target: MigrationTarget | None = None,
 ) -> VirtualMachineInstanceDevicesStatus:
-    """``claimed``: the DRA devices, which deviceStatus is about (K-5.12); others take the device-plugin path, or are networks.
-    ``pending``: the condition Allocatable, if it was found out now. ``target``: of a migration that goes on."""
-    devices = _devices(settled, pod, record, told_of(stored, pod))
-    told: Json = {"ready": _ready(devices)}
+    """The object's status. ``claimed``: the DRA devices, which are listed in deviceStatus (K-5.12); others take the device-plugin path, or
+    are networks. ``pending``: the new condition Allocatable, if there is one. ``target``: of a running migration."""
+    devices = _devices(report, pod, record, reported_for(stored, pod))
+    fields: Json = {"ready": _ready(devices)}
     if pod is not None:
-        told |= {"podName": pod.name, "podUID": pod.metadata.uid}
+        fields |= {"podName": pod.name, "podUID": pod.metadata.uid}
         if pod.spec.node_name:
-            told["nodeName"] = pod.spec.node_name
-    elif stored is not None:  # the pod is gone; where it was is still of use
+            fields["nodeName"] = pod.spec.node_name
+    elif stored is not None:  # the pod is gone, but its name and node remain useful
         kept = (("podName", stored.status.pod_name), ("podUID", stored.status.pod_uid), ("nodeName", stored.status.node_name))
-        told |= {key: value for key, value in kept if value is not None}
+        fields |= {key: value for key, value in kept if value is not None}
     paths = tuple(dict.fromkeys(device.integration_path for device in devices if device.integration_path))
     if paths:
-        told["integrationPaths"] = ",".join(paths)
-    status = VirtualMachineInstanceDevicesStatus.from_wire(told)
+        fields["integrationPaths"] = ",".join(paths)
+    status = VirtualMachineInstanceDevicesStatus.from_wire(fields)
     ours = set(claimed)
-    published = status_of((subject, entry) for subject, entry in settled.entries if subject in ours)
+    published = status_of((subject, entry) for subject, entry in report.entries if subject in ours)
     if published is not None:
         status = status.with_(device_status=published)
-    conditions = _conditions(settled, stored.status.conditions if stored is not None else (), pod, pending, now)
+    conditions = _conditions(report, stored.status.conditions if stored is not None else (), pod, pending, now)
     status = status.with_(devices=devices, conditions=conditions)
     return status.with_(migration_target=target) if target is not None else status
 
 
 def finished(status: VirtualMachineInstanceDevicesStatus, phase: str, now: datetime) -> VirtualMachineInstanceDevicesStatus:
-    """The last status of a VMI that has finished: what was, and that nothing of it is held any more. Applied again, it changes nothing."""
-    message = f"the VMI has finished ({phase}) and gave its devices back; what is shown is what it had"
+    """The status of a VMI that has finished: its last devices, now released. Idempotent."""
+    message = f"the VMI has finished ({phase}) and released its devices; this is their last status"
     devices = tuple(
         device.with_(state=RELEASED, reason=FINISHED_VMI, message=message) if device.state == RESOLVED else device
         for device in status.devices
@@ -139,28 +138,26 @@ def finished(status: VirtualMachineInstanceDevicesStatus, phase: str, now: datet
     return status.with_(ready=_ready(devices), devices=devices, conditions=listed, migration_target=None)
 
 
-def target_for(
-    settled: DeviceReport, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None
-) -> MigrationTarget:
-    """What is said of a migration's target and its devices."""
-    devices = _devices(settled, pod, record, told_of(stored, pod))
-    told: Json = {"ready": _ready(devices), "podName": pod.name, "podUID": pod.metadata.uid}
+def target_for(report: DeviceReport, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None) -> MigrationTarget:
+    """The status of a migration's target pod and its devices."""
+    devices = _devices(report, pod, record, reported_for(stored, pod))
+    fields: Json = {"ready": _ready(devices), "podName": pod.name, "podUID": pod.metadata.uid}
     if pod.spec.node_name:
-        told["nodeName"] = pod.spec.node_name
-    return MigrationTarget.from_wire(told).with_(devices=devices)
+        fields["nodeName"] = pod.spec.node_name
+    return MigrationTarget.from_wire(fields).with_(devices=devices)
 
 
 def _ready(devices: Sequence[VmiDevice]) -> str:
     return f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"
 
 
-def _devices(settled: DeviceReport, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
+def _devices(report: DeviceReport, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
     known = {(device.kind, device.name): device for device in before}
-    return tuple(_device(device, pod, record, known) for device in settled.devices)
+    return tuple(_device(device, pod, record, known) for device in report.devices)
 
 
 def _path(subject: DeviceSubject, pod: Pod | None, record: Integration | None, before: VmiDevice | None) -> str | None:
-    """The path that was decided when the pod was made; without a pod that of the last one, if there was one."""
+    """The integration path that was decided when the pod was created; without a pod, that of the last one."""
     if pod is None:
         return before.integration_path if before is not None else None
     return record.path_of(ClaimRequestPair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
@@ -168,11 +165,11 @@ def _path(subject: DeviceSubject, pod: Pod | None, record: Integration | None, b
 
 def _device(device: ReportedDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
     subject, outcome = device.subject, device.outcome
-    told: Json = {"name": subject.name, "kind": subject.kind, "claimName": subject.claim_name, "requestName": subject.request_name}
+    fields: Json = {"name": subject.name, "kind": subject.kind, "claimName": subject.claim_name, "requestName": subject.request_name}
     old = before.get((subject.kind, subject.name))
     path = _path(subject, pod, record, old)
     if path is not None:
-        told["integrationPath"] = path
+        fields["integrationPath"] = path
     known = device.entry.device_resource_claim_status
     if known is not None:
         attributes = known.attributes
@@ -182,17 +179,17 @@ def _device(device: ReportedDevice, pod: Pod | None, record: Integration | None,
             ("pciAddress", attributes.pci_address if attributes is not None else None),
             ("mdevUUID", attributes.mdev_uuid if attributes is not None else None),
         )
-        told |= {key: value for key, value in facts if value is not None}
-    if isinstance(outcome, ResolvedDevice) and outcome.result.device == told.get("device"):
-        told |= {"driver": outcome.result.driver, "pool": outcome.result.pool}
+        fields |= {key: value for key, value in facts if value is not None}
+    if isinstance(outcome, ResolvedDevice) and outcome.result.device == fields.get("device"):
+        fields |= {"driver": outcome.result.driver, "pool": outcome.result.pool}
     elif device.frozen and old is not None:
-        told |= {key: value for key, value in (("driver", old.driver), ("pool", old.pool)) if value is not None}
+        fields |= {key: value for key, value in (("driver", old.driver), ("pool", old.pool)) if value is not None}
     problem = device.problem
     withheld = device.withheld
-    told["state"] = RESOLVED if withheld is None else ERROR if withheld.state == "error" else PENDING
+    fields["state"] = RESOLVED if withheld is None else ERROR if withheld.state == "error" else PENDING
     if problem is not None:
-        told |= {"reason": problem.reason, "message": shortened(problem.message, _MESSAGE)}
-    made = VmiDevice.from_wire(told)
+        fields |= {"reason": problem.reason, "message": shortened(problem.message, _MESSAGE)}
+    made = VmiDevice.from_wire(fields)
     if device.taints:
         made = made.with_(taints=tuple(_taint(taint) for taint in device.taints))
     if device.health is not None:
@@ -203,28 +200,28 @@ def _device(device: ReportedDevice, pod: Pod | None, record: Integration | None,
 
 
 def _taint(taint: DeviceTaint) -> DeviceTaint:
-    """Without what we don't know of it: the API server would drop that, and the object would never be as it should."""
+    """The taint without unknown fields: the API server would drop them, and the object would be written again and again."""
     kept = {"key": taint.key, "effect": taint.effect}
     kept |= {"value": taint.value} if taint.value else {}
     return DeviceTaint.from_wire(kept | ({"timeAdded": taint.time_added} if taint.time_added else {}))
 
 
 def _conditions(
-    settled: DeviceReport, old: Iterable[Condition], pod: Pod | None, pending: Condition | None, now: datetime
+    report: DeviceReport, old: Iterable[Condition], pod: Pod | None, pending: Condition | None, now: datetime
 ) -> tuple[Condition, ...]:
     conditions: tuple[Json, ...] = tuple(condition.to_wire() for condition in old)
-    told = settled.unresolved
-    first = next((u for u in told if u.state == "error"), told[0] if told else None)
-    reason, message = first.reason if first else ALL_RESOLVED, shortened(sentences(told), _MESSAGE)
+    unresolved = report.unresolved
+    first = next((u for u in unresolved if u.state == "error"), unresolved[0] if unresolved else None)
+    reason, message = first.reason if first else ALL_RESOLVED, shortened(sentences(unresolved), _MESSAGE)
     conditions = put(conditions, DEVICES_RESOLVED, "False" if first else "True", reason, message, now)
-    befell = settled.unhealthy
-    if befell:
-        conditions = put(conditions, DEVICES_HEALTHY, "False", befell[0].reason, shortened(sentences(befell), _MESSAGE), now)
-    elif told:
+    unhealthy = report.unhealthy
+    if unhealthy:
+        conditions = put(conditions, DEVICES_HEALTHY, "False", unhealthy[0].reason, shortened(sentences(unhealthy), _MESSAGE), now)
+    elif unresolved:
         conditions = put(conditions, DEVICES_HEALTHY, "Unknown", NOT_RESOLVED, "", now)
     else:
         conditions = put(conditions, DEVICES_HEALTHY, "True", ALL_HEALTHY, "", now)
-    if pod is None or pod.spec.node_name or not told:
+    if pod is None or pod.spec.node_name or not unresolved:
         conditions = without(conditions, ALLOCATABLE)
     elif pending is not None:
         conditions = (*without(conditions, ALLOCATABLE), pending.to_wire())
@@ -234,7 +231,7 @@ def _conditions(
 def transitions(
     vmi: VirtualMachineInstance, old: VirtualMachineInstanceDevicesStatus | None, new: VirtualMachineInstanceDevicesStatus
 ) -> tuple[Event, ...]:
-    """What to tell because of a change of the object, and only then, so that a restart tells nothing again."""
+    """The Events for a change of the object; none without a change, so that a restart doesn't repeat them."""
     was_target, target = old.migration_target if old is not None else None, new.migration_target
     events = _troubles(vmi, "", old.devices if old is not None else (), new.devices)
     if target is not None:
@@ -250,7 +247,7 @@ def transitions(
         place = f"on node {new.node_name}: " if new.node_name else ""
         events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"{place}{found}")))
     if _turned_true(was, now, DEVICES_HEALTHY) and DEVICES_HEALTHY in was and was[DEVICES_HEALTHY].status == "False":
-        events.append(normal(vmi, DEVICES_HEALTHY, "nothing is wrong with the devices any more"))
+        events.append(normal(vmi, DEVICES_HEALTHY, "all devices are healthy again"))
     allocatable, earlier = now.get(ALLOCATABLE), was.get(ALLOCATABLE)
     if allocatable is not None and allocatable.status == "False" and allocatable != earlier:
         events.append(warning(vmi, NOT_ALLOCATABLE, shortened(allocatable.message)))

@@ -1,4 +1,4 @@
-"""Fills in what the pod webhook left open: metadata files and addresses, as annotations of launcher pods (K-11.1, K-11.2, 0012). Pure.
+"""The plan that fills in what the pod webhook left open: metadata files and addresses, as annotations of launcher pods (K-11, 0012). Pure.
 
 What is written holds data of drivers and tenants only as JSON strings, or as addresses of a checked syntax. It is written from when a
 pair's claim is allocated and reserved for the pod (K-5.4), and never chooses among several devices (K-5.8).
@@ -49,7 +49,7 @@ MIXED_ADDRESSES: Final = "MixedAddresses"
 SHARED_VARIABLE: Final = "SharedVariable"
 """Gpus and hostDevices share a variable: KubeVirt would give the same device to both (K-7.3)."""
 TOO_LARGE: Final = "AnnotationsTooLarge"
-"""The pod's annotations would be larger than Kubernetes takes."""
+"""The pod's annotations would be larger than Kubernetes allows."""
 
 
 NOTHING: Final = Filled({})
@@ -57,7 +57,7 @@ NOTHING: Final = Filled({})
 
 @dataclass(frozen=True)
 class FillInPlan:
-    """``problems``: of all pods; ``current``: of the current one."""
+    """``problems``: of all pods; ``current``: of the current pod."""
 
     actions: tuple[PatchAnnotations, ...] = ()
     problems: tuple[FillInProblem, ...] = ()
@@ -88,7 +88,7 @@ def plan(inputs: DeviceInputs) -> FillInPlan:
 
 
 def fill_in(inputs: DeviceInputs, pod: Pod, *, addresses_only: bool = False) -> Filled:
-    """What the record of a pod asks for, as far as it is known now. ``addresses_only``: without attributes that KubeVirt doesn't read."""
+    """The annotations that a pod's record asks for, as far as known. ``addresses_only``: without attributes that KubeVirt ignores."""
     try:
         record = Integration.from_annotations(pod.metadata.annotations)
     except AnnotationError as error:
@@ -104,7 +104,7 @@ def fill_in(inputs: DeviceInputs, pod: Pod, *, addresses_only: bool = False) -> 
 
 
 def _fits(pod: Pod, changes: Mapping[str, str | None]) -> bool:
-    """Whether the API server takes the pod with these changes (K-12.2); of annotations that nobody reads only the size is known."""
+    """True if the annotations stay within the API's limit (K-12.2); of those dropped by the informer only the size is known."""
     after = {key: value for key, value in {**pod.metadata.annotations, **changes}.items() if value is not None}
     size = sum(byte_length(key) + byte_length(value) for key, value in after.items() if key != REST)
     return size + rest_of(after) <= ANNOTATIONS_LIMIT
@@ -161,19 +161,19 @@ def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
                 f"devices of resource {members[0][0].resource} have PCI addresses and mdev UUIDs; give each kind a resource of its own"
             )
             found.append(FillInProblem(MIXED_ADDRESSES, members[0][0].name, message))
-        # A variable that is there and empty serves nobody, so both may be there.
+        # KubeVirt ignores an empty variable, so both may be set.
         annotations[address_annotation(f"{PCI_PREFIX}{suffix}")] = ",".join(pcis) or None
         annotations[address_annotation(f"{MDEV_PREFIX}{suffix}")] = ",".join(mdevs) or None
     return Filled({}, tuple(found)) if found else Filled(annotations)
 
 
 def _suffix(resource: str) -> str:
-    """What the variables of a resource have in common; resources may share it (K-7.3)."""
+    """The common suffix of a resource's variables; resources may share it (K-7.3)."""
     return resource_variable("", resource)
 
 
 def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tuple[tuple[RecordedDevice, ...], tuple[FillInProblem, ...]]:
-    """The devices of the record in the VMI's order, which is the one in which KubeVirt takes addresses, and what is wrong with them."""
+    """The devices of the record in the VMI's order, in which KubeVirt takes addresses; or the problems with them."""
     used, problems = used_pairs(pod), list[FillInProblem]()
     order = {(kind, name, resource): position for position, (kind, name, resource) in enumerate(_plugin_entries(vmi))}
     kinds: dict[str, set[str]] = defaultdict(set)

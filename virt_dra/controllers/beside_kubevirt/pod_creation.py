@@ -1,4 +1,4 @@
-"""Why KubeVirt has not created a VMI's launcher pod: what its condition ``Synchronized`` says (K-12.9). Pure."""
+"""The reason why KubeVirt has not created a VMI's launcher pod, from its condition ``Synchronized`` (K-12.9). Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virt_dra.controllers.events import shortened
 from virt_dra.controllers.kubevirt_failures import FAILED_CREATE, synchronized
 
 POD_NOT_CREATED: Final = "PodNotCreated"
-"""Error: KubeVirt can't create the launcher pod. It tries again, as a rule without success until an object is changed."""
+"""Error: KubeVirt can't create the launcher pod. It retries, usually without success until an object is changed."""
 
 _MESSAGE: Final = 2048
 _PASSING: Final = timedelta(seconds=2)
@@ -41,7 +41,7 @@ def _of_creation(vmi: VirtualMachineInstance) -> Condition | None:
 def with_creation_failure(
     resolution: DeviceResolution, vmi: VirtualMachineInstance, now: datetime, began: Began = as_stated
 ) -> DeviceResolution:
-    """For a VMI without a pod: in place of :data:`PodMissing` what KubeVirt says of it, if it says anything."""
+    """The resolution of a VMI without a pod, with KubeVirt's reason in place of PodMissing if there is one."""
     failure = _of_creation(vmi)
     if failure is None:
         return resolution
@@ -49,7 +49,7 @@ def with_creation_failure(
     final = failure.reason.startswith(FAILED_CREATE) and (moment is None or moment <= now)
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
     if final:
-        message = f"KubeVirt can't create the launcher pod {said}. It tries again; the VMI's events say what came since"
+        message = f"KubeVirt can't create the launcher pod {said}. It retries; see the VMI's events for the latest attempt"
     else:
         message = f"KubeVirt has not created the launcher pod yet {said}"
     outcomes = tuple(

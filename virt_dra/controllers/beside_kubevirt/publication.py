@@ -1,6 +1,6 @@
-"""Publishes where a VMI's devices are beside KubeVirt: in an object of our own and an annotation of the VMI (K-5.21, K-9.2, 0012).
+"""The plan that publishes a VMI's devices beside KubeVirt: in an object of our own and in an annotation of the VMI (K-5.21, K-9.2, 0012).
 
-One VMI at a time: :func:`gather` looks up, :func:`plan` decides, ``writes`` writes. A plan is empty when all is as it should be.
+A plan is empty when both are up to date.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from virt_dra.controllers.sources import owned_by
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Update, Write
 
 BAD_RECORD: Final = "BadIntegrationAnnotation"
-"""Event: the pod's annotation can't be read, so nobody knows what was done to the pod."""
+"""Event: the pod's annotation can't be read, so the webhook's changes to the pod are unknown."""
 
 
 @dataclass(frozen=True)
 class PublicationPlan:
-    """``events`` are told once the actions are done."""
+    """``events`` are emitted once the actions are done."""
 
     actions: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
@@ -47,11 +47,11 @@ NOTHING: Final = PublicationPlan()
 
 
 def plan(inputs: DeviceInputs, pending: Condition | None = None, unfilled: Mapping[str, str] = NOTHING_UNFILLED) -> PublicationPlan:
-    """``pending``: why the pod waits for a node (``pending``), if that was found out now. ``unfilled``: why the current pod can't be
-    filled in (``delivery.NOT_FILLED_IN``)."""
+    """The writes that publish the devices. ``pending``: the new condition Allocatable, if there is one. ``unfilled``: why the current pod
+    can't be filled in (``delivery.NOT_FILLED_IN``)."""
     vmi, pod, stored = inputs.vmi, inputs.pod, inputs.stored
     if stored is not None and stored.metadata.deletion_timestamp is not None:
-        return NOTHING  # made anew once it is gone
+        return NOTHING  # recreated once it is gone
     record, events = _record(vmi, pod)
     claimed = dra_devices(vmi)
     devices = _subjects(vmi, pod, record)
@@ -79,12 +79,12 @@ def plan(inputs: DeviceInputs, pending: Condition | None = None, unfilled: Mappi
     elif status.to_wire() != before.status.to_wire() or before.metadata.labels.get(PART_OF_LABEL) != PART_OF:
         labels = {**before.metadata.labels, PART_OF_LABEL: PART_OF}
         actions.append(Update(before.with_(metadata=before.metadata.with_(labels=labels), status=status)))
-    told = transitions(vmi, before.status if before is not None else None, status) if actions else ()
-    return PublicationPlan((*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *told))
+    transition_events = transitions(vmi, before.status if before is not None else None, status) if actions else ()
+    return PublicationPlan((*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *transition_events))
 
 
 def plan_finished(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None, now: datetime) -> PublicationPlan:
-    """For a VMI that has finished: its object says so once, and stays as it was otherwise. The VMI's annotation stays, too."""
+    """The write that marks the object of a finished VMI, which otherwise stays as it is, like the VMI's annotation."""
     if stored is None or stored.metadata.deletion_timestamp is not None or not owned_by(stored, vmi):
         return NOTHING
     status = finished(stored.status, vmi.status.phase or "", now)
@@ -92,7 +92,7 @@ def plan_finished(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDev
 
 
 def _target(inputs: DeviceInputs, stored: VirtualMachineInstanceDevices | None) -> tuple[MigrationTarget | None, tuple[Event, ...]]:
-    """The pod that the VMI migrates to, resolved by itself (K-10.5). Nothing is frozen: its guest doesn't run there yet."""
+    """The status of the pod that the VMI migrates to (K-10.5). Nothing is frozen, as the guest doesn't run there yet."""
     pod = migration_target(inputs.vmi, inputs.pods)
     if pod is None:
         return None, ()
@@ -106,7 +106,7 @@ def _target(inputs: DeviceInputs, stored: VirtualMachineInstanceDevices | None) 
 
 
 def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None) -> tuple[DeviceSubject, ...]:
-    """All that is told of: DRA devices, devices of the device-plugin path, networks from claims."""
+    """The published devices: DRA devices, devices of the device-plugin path, networks with claims."""
     claimed = dra_devices(vmi)
     plugins = _plugin_devices(vmi, pod, record, len(claimed))
     return (*claimed, *plugins, *network_devices(vmi, pod, len(claimed) + len(plugins)))
@@ -120,7 +120,7 @@ def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration |
 
 
 def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[DeviceSubject, ...]:
-    """Before there is a pod: those that the VMI's annotation names; none where it can't be used, which keeps the pod from being created."""
+    """The devices that the VMI's annotation names, before there is a pod; none if it is invalid, which prevents the pod's creation."""
     try:
         wanted = read_device_claims(vmi.metadata.annotations)
         assigned = assign(vmi, wanted) if wanted else ()

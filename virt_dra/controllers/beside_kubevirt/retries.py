@@ -1,10 +1,10 @@
-"""Makes KubeVirt retry at once what failed for a reason of virt-dra's that may be over (K-12.8). Pure.
+"""The plan that makes KubeVirt retry early what failed for a reason that virt-dra may have removed (K-12.8). Pure.
 
-KubeVirt's controllers wait after each failure, twice as long as before and up to 1,000 s; nothing tells them that a template exists now, or
-a file in a container. They reconcile a VMI at once when it changes, so the operator changes an annotation of it: of VMIs whose pod our
-webhook refused (or could not be asked), and of those whose launcher doesn't find the metadata that we supply. The operator can't see all
-that they wait for (it has no permission to read templates), so it does so repeatedly, at growing intervals: a VMI waits about a tenth
-longer than it has to, at most a minute, and a namespace causes no more than five such writes a second.
+KubeVirt's controllers back off exponentially, up to 1,000 s, and don't notice that a template now exists, or a file in a container. They
+reconcile a VMI as soon as it changes, so the operator changes an annotation: of VMIs whose pod our webhook refused (or was not available
+for), and of those whose launcher doesn't find the metadata that we supply. The operator can't see all of the reasons (it has no permission
+to read templates), so it repeats this at growing intervals: a VMI waits about a tenth longer than necessary, at most a minute, and a
+namespace causes no more than five such writes a second.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ EACH: Final = timedelta(seconds=0.2)
 """Between two writes in one namespace, on average."""
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PART: Final = 0.1
-"""Of the time that a VMI has waited so far: the pause until the next retry."""
+"""The pause until the next retry, as a part of the time that a VMI has waited so far."""
 
 
 @dataclass(frozen=True)
 class Retry:
-    """What to do about a failed VMI. ``action``: to write now. ``requeue_at``: when the next write is due."""
+    """The retry of a failed VMI. ``action``: to write now. ``requeue_at``: when the next write is due."""
 
     action: PatchAnnotations | None = None
     requeue_at: datetime | None = None

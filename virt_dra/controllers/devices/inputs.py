@@ -46,9 +46,9 @@ Holding = Callable[[Sources, str], Iterable[str]]
 def gather(
     sources: Sources, key: str, now: datetime, options: ResolutionOptions = DEFAULTS, holding: Holding | None = None
 ) -> DeviceInputs | None:
-    """What is known about a VMI (``namespace/name``); None if it isn't there, or there is nothing to do about it any more.
+    """The inputs of a VMI (``namespace/name``); None if it doesn't exist, terminates or has finished.
 
-    ``holding``: who has an address, if not who publishes it in an object of ours.
+    ``holding``: finds the VMIs that have an address; by default those that publish it in an object of ours.
     """
     vmi = sources.vmi(key)
     if vmi is None or not vmi.metadata.uid or ends(vmi):
@@ -76,13 +76,13 @@ def _publishing(sources: Sources, address: str) -> Iterable[str]:
 
 
 def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
-    """Whether what it publishes is still its VMI's: devices of one that ends are given to the next before its object is gone."""
+    """True if the devices are still its VMI's: those of a terminating VMI may be allocated again before its object is gone."""
     vmi = sources.vmi(devices.key)
     return vmi is not None and not ends(vmi) and owned_by(devices, vmi)
 
 
 def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: ResolutionOptions) -> set[str]:
-    """Of every allocated device of the pod's claims."""
+    """The addresses of all allocated devices of the pod's claims."""
     found: set[str] = set()
     node = pod.spec.node_name if pod is not None else None
     if pod is None or not node:
@@ -115,11 +115,11 @@ def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceRes
                 if key < inputs.vmi.key
             ]
             if earlier:
-                # Names of another namespace are none of its business.
+                # Don't disclose names of another namespace.
                 own = [key for key in earlier if key.startswith(f"{inputs.vmi.namespace}/")]
                 message = (
                     f"{outcome.addresses.identity} on node {node} is also a device of {f'VMI {own[0]}' if own else 'another namespace'}; "
-                    "only a driver that shares the device makes this work"
+                    "this works only if the driver shares the device"
                 )
                 warnings.append(DeviceWarning(outcome.subject, SHARED_ADDRESS, message))
     return replace(resolution, warnings=(*resolution.warnings, *warnings)) if warnings else resolution

@@ -25,12 +25,12 @@ from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
 from virt_dra.controllers.sources import owned_by
 
 _ATTRIBUTES = 32
-"""As many attributes a device has in a metadata file at most."""
+"""The limit of a device's attributes in a metadata file."""
 
 
 @dataclass(frozen=True)
 class FillInProblem:
-    """Why something isn't filled in. ``subject``: the pair or device. Waiting is none."""
+    """Why an annotation of a pod isn't filled in. ``subject``: the pair or device. Waiting is no problem."""
 
     reason: str
     subject: str
@@ -39,7 +39,7 @@ class FillInProblem:
 
 @dataclass(frozen=True)
 class Filled:
-    """The annotations to set; None removes one that must not be there. What is absent stays as it is."""
+    """The annotations to set on a pod; None removes one. Others stay unchanged."""
 
     annotations: Mapping[str, str | None]
     problems: tuple[FillInProblem, ...] = ()
@@ -79,12 +79,12 @@ def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: ClaimRe
 
 
 def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json]) -> str:
-    """The file's content (K-7.8): one object. ``generation`` counts what a driver writes anew; ours is the first."""
+    """The file's content (K-7.8), one object. A driver increments ``generation`` with every rewrite; ours is always 1."""
     metadata: Json = {"name": claim.name, "namespace": claim.namespace, "uid": claim.metadata.uid, "generation": 1}
-    told: Json = {"kind": METADATA_KIND, "apiVersion": METADATA_VERSION, "metadata": metadata, "requests": list(requests)}
+    content: Json = {"kind": METADATA_KIND, "apiVersion": METADATA_VERSION, "metadata": metadata, "requests": list(requests)}
     if not entry.resource_claim_name:
-        told["podClaimName"] = entry.name
-    return json.dumps(told, separators=(",", ":"), sort_keys=True)
+        content["podClaimName"] = entry.name
+    return json.dumps(content, separators=(",", ":"), sort_keys=True)
 
 
 def _request(pair: ClaimRequestPair, device: Json) -> Json:
@@ -97,7 +97,7 @@ def _device(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice, addresses_o
     found = frozen_addresses(inputs, pod, outcome) or outcome.addresses
     own: Json = {MDEV_UUID: {"string": found.mdev}} if found.mdev is not None else {}
     own |= {PCI_BUS_ID: {"string": found.pci}} if found.pci is not None else {}
-    # The two that KubeVirt reads say what was resolved, or nothing (K-7.9).
+    # The two attributes that KubeVirt reads hold the resolved address, or are absent (K-7.9).
     rest = () if addresses_only else (key for key in published if key not in (MDEV_UUID, PCI_BUS_ID))
     others = sorted(rest)[: _ATTRIBUTES - len(own)]
     device: Json = {

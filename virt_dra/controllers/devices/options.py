@@ -16,13 +16,13 @@ from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim
 
 CLAIM_LAG: Final = timedelta(seconds=10)
-"""As much later than of a pod's node we may hear of its claims (K-5.4)."""
+"""How much later than a pod's binding its claims may appear in the informer (K-5.4)."""
 Began = Callable[[datetime], datetime]
-"""The moment that a timestamp of another clock stands for (:mod:`virt_dra.cluster.cluster_clock`), which may be ahead of ours."""
+"""Converts a timestamp of another clock, which may be ahead of ours, to our time (:mod:`virt_dra.cluster.cluster_clock`)."""
 
 
 def as_stated(moment: datetime) -> datetime:
-    """Every timestamp stands for itself: one clock wrote them all."""
+    """The timestamp itself: for objects whose timestamps come from one clock."""
     return moment
 
 
@@ -48,9 +48,9 @@ DEFAULTS: Final = ResolutionOptions()
 
 
 def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
-    """From when on a claim of a running pod that isn't known is taken for deleted; None if nothing says when the pod got its node.
+    """When a missing claim of a running pod counts as deleted; None if it isn't known when the pod was bound.
 
-    Who follows a cluster hears of pods and claims by different ways, so that a claim may become known after the pod that runs with it.
+    The informers of pods and claims are independent, so a claim may appear later than the pod that uses it.
     """
     bound = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None)
     if bound is None or not bound.last_transition_time:
@@ -62,7 +62,7 @@ def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
 
 
 def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
-    """When a device that is allocated and not published becomes an error (K-5.9); None if nothing says when it was allocated."""
+    """When a device that is allocated and not published becomes an error (K-5.9); None if the claim has no allocation timestamp."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None:
         return None

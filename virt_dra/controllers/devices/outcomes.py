@@ -107,7 +107,7 @@ def _status(subject: DeviceSubject, known: Json) -> DeviceStatusInfo:
 
 @dataclass(frozen=True)
 class DeviceWarning:
-    """Something to tell about a device that does not keep it from being used."""
+    """A warning about a device that can be used all the same."""
 
     subject: DeviceSubject
     reason: str

@@ -1,7 +1,6 @@
 """From an allocation result to the published device: driver, pool and name, in the pool's newest generation (K-5.9, K-5.10).
 
-This is the view of a reader who asks for one allocated device. The allocator has its own, stricter view of a pool, which
-decides whether its devices may be handed out at all.
+Only for lookups of allocated devices. The allocator's stricter view of a pool decides whether its devices may be allocated at all.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class PublishedPool:
 
     @cached_property
     def announced(self) -> tuple[int, ...]:
-        """The numbers of slices that the slices announce, ascending. A slice that announces none (in hand-made input) has no say."""
+        """The numbers of slices that the slices announce, ascending. A slice that announces none (in hand-made input) is ignored."""
         return tuple(sorted({s.spec.pool.resource_slice_count for s in self.slices if s.spec.pool.given("resource_slice_count")}))
 
     @property
@@ -75,7 +74,7 @@ class PublishedPool:
 
 
 class PoolView(Protocol):
-    """A pool as it is asked for one of its devices: a :class:`PublishedPool`, or one that is kept up to date."""
+    """A pool for lookups of its devices: a :class:`PublishedPool` or a :class:`TrackedPool`."""
 
     @property
     def generation(self) -> int:
@@ -95,7 +94,7 @@ class PoolView(Protocol):
 
 
 class TrackedPool:
-    """The slices of a pool as they come and go: a change costs what its slice holds, however many others there are."""
+    """The slices of a pool, updated one at a time: an update costs as much as its slice, not as the pool."""
 
     def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
         self._generations: dict[int, _Generation] = {}
@@ -103,7 +102,7 @@ class TrackedPool:
             self.put(each)
 
     def put(self, published: ResourceSlice) -> None:
-        """A slice that isn't there yet."""
+        """Add a slice."""
         number = published.spec.pool.generation
         generation = self._generations.get(number)
         if generation is None:
@@ -111,7 +110,7 @@ class TrackedPool:
         generation.put(published)
 
     def remove(self, published: ResourceSlice) -> None:
-        """A slice that is there, as it was put."""
+        """Remove a slice, given as it was put."""
         number = published.spec.pool.generation
         generation = self._generations.get(number)
         if generation is not None:
@@ -144,7 +143,7 @@ class TrackedPool:
 
     @property
     def state(self) -> tuple[int, bool]:
-        """What concerns all who have a device of the pool: its generation, and whether it is complete."""
+        """The pool's generation, and whether it is complete: a change affects every user of the pool."""
         return (self.generation, self.complete) if self else (0, False)
 
     @property
@@ -190,7 +189,7 @@ class _Generation:
 
 @runtime_checkable
 class Publications(Protocol):
-    """Who can say what a pool publishes."""
+    """A lookup of pools by driver and name."""
 
     def pool(self, driver: str, name: str) -> PoolView | None: ...
 
@@ -223,7 +222,7 @@ def pool_of(members: Sequence[ResourceSlice]) -> PublishedPool:
 def newest(objects: Iterable[O]) -> tuple[O, ...]:
     """Each object once, in its newest version: of one name the one with the highest resourceVersion.
 
-    Hand-made objects without a resourceVersion are all kept, but for equal ones: nothing tells which is newer. Those of one name
+    Hand-made objects without a resourceVersion are all kept, but for equal ones, as none is known to be newer. Those of one name
     come in an order that does not depend on the input's.
     """
     by_name: dict[str, list[O]] = {}

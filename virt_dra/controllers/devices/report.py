@@ -1,4 +1,4 @@
-"""What is told of a VMI's devices: resolved anew while it starts, frozen while it runs; taints and health beside (K-5.14, K-5.26)."""
+"""The report on a VMI's devices: their addresses, frozen while the VMI runs; their taints and health (K-5.14, K-5.26). Pure."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ DEVICE_CHANGED: Final = "DeviceChanged"
 DEVICE_TAINTED: Final = "DeviceTainted"
 """The device of a running VMI has a taint that its claim does not tolerate."""
 DEVICE_UNHEALTHY: Final = "DeviceUnhealthy"
-"""The kubelet heard from the driver that the device is unhealthy (KEP-4680)."""
+"""The driver reported to the kubelet that the device is unhealthy (KEP-4680)."""
 HEALTH_WARNINGS: Final = (DEVICE_CHANGED, DEVICE_TAINTED, DEVICE_UNHEALTHY)
-"""Warnings about what befell a device since it was handed out."""
+"""Reasons of warnings about the health of a device that is in use."""
 
 
 @dataclass(frozen=True)
 class ReportedDevice:
-    """``entry``: what is published of it, ``frozen`` as it was when the VMI started. ``taints``: all that it has now, tolerated or not.
+    """``entry``: the published entry, ``frozen`` as it was when the VMI started. ``taints``: its present taints, tolerated or not.
     ``obstacle``: why a resolved device doesn't reach the VM.
     """
 
@@ -57,12 +57,11 @@ class ReportedDevice:
 
     @property
     def problem(self) -> UnresolvedDevice | DeviceWarning | None:
-        """What is to be told of the device first. Of a device that a VMI runs with, only what doesn't pass by itself: while a driver
-        publishes its pool anew, the device is as it was."""
+        """The first problem to report. For a device in use, only a lasting one: a pool that the driver is republishing is no problem."""
         if isinstance(self.outcome, UnresolvedDevice):
             reason, state = self.outcome.reason, self.outcome.state
-            passing = reason in (POD_MISSING, POOL_INCOMPLETE) or (reason == DEVICE_NOT_PUBLISHED and state == "pending")
-            return None if self.frozen and passing else self.outcome
+            transient = reason in (POD_MISSING, POOL_INCOMPLETE) or (reason == DEVICE_NOT_PUBLISHED and state == "pending")
+            return None if self.frozen and transient else self.outcome
         return self.obstacle or next(iter(self.warnings), None)
 
     @property
@@ -75,7 +74,7 @@ class ReportedDevice:
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """What is to be said of a VMI's devices, in their order."""
+    """The report on all devices of a VMI, in their order."""
 
     devices: tuple[ReportedDevice, ...]
 
@@ -99,10 +98,10 @@ class DeviceReport:
 
     @property
     def unhealthy(self) -> tuple[UnresolvedDevice | DeviceWarning, ...]:
-        """What befell devices."""
+        """The lasting problems of devices that are in use."""
         lost = (device.problem for device in self.devices if isinstance(device.outcome, UnresolvedDevice) and device.frozen)
-        befell = (warned for warned in self.warnings if warned.reason in HEALTH_WARNINGS)
-        return (*(problem for problem in lost if problem is not None), *befell)
+        unhealthy = (warned for warned in self.warnings if warned.reason in HEALTH_WARNINGS)
+        return (*(problem for problem in lost if problem is not None), *unhealthy)
 
     def device_status(self) -> DeviceStatus | None:
         return status_of(self.entries)
@@ -115,7 +114,7 @@ NO_ENTRIES: Final[StatusEntries] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What else is known of a VMI. ``before``: the entries that were published so far; ``running``: whether they are to be kept.
+    """What else is known of a VMI. ``before``: the entries that were published last; ``running``: whether they are frozen.
 
     ``rules`` and ``pod`` may be left out: then taints are those of the slices, and health isn't known.
     """
@@ -127,7 +126,7 @@ class ReportContext:
 
 
 def device_report(resolution: DeviceResolution, known: ReportContext) -> DeviceReport:
-    """Freeze what a running VMI was started with; a device that vanished, changed or was tainted is told, not replaced (K-5.14)."""
+    """The report on a resolution. A running VMI keeps its entries: a device that vanished, changed or was tainted is reported (K-5.14)."""
     return DeviceReport(tuple(_settled(outcome, resolution, known) for outcome in resolution.outcomes))
 
 
@@ -144,8 +143,10 @@ def _settled(outcome: ResolutionOutcome, resolution: DeviceResolution, known: Re
     if known.running:
         warnings += _tainted(outcome, taints)
     if health is not None and health.health == "Unhealthy":
-        said = f": {health.message}" if health.message else ""
-        warnings.append(DeviceWarning(subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{said}; see its driver"))
+        detail = f": {health.message}" if health.message else ""
+        warnings.append(
+            DeviceWarning(subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{detail}; see the driver's logs")
+        )
     obstacle = next((each for each in resolution.obstacles if each.subject is subject), None)
     return ReportedDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health, obstacle)
 
@@ -159,7 +160,7 @@ def entries_in(status: DeviceStatus | None) -> StatusEntries:
 
 
 def one_each(entries: Iterable[tuple[str, DeviceStatusInfo]]) -> StatusEntries:
-    """By kind and name. Two entries of one name can't be told apart: none."""
+    """The entries by kind and name, without those whose name is not unique."""
     listed = tuple(entries)
     counted = Counter((kind, entry.name) for kind, entry in listed)
     return {(kind, entry.name): entry for kind, entry in listed if counted[kind, entry.name] == 1}
@@ -188,12 +189,12 @@ def taints_of(outcome: ResolvedDevice, rules: Iterable[DeviceTaintRule]) -> tupl
 def _tainted(outcome: ResolvedDevice, taints: Iterable[DeviceTaint]) -> Iterable[DeviceWarning]:
     for taint in taints:
         if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in outcome.result.tolerations):
-            message = f"device {outcome.result.device} has taint {taint.key}={taint.value}:{taint.effect}; see its driver"
+            message = f"device {outcome.result.device} has taint {taint.key}={taint.value}:{taint.effect}; see the driver's logs"
             yield DeviceWarning(outcome.subject, DEVICE_TAINTED, message)
 
 
 def health_of(outcome: ResolvedDevice, pod: Pod | None) -> ResourceHealth | None:
-    """What the status of the pod's container ``compute`` says of the device; None if it says nothing.
+    """The device's health in the status of the pod's container ``compute``; None if it isn't reported.
 
     The device's own entry, else the only one of its request: the kubelet may name a device by its CDI id.
     """

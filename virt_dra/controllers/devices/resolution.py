@@ -1,7 +1,7 @@
 """Where each DRA device of a VMI is: pod -> claim -> allocation -> slice -> address (K-5.1 to K-5.13). Pure; no I/O, no clock.
 
 The steps are taken in the order of the rules and the first that fails gives the reason. One deviation: NotAllocated comes before
-NotReserved, because a claim can only be reserved once it is allocated, so the other way round nobody would ever read it.
+NotReserved, as a claim can only be reserved once it is allocated: in the other order NotAllocated would never be reported.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _no_pod(subjects: tuple[DeviceSubject, ...], message: str) -> DeviceResoluti
 
 
 def _turns(subjects: Iterable[DeviceSubject]) -> Iterator[tuple[DeviceSubject, int]]:
-    """Each entry with the number of earlier ones that have the same claim and request."""
+    """Each entry with the number of earlier entries of the same claim and request."""
     earlier: Counter[tuple[str, str]] = Counter()
     for subject in subjects:
         pair = subject.claim_name, subject.request_name
@@ -131,7 +131,7 @@ def _without_duplicates(outcomes: tuple[ResolutionOutcome, ...]) -> tuple[Resolu
 
 @dataclass(frozen=True)
 class _Search:
-    """The steps for one device, each a method that gives the next thing or the reason why not."""
+    """The steps that locate one device; each is a method that returns the next object or the reason why there is none."""
 
     vmi: VirtualMachineInstance
     pod: Pod
@@ -162,7 +162,7 @@ class _Search:
         return ResolvedDevice(subject, claim.name, result, found, device)
 
     def claim_object(self, subject: DeviceSubject) -> str | UnresolvedDevice:
-        """K-5.2, K-5.3."""
+        """The name of the device's ResourceClaim (K-5.2, K-5.3)."""
         entry = self._entry(subject.claim_name)
         if entry is None:
             wanted = f"claimName {subject.claim_name!r}" if subject.claim_name else "an empty claimName"
@@ -170,10 +170,10 @@ class _Search:
             message = f"the device has {wanted}, which no entry of resourceClaims has (entries: {listed}); name one of them or add an entry"
             return UnresolvedDevice(subject, CLAIM_NOT_LISTED, "error", message)
         recorded = next((s for s in self.pod.status.resource_claim_statuses if s.name == entry.name), None)
-        told = recorded.resource_claim_name if recorded is not None else None
-        if entry.resource_claim_name and told and told != entry.resource_claim_name:
+        in_status = recorded.resource_claim_name if recorded is not None else None
+        if entry.resource_claim_name and in_status and in_status != entry.resource_claim_name:
             message = (
-                f"entry {entry.name!r} of the pod names ResourceClaim {entry.resource_claim_name}, its status {told}; recreate the pod"
+                f"entry {entry.name!r} of the pod names ResourceClaim {entry.resource_claim_name}, its status {in_status}; recreate the pod"
             )
             return UnresolvedDevice(subject, CLAIM_FOREIGN, "error", message)
         try:
@@ -186,10 +186,10 @@ class _Search:
         if isinstance(reference, NotCreatedYet):
             message = (
                 f"no ResourceClaim has been made from ResourceClaimTemplate {entry.resource_claim_template_name} "
-                f"for entry {entry.name!r} yet; if this lasts, look at the pod's events and whether the template exists"
+                f"for entry {entry.name!r} yet; if this lasts, check the pod's events and that the template exists"
             )
             return UnresolvedDevice(subject, CLAIM_NOT_GENERATED, "pending", message)
-        if isinstance(reference, NotNeeded) or not reference.name or (recorded is not None and not told):
+        if isinstance(reference, NotNeeded) or not reference.name or (recorded is not None and not in_status):
             message = (
                 f"the pod's status says that entry {entry.name!r} needs no ResourceClaim, so no device can come from it; recreate the pod"
             )
@@ -311,7 +311,7 @@ class _Search:
         if not found:
             seen = f"generation {pool.generation} of {where} has no device {result.device}" if pool else f"no slice of {where} is published"
             if self._overdue(claim):
-                message = f"{seen}; the driver may have withdrawn the allocated device: look at the driver, then restart the VM"
+                message = f"{seen}; the driver may have withdrawn the allocated device: check the driver, then restart the VM"
                 return unresolved(DEVICE_NOT_PUBLISHED, "error", message)
             return unresolved(DEVICE_NOT_PUBLISHED, "pending", f"{seen}; waiting for the driver to publish it")
         node = self.pod.spec.node_name
@@ -326,7 +326,7 @@ class _Search:
         return found[0]
 
     def _may_be_new(self) -> bool:
-        """Whether a claim that isn't known may be one that we haven't heard of yet."""
+        """True while a missing claim may only be late in the informer."""
         now, moment = self.options.now, missed_at(self.pod, self.options)
         return now is not None and moment is not None and now <= moment
 

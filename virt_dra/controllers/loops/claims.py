@@ -1,6 +1,6 @@
 """The resource claim controller: claims from templates, their names in pod status, reservations and their release (C-10).
 
-Level-triggered: each pass looks at everything and a pass over a settled cluster plans nothing. A pass that creates claims leaves
+Level-triggered: each pass reconciles all claims, and plans nothing if all are up to date. A pass that creates claims leaves
 recording their names to the next one, which finds them by owner and annotation as after a crash (C-10.5.2).
 
 Not here: PodGroups (gates GenericWorkload and DRAWorkloadResourceClaims, off by default); a pod in one is refused by name (C-10.4).
@@ -24,7 +24,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
 )
 from virt_dra.cluster.port import ApiError, Cluster, NotFound, Reader, Writer
-from virt_dra.controllers.events import Event, outdated, warning
+from virt_dra.controllers.events import Event, is_stale, warning
 from virt_dra.scheduling.claim_references import (
     PODS,
     NotNeeded,
@@ -58,7 +58,7 @@ LONGEST_BASE = 57
 
 @dataclass(frozen=True)
 class ClaimInputs:
-    """All objects of the namespaces looked at."""
+    """All objects of one namespace, or of all."""
 
     pods: tuple[Pod, ...]
     claims: tuple[ResourceClaim, ...]
@@ -110,7 +110,7 @@ ClaimAction = CreateClaim | RecordClaimNames | ChangeReservations | UnblockDelet
 
 @dataclass(frozen=True)
 class ClaimControllerPlan:
-    """``actions``: what to write, in order; none when all is settled. ``events``: what keeps pods from getting their claims."""
+    """``actions``: the writes, in order. ``events``: why pods don't get their claims."""
 
     actions: tuple[ClaimAction, ...]
     events: tuple[Event, ...]
@@ -119,7 +119,7 @@ class ClaimControllerPlan:
 async def gather(reader: Reader, namespace: str = "") -> ClaimInputs:
     """Everything of one namespace, or of all.
 
-    Claims are read before pods, so that a consumer of a claim that is not among the pods is really gone (C-10.9). A claim that a
+    Claims are read before pods, so that a consumer that is not among the pods is certainly gone (C-10.9). A claim that a
     pod's status names and that came after the list is read on its own, so that it isn't created twice (C-10.5.1); then the pods are
     listed again, since that claim may have consumers younger than the first list.
     """
@@ -228,7 +228,7 @@ def _for_pod(view: _View, pod: Pod) -> list[ClaimAction | Event | _Reserve]:
         elif claim is not None:
             found[entry.name] = claim
     if created:
-        return created  # the names are known to the next pass
+        return created  # the next pass records the names
     recorded = _recorded(pod)
     if any(recorded.get(entry) != name for entry, name in found.items()):
         statuses = tuple(PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in sorted((recorded | found).items()))
@@ -353,7 +353,7 @@ def _keeps(view: _View, namespace: str, consumer: ResourceClaimConsumerReference
 
 
 async def apply(writer: Writer, actions: Iterable[ClaimAction]) -> tuple[Event, ...]:
-    """Write in order; what the cluster refused comes back as events. An object that changed or went meanwhile waits for the next pass.
+    """Write in order; refused writes are returned as Events. An object that has changed or been deleted since is left to the next pass.
 
     The first error ends the turn of the pod (C-10.4) or of the claim: one that could not be released is not deleted either (C-10.12).
     """
@@ -368,7 +368,7 @@ async def apply(writer: Writer, actions: Iterable[ClaimAction]) -> tuple[Event, 
             await _write(writer, action)
         except ApiError as error:
             stopped.add(turn)
-            if isinstance(action, CreateClaim) or not outdated(error):
+            if isinstance(action, CreateClaim) or not is_stale(error):
                 events.append(_refused(action, error))
     return tuple(events)
 

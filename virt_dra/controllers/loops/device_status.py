@@ -31,7 +31,7 @@ from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.report import NO_ENTRIES, DeviceReport, ReportContext, StatusEntries, device_report, entries_in
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
-from virt_dra.controllers.events import Event, outdated, shortened, warning
+from virt_dra.controllers.events import Event, is_stale, shortened, warning
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 
 ALL_RESOLVED: Final = "AllDevicesResolved"
@@ -82,7 +82,7 @@ DeviceStatusAction = WriteStatus
 
 @dataclass(frozen=True)
 class DeviceStatusPlan:
-    """``actions``: what to write; none when all is up to date. ``events``: what to tell, again with every plan while it is so."""
+    """``actions``: the writes. ``events``: repeated with every plan while their cause lasts."""
 
     actions: tuple[DeviceStatusAction, ...]
     events: tuple[Event, ...]
@@ -137,10 +137,10 @@ def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
 
 def with_status(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime) -> VirtualMachineInstance:
     """The VMI with the settled deviceStatus and conditions; the very same object if nothing differs."""
-    told = known.unresolved
-    first = next((u for u in told if u.state == "error"), told[0] if told else None)
+    unresolved = known.unresolved
+    first = next((u for u in unresolved if u.state == "error"), unresolved[0] if unresolved else None)
     resolved: ConditionStatus = "False" if first else "True"
-    conditions = put(vmi.status.conditions, DEVICES_RESOLVED, resolved, first.reason if first else ALL_RESOLVED, sentences(told), now)
+    conditions = put(vmi.status.conditions, DEVICES_RESOLVED, resolved, first.reason if first else ALL_RESOLVED, sentences(unresolved), now)
     unhealthy = known.unhealthy
     if unhealthy or any(condition.get("type") == DEVICES_HEALTHY for condition in conditions):
         reason = unhealthy[0].reason if unhealthy else ALL_HEALTHY
@@ -153,13 +153,13 @@ def with_status(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime)
     return vmi.with_(status=vmi.status.with_(conditions=conditions, **told_of))
 
 
-def sentences(told: Sequence[UnresolvedDevice | DeviceWarning]) -> str:
+def sentences(found: Sequence[UnresolvedDevice | DeviceWarning]) -> str:
     """For a condition's message. Bounded: a VMI has many devices, and users name them."""
-    return shortened("; ".join(f"{about.subject}: {about.message}" for about in told), _MESSAGE)
+    return shortened("; ".join(f"{about.subject}: {about.message}" for about in found), _MESSAGE)
 
 
 def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution]]) -> list[Event]:
-    """A warning for each VMI after the first that has an address of the same node (K-5.13). Nodes number their devices alike."""
+    """A warning for each VMI after the first that has an address of the same node (K-5.13). Addresses repeat between nodes."""
     holders: dict[tuple[str, str], tuple[VirtualMachineInstance, ResolutionOutcome]] = {}
     events: list[Event] = []
     for vmi, node, resolution in placed:
@@ -177,18 +177,18 @@ def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution
 
 
 async def apply(writer: Writer, actions: Iterable[DeviceStatusAction]) -> tuple[Event, ...]:
-    """Write; what the cluster refused comes back as events. A VMI that changed or went meanwhile is left to the next pass."""
+    """Write; refused writes are returned as Events. A VMI that has changed or been deleted since is left to the next pass."""
     events: list[Event] = []
     for action in actions:
         try:
             await writer.update(action.vmi)
         except ApiError as error:
-            if not outdated(error):
+            if not is_stale(error):
                 events.append(warning(action.vmi, UPDATE_FAILED, str(error)))
     return tuple(events)
 
 
 async def reconcile(cluster: Cluster, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS) -> tuple[Event, ...]:
-    """One pass: gather, plan, apply. What is to be told, and what the cluster refused, is returned."""
+    """One pass: gather, plan, apply. Returns the Events, refused writes included."""
     planned = plan(await gather(cluster, now, namespace, options))
     return (*planned.events, *await apply(cluster, planned.actions))

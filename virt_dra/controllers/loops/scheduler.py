@@ -38,7 +38,7 @@ WRITE_ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class SchedulerInputs:
-    """One consistent look at the cluster. ``pods``: the pending ones in the order in which they are scheduled."""
+    """The cluster as it was listed. ``pods``: the pending ones, in the order in which they are scheduled."""
 
     pods: tuple[Pod, ...]
     nodes: tuple[Node, ...]

@@ -30,7 +30,7 @@ def instance_of(vm: VirtualMachine) -> VirtualMachineInstance:
 
 
 def wants_instance(vm: VirtualMachine) -> bool:
-    """Whether the VM is to run now. One that says neither ``running`` nor ``runStrategy`` (KubeVirt refuses it) counts as running."""
+    """True if the VM is to run now. One that says neither ``running`` nor ``runStrategy`` (KubeVirt refuses it) counts as running."""
     if vm.metadata.deletion_timestamp is not None or vm.spec.running is False:
         return False
     return vm.spec.run_strategy not in _STOPPED
@@ -38,7 +38,7 @@ def wants_instance(vm: VirtualMachine) -> bool:
 
 @dataclass(frozen=True)
 class VirtualMachineInputs:
-    """All that a pass looks at."""
+    """The VMs and VMIs of one namespace, or of all."""
 
     vms: tuple[VirtualMachine, ...]
     vmis: tuple[VirtualMachineInstance, ...]

@@ -61,7 +61,7 @@ def not_current(vmi: VirtualMachineInstance, pod: Pod, *, migration_target: bool
         return f"it has finished (phase {pod.status.phase})"
     if EPHEMERAL_ANNOTATION in pod.metadata.annotations:
         return f"it only provisions storage (annotation {EPHEMERAL_ANNOTATION})"
-    # A migration that is over leaves the label on what is now the current pod; the VMI's node tells (as KubeVirt decides it).
+    # A migration that is over leaves the label on what is now the current pod; the VMI's node decides, as in KubeVirt.
     arrived = bool(vmi.status.node_name) and vmi.status.node_name == pod.spec.node_name
     if MIGRATION_LABEL in pod.metadata.labels and not arrived and not migration_target:
         return f"it is the target of a migration (label {MIGRATION_LABEL})"

@@ -111,7 +111,7 @@ def render(
 
 
 def _metadata(vmi: VirtualMachineInstance, gates: Gates) -> ObjectMeta:
-    """K-4.1 and K-4.2."""
+    """The pod's labels, annotations and owner (K-4.1, K-4.2)."""
     name, uid = vmi.name, vmi.metadata.uid
     labels = vmi.metadata.labels | {
         LAUNCHER_LABEL: LAUNCHER,
@@ -179,7 +179,7 @@ def _compute(vmi: VirtualMachineInstance, gates: Gates, devices: Fragment, optio
 
 
 def _security_context(non_root: bool) -> Json:
-    """K-4.3."""
+    """The security context of the container ``compute`` (K-4.3)."""
     if not non_root:
         return {"runAsUser": 0, "privileged": False, "capabilities": {"add": ["NET_BIND_SERVICE", "SYS_NICE"]}}
     return {
@@ -255,7 +255,7 @@ def _hook_sidecars(vmi: VirtualMachineInstance, gates: Gates) -> tuple[Container
 def patch_into(
     pod: Pod, vmi: VirtualMachineInstance, gates: Gates, permitted_host_devices: PermittedHostDevices | None = None
 ) -> tuple[Json, ...] | RenderError:
-    """RFC 6902 operations that bring the VMI's device part into a pod; none when it is there (K-4.13).
+    """RFC 6902 operations that bring the VMI's device part into a pod; none if the pod has it already (K-4.13).
 
     What others put into the pod stays, except claims of the same name with another source, which are replaced, and claims of the
     compute container that Kubernetes would refuse beside ours: a whole claim already there covers its requests (K-3.2).
@@ -287,7 +287,7 @@ def patch_into(
 
 
 def _add(path: str, value: object) -> Json:
-    """``add`` also replaces a member that is there (RFC 6902, section 4.1)."""
+    """An operation ``add``, which also replaces an existing member (RFC 6902, section 4.1)."""
     return {"op": "add", "path": path, "value": value}
 
 
@@ -323,7 +323,7 @@ def _with_references(
 
 @dataclass(frozen=True)
 class LauncherPodInputs:
-    """All that a pass looks at."""
+    """The VMIs and launcher pods of one namespace, or of all, and the cluster's settings."""
 
     vmis: tuple[VirtualMachineInstance, ...]
     pods: tuple[Pod, ...]

@@ -1,4 +1,4 @@
-"""One reconcile of one VMI or VM where there is no KubeVirt: pods, phases, devices, run strategies (decision 0012).
+"""The reconciles of a VMI and of a VM without KubeVirt: pods, phases, devices, run strategies (decision 0012).
 
 Must not import ``beside_kubevirt``.
 """

@@ -1,7 +1,7 @@
 """A VMI's phase and conditions where there is no KubeVirt, from its launcher pod (K-12.1, K-12.2). Pure.
 
-The launcher tells readiness by a file that a probe looks at, and failure by its termination message (docs/decisions/0012); the kubelet
-puts both into the pod's status, and here they become the VMI's.
+The launcher reports readiness by a file that a probe checks, and failure by its termination message (docs/decisions/0012). The kubelet
+copies both to the pod's status, and this module to the VMI's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POD_GONE: Final = "PodGone"
 LAUNCHER_FAILED: Final = "LauncherFailed"
 """Failed: the launcher ended with an error; its message says which."""
 POD_FAILED: Final = "PodFailed"
-"""Failed: the pod ended without its launcher having a say, for example because it was evicted."""
+"""Failed: the pod ended without a message of its launcher, for example by an eviction."""
 GUEST_NOT_RUNNING: Final = "GuestNotRunning"
 """Not ready: the pod hasn't started the guest yet, or the guest ended."""
 NO_POD: Final = "PodNotExists"
@@ -52,7 +52,7 @@ class PhaseVerdict:
 
 
 def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> PhaseVerdict:
-    """``pod``: the VMI's launcher pod, finished or not; None where there is none, which a VMI that had one doesn't survive."""
+    """The phase of a VMI. ``pod``: its launcher pod, finished or not; a VMI that had a pod fails without one."""
     before = vmi.status.phase
     if pod is None:
         if before in STARTED:
@@ -68,7 +68,7 @@ def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> PhaseVerdict:
         return PhaseVerdict("Scheduling", (scheduled or {}).get("reason") or GUEST_NOT_RUNNING, (scheduled or {}).get("message") or "")
     if compute is not None and compute.ready:
         return PhaseVerdict("Running")
-    # A guest that ends takes its readiness back a moment before its pod ends: it was running all the same.
+    # A guest that shuts down becomes unready a moment before its pod ends; it stays Running until then.
     phase: VmiPhase = "Running" if before == "Running" else "Scheduled"
     waiting = compute.state.waiting if compute is not None else None
     if waiting is not None and waiting.reason:
@@ -87,7 +87,7 @@ def _failure(pod: Pod, compute: ContainerStatus | None) -> PhaseVerdict:
 
 
 def _scheduled(pod: Pod) -> Json | None:
-    """The pod's condition PodScheduled while it says no."""
+    """The pod's condition PodScheduled if it is False."""
     for condition in pod.status.conditions:
         if condition.type == POD_SCHEDULED and condition.status == "False":
             return condition.to_wire()
@@ -95,7 +95,7 @@ def _scheduled(pod: Pod) -> Json | None:
 
 
 def with_phase(vmi: VirtualMachineInstance, pod: Pod | None, found: PhaseVerdict, now: datetime) -> VirtualMachineInstance:
-    """The VMI with phase, times of phases, node, pods and conditions; the very same object if nothing differs."""
+    """The VMI with phase, phase transition times, node, pods and conditions; the same object if nothing changed."""
     status = vmi.status
     conditions = put(status.conditions, READY, "False" if found.reason else "True", found.reason or "GuestRunning",
                      shortened(found.message, _MESSAGE), now)  # fmt: skip
@@ -122,11 +122,11 @@ def _with(conditions: Sequence[Json], condition: Json) -> tuple[Json, ...]:
 
 
 def phase_times(status: VirtualMachineInstanceStatus) -> list[Json]:
-    """When the VMI came into which phase, as far as it is told."""
+    """The recorded times of the VMI's phase transitions."""
     times = (status.model_extra or {}).get(_TIMES)
     return [each for each in times if isinstance(each, dict)] if isinstance(times, list | tuple) else []
 
 
 def ever_ran(vmi: VirtualMachineInstance) -> bool:
-    """Whether the guest of a VMI ever ran."""
+    """True if the VMI's guest has ever run."""
     return vmi.status.phase == "Running" or any(each.get("phase") == "Running" for each in phase_times(vmi.status))

@@ -1,6 +1,6 @@
-"""Where there is no KubeVirt: how a launcher learns the devices of networks, by metadata files of its pod (K-5.32, K-7.21). Pure.
+"""The metadata files by which a standalone launcher gets the devices of networks (K-5.32, K-7.21). Pure.
 
-An annotation a pair holds the file's content, as the metadata shim writes it beside KubeVirt; the pod's downwardAPI volume shows it.
+Each pair has an annotation with the file's content, which the pod's downwardAPI volume mounts as a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from virt_dra.controllers.devices.subjects import DeviceSubject
 
 
 def files_of(vmi: VirtualMachineInstance, pod: Pod) -> Mapping[ClaimRequestPair, PodResourceClaim]:
-    """The pairs that the pod needs a file for, each with the pod's claim entry. Names that Kubernetes refuses have none (K-3.2)."""
+    """The pairs that the pod needs a file for, each with the pod's claim entry; none for invalid names (K-3.2)."""
     entries = {entry.name: entry for entry in reversed(pod.spec.resource_claims)}
     return {
         ClaimRequestPair(network.claim_name, network.request_name): entries[network.claim_name]
@@ -37,14 +37,14 @@ def _named(entry: PodResourceClaim, request: str) -> bool:
 
 
 def annotations_for(inputs: DeviceInputs, pod: Pod) -> Mapping[str, str | None]:
-    """The files' contents, as far as they are known. What a running VMI was started with stays (K-5.14)."""
+    """The files' contents, as far as they are known. Those that a running VMI was started with are frozen (K-5.14)."""
     filled = metadata_files(inputs, pod, dict.fromkeys(files_of(inputs.vmi, pod), "KEP-5304"), addresses_only=True)
     running = inputs.vmi.status.phase == "Running"
     return {key: value for key, value in filled.annotations.items() if not (running and pod.metadata.annotations.get(key))}
 
 
 def started_with(vmi: VirtualMachineInstance, pod: Pod | None) -> StatusEntries:
-    """What the pod's files say of the networks."""
+    """The entries of the networks that the pod was started with, from its files."""
     if pod is None:
         return {}
     found: list[tuple[str, DeviceStatusInfo]] = []

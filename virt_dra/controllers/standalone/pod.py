@@ -1,4 +1,4 @@
-"""The launcher pod where there is no KubeVirt: ours in place of virt-launcher, with what it must know in annotations (0012). Pure."""
+"""The launcher pod without KubeVirt: our launcher in place of virt-launcher, with the VMI in an annotation (0012). Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _UID: Final = 107
 _GRACE: Final = 15
 """Seconds that the launcher has after the guest's own grace period."""
 _ROOM: Final = 32 * 1024
-"""Bytes of annotations that are left for others and for the deviceStatus."""
+"""Bytes of annotations that are reserved for the deviceStatus and for other writers."""
 _LOOSENING: Final = (
     "container.apparmor.security.beta.kubernetes.io",
     "container.seccomp.security.alpha.kubernetes.io",
     "seccomp.security.alpha.kubernetes.io",
 )
-"""Domains of annotations that Kubernetes takes for fields of the pod's security context."""
+"""Domains of annotations that Kubernetes treats as fields of the pod's security context."""
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _PREFIX_LIMIT: Final = 58
 
@@ -56,7 +56,7 @@ class StandaloneOptions:
 
 
 def pod_name(vmi: VirtualMachineInstance) -> str:
-    """``virt-launcher-<vmi>-<5 characters>``, always the same: a VMI never gets two pods, however old our knowledge is."""
+    """``virt-launcher-<vmi>-<5 characters>``, the same every time, so that a stale store never leads to a second pod."""
     digest = hashlib.sha256(vmi.metadata.uid.encode("utf-8", "surrogatepass")).digest()
     suffix = "".join(_SUFFIX[byte % len(_SUFFIX)] for byte in digest[:5])
     return f"{f'virt-launcher-{vmi.name}-'[:_PREFIX_LIMIT]}{suffix}"
@@ -65,14 +65,13 @@ def pod_name(vmi: VirtualMachineInstance) -> str:
 def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: StandaloneOptions) -> Pod | RenderError:
     """The complete pod, named, or why there is none.
 
-    It runs as a plain user without capabilities or a token: a guest that takes over its launcher has nothing to ask the API with.
+    It runs as an unprivileged user without capabilities or a token: a guest that takes over its launcher can't use the API.
     """
     pod = render(vmi, gates, None, options.launcher)
     if isinstance(pod, RenderError):
         return pod
-    knowledge = vmi_annotation(vmi)
     kept = {key: value for key, value in pod.metadata.annotations.items() if key not in _ours(pod)}
-    annotations = {**kept, standalone.VMI_ANNOTATION: knowledge}
+    annotations = {**kept, standalone.VMI_ANNOTATION: vmi_annotation(vmi)}
     if sum(byte_length(key) + byte_length(value) for key, value in annotations.items()) > ANNOTATIONS_LIMIT - _ROOM:
         message = f"the VMI and its annotations have more than the {(ANNOTATIONS_LIMIT - _ROOM) // 1024} KiB that its pod can carry"
         return RenderError(VMI_TOO_LARGE, message, "metadata.annotations")
@@ -99,7 +98,7 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
 
 
 def _ours(pod: Pod) -> tuple[str, ...]:
-    """Annotations that a tenant may have put on the VMI and that only we may set on its pod; and those that take back what confines it."""
+    """Annotations of the VMI that must not reach its pod: those that only we may set, and those that would loosen its security context."""
     loosening = (key for key in pod.metadata.annotations if key.partition("/")[0] in _LOOSENING)
     return (*own_pod_annotations(pod.metadata.annotations), standalone.VMI_ANNOTATION, *loosening)
 
@@ -110,13 +109,13 @@ def vmi_annotation(vmi: VirtualMachineInstance) -> str:
     kept = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
     mapped = {"labels": metadata.labels, "annotations": _small(metadata.annotations)}
     wire = vmi.to_wire()
-    told: Json = {
+    content: Json = {
         "apiVersion": wire["apiVersion"],
         "kind": wire["kind"],
         "metadata": kept | {key: value for key, value in mapped.items() if value},
         "spec": wire.get("spec", {}),
     }
-    return json.dumps(told, separators=(",", ":"), sort_keys=True)
+    return json.dumps(content, separators=(",", ":"), sort_keys=True)
 
 
 def _small(annotations: dict[str, str]) -> dict[str, str]:

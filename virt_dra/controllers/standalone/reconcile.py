@@ -1,7 +1,7 @@
-"""One reconcile of one VMI where there is no KubeVirt: its pod, its phase, its devices (docs/decisions/0012, K-5.14, K-12.1).
+"""The reconcile of a VMI without KubeVirt: its pod, its phase, its devices (docs/decisions/0012, K-5.14, K-12.1).
 
-The VMI's own status holds everything. Its pod gets the deviceStatus as an annotation once every device has an address, because its
-launcher has no token to ask for it.
+The VMI's own status holds the result. Its pod gets the deviceStatus as an annotation once every device has an address, because the
+launcher has no token to read it from the API server.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from virt_dra.controllers.standalone.pod import StandaloneOptions, pod_name, sta
 from virt_dra.controllers.writes import Create, PatchAnnotations, PatchStatus, Write, write
 
 CANNOT_RENDER: Final = "CannotRenderPod"
-"""Event: no pod can be made of the VMI; its condition Ready says why."""
+"""Event: no pod can be rendered from the VMI; its condition Ready says why."""
 DEVICES_SHARED: Final = "DevicesShared"
-"""Condition, only while it is so: a device's address is a device of an earlier VMI too."""
+"""Condition, present only while True: an earlier VMI has a device with the same address."""
 NAME_TAKEN: Final = "PodNameTaken"
 """Event: a pod that isn't the VMI's has the name of its pod."""
 
 
 @dataclass(frozen=True)
 class StandaloneSettings:
-    """What the cluster's administrator says."""
+    """The administrator's settings for standalone mode."""
 
     gates: Gates
     pods: StandaloneOptions
@@ -73,7 +73,7 @@ class StandaloneInputs:
 
 @dataclass(frozen=True)
 class StandalonePlan:
-    """``check_gone``: the plan rests on there being no pod where one was, which is to be asked of the cluster itself before it is done."""
+    """``check_gone``: the plan assumes that the VMI's pod is gone, which must be confirmed by a list from the API server first."""
 
     first: tuple[Write, ...] = ()
     then: tuple[Write, ...] = ()
@@ -83,7 +83,7 @@ class StandalonePlan:
 
 
 def gather(sources: Sources, key: str, now: datetime, settings: StandaloneSettings) -> StandaloneInputs | None:
-    """None for a VMI that isn't there, is being deleted or has finished: nothing is done about it any more."""
+    """The inputs of a VMI; None if it doesn't exist, terminates or has finished."""
     devices = gather_devices(sources, key, now, settings.resolution, _holding)
     if devices is None:
         return None
@@ -94,12 +94,12 @@ def gather(sources: Sources, key: str, now: datetime, settings: StandaloneSettin
 
 
 def _holding(sources: Sources, address: str) -> Iterable[str]:
-    """Here a VMI's own status says what it has."""
+    """The VMIs whose own status has the address."""
     return (vmi.key for vmi in sources.instances_at(address) if not ends(vmi))
 
 
 def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> StandalonePlan:
-    """``pending``: the condition Allocatable, if it was found out now."""
+    """The plan for a VMI. ``pending``: the new condition Allocatable, if there is one."""
     vmi, now = inputs.vmi, inputs.devices.now
     pod = inputs.devices.pod or (inputs.pods[-1] if inputs.pods else None)
     first: list[Write] = []
@@ -110,7 +110,7 @@ def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> Standalo
         if isinstance(rendered, RenderError):
             message = f"{rendered.subject}: {rendered.message}"
             found = replace(found, reason=rendered.reason, message=message)
-            if _said(vmi) != (rendered.reason, message):
+            if _ready_reason(vmi) != (rendered.reason, message):
                 events.append(warning(vmi, CANNOT_RENDER, shortened(message)))
         else:
             first.append(Create(rendered))
@@ -124,17 +124,17 @@ def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> Standalo
     then = (PatchStatus.between(vmi, updated),) if updated is not vmi else ()
     if then and not then[0].changes:
         then = ()
-    events += _told(vmi, updated) if then else ()
+    events += _status_events(vmi, updated) if then else ()
     return StandalonePlan(tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, requeue_at(inputs.devices))
 
 
-def _said(vmi: VirtualMachineInstance) -> tuple[object, object]:
+def _ready_reason(vmi: VirtualMachineInstance) -> tuple[object, object]:
     ready = next((condition for condition in vmi.status.conditions if condition.get("type") == READY), {})
     return ready.get("reason"), ready.get("message")
 
 
 def _devices(inputs: StandaloneInputs) -> DeviceReport | None:
-    """What is to be said of the VMI's devices; None if it has none."""
+    """The report on the VMI's devices; None if it has none."""
     devices = inputs.devices
     vmi, pod = devices.vmi, devices.pod
     subjects = dra_devices(vmi)
@@ -148,7 +148,7 @@ def _devices(inputs: StandaloneInputs) -> DeviceReport | None:
 
 
 def _with_shared(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime) -> VirtualMachineInstance:
-    """With the condition DevicesShared while an address is another VMI's too (K-5.33)."""
+    """The VMI with the condition DevicesShared while another VMI has the same address (K-5.33)."""
     shared = [warned for warned in known.warnings if warned.reason == SHARED_ADDRESS]
     conditions = vmi.status.conditions
     if shared:
@@ -159,7 +159,7 @@ def _with_shared(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime
 
 
 def _pod_annotations(devices: Devices, known: DeviceReport) -> tuple[PatchAnnotations, ...]:
-    """For the launcher: the deviceStatus, whole or not at all, and the networks' metadata."""
+    """The patch that gives the launcher the complete deviceStatus and the networks' metadata."""
     pod = devices.pod
     if pod is None:
         return ()
@@ -182,8 +182,8 @@ def _with_pending(vmi: VirtualMachineInstance, pod: Pod | None, pending: Conditi
     return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
 
 
-def _told_so_far(vmi: VirtualMachineInstance) -> Condition | None:
-    """The condition Allocatable as it stands; None too if it isn't one that we wrote."""
+def _previous_allocatable(vmi: VirtualMachineInstance) -> Condition | None:
+    """The condition Allocatable that was written last; None if it is missing or malformed."""
     condition = next((each for each in vmi.status.conditions if each.get("type") == ALLOCATABLE), None)
     try:
         return Condition.from_wire(condition) if condition is not None else None
@@ -191,10 +191,10 @@ def _told_so_far(vmi: VirtualMachineInstance) -> Condition | None:
         return None
 
 
-def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Event, ...]:
-    """Because of a change of the status, and only then."""
+def _status_events(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Event, ...]:
+    """The Events for a change of the VMI's status."""
     events: list[Event] = []
-    reason, message = _said(new)
+    reason, message = _ready_reason(new)
     if new.status.phase != old.status.phase:
         if new.status.phase == "Failed":
             events.append(warning(new, str(reason), shortened(str(message))))
@@ -206,8 +206,11 @@ def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Eve
     before = {condition.get("type"): condition for condition in old.status.conditions}
     for condition in new.status.conditions:
         kind, was = condition.get("type"), before.get(condition.get("type"), {})
-        said = (condition.get("status"), condition.get("reason"), condition.get("message"))
-        changed = said != (was.get("status"), was.get("reason"), was.get("message"))
+        changed = (condition.get("status"), condition.get("reason"), condition.get("message")) != (
+            was.get("status"),
+            was.get("reason"),
+            was.get("message"),
+        )
         if kind == ALLOCATABLE and condition.get("status") == "False" and changed:
             events.append(warning(new, NOT_ALLOCATABLE, shortened(str(condition.get("message")))))
         elif kind == DEVICES_SHARED and changed:
@@ -222,14 +225,14 @@ def _told(old: VirtualMachineInstance, new: VirtualMachineInstance) -> tuple[Eve
 async def reconcile(
     sources: Sources, cluster: Cluster, key: str, now: datetime, settings: StandaloneSettings, explain: Explain | None = None
 ) -> Reconciled:
-    """Gather, plan, apply for the VMI ``namespace/name``. Raises :class:`ApiError` for what may work later without any change."""
+    """Gather, plan and apply for the VMI ``namespace/name``. Raises :class:`ApiError` for a write to retry."""
     inputs = gather(sources, key, now, settings)
     if inputs is None:
         return NOTHING
     vmi = inputs.vmi
-    planned = plan(inputs, explain(inputs.devices, _told_so_far(vmi)) if explain is not None else None)
+    planned = plan(inputs, explain(inputs.devices, _previous_allocatable(vmi)) if explain is not None else None)
     if planned.check_gone:
-        # Our copies of two kinds are never of one moment; a VMI isn't given up because of that.
+        # The informers of VMIs and pods are independent: a VMI must not fail because its pod is missing in a stale store.
         there = await cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
         if there.items:
             return Reconciled(stale=True)
@@ -243,7 +246,7 @@ async def reconcile(
 
 
 async def _name_taken(cluster: Cluster, vmi: VirtualMachineInstance) -> Reconciled:
-    """The pod is there already: ours, which the sources will show, or somebody else's."""
+    """The result if a pod of that name exists: it is ours and the informer is stale, or it is another's, which is reported."""
     named = (await cluster.list(Pod, vmi.namespace, fields=f"metadata.name={pod_name(vmi)}")).items
     if any(pod not in launcher_pods_of(vmi, named) for pod in named):
         return Reconciled((warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it"),), stale=True)

@@ -1,7 +1,6 @@
-"""VirtualMachine to VirtualMachineInstance where there is no KubeVirt: run strategies, restarts with back-off, the VM's status (0012).
+"""The reconcile of a VirtualMachine without KubeVirt: its VMI by run strategy, restarts with back-off, the VM's status (0012).
 
-One VM, the VMI of its name and what pods of that name still run go in, writes come out (:func:`plan` is pure). What has to be
-remembered between two VMIs (failures in a row) stands in the VM's status, as KubeVirt keeps it there.
+:func:`plan` is pure. The number of failures in a row is kept in the VM's status, as KubeVirt does.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ class LifecycleInputs:
 
 @dataclass(frozen=True)
 class LifecyclePlan:
-    """``actions`` in order: what is to be remembered is written before what would be forgotten is deleted. ``requeue_at``: when the
-    back-off ends."""
+    """``actions`` in order: the VM's status records a failed VMI before that VMI is deleted. ``requeue_at``: when the back-off ends."""
 
     actions: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
@@ -60,13 +58,13 @@ class LifecyclePlan:
 
 
 def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, began: Began = as_stated) -> LifecycleInputs:
-    """What is known about a VM's VMI."""
+    """The inputs of a VM."""
     vmi = sources.vmi(vm.key)
     return LifecycleInputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, began)
 
 
 async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime, began: Began = as_stated) -> Reconciled:
-    """Gather, plan, apply. Raises :class:`ApiError` for what may work later without any change."""
+    """Gather, plan and apply for a VM. Raises :class:`ApiError` for a write to retry."""
     planned = plan(gather(vm, sources, now, began))
     outcome = await write(cluster, planned.actions, vm)
     events = (*(planned.events if outcome.done else ()), *outcome.refused)
@@ -74,19 +72,19 @@ async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Clust
 
 
 def strategy_of(vm: VirtualMachine) -> Strategy | None:
-    """The run strategy; ``running`` says it in the older way. None if neither says what is known."""
+    """The run strategy, or its equivalent in the older field ``running``; None if neither has a known value."""
     if vm.spec.running is not None:
         return "Always" if vm.spec.running else "Halted"
     return next((known for known in STRATEGIES if known == vm.spec.run_strategy), None)
 
 
 def delay_after(failures: int) -> timedelta:
-    """How long after the last start a VM is started again that has failed so often in a row: 10 s, 40 s, 90 s, …, at most 300 s."""
+    """The back-off after so many failures in a row: 10 s, 40 s, 90 s, …, at most 300 s."""
     return min(_FIRST_DELAY * min(failures, _MOST_COUNTED) ** 2, _LONGEST_DELAY)
 
 
 def plan(inputs: LifecycleInputs) -> LifecyclePlan:
-    """What becomes of a VM now. One that is being deleted takes its VMI with it, by garbage collection."""
+    """The plan for a VM. The VMI of a VM that is being deleted is garbage-collected."""
     vm, vmi, now = inputs.vm, inputs.vmi, inputs.now
     if vm.metadata.deletion_timestamp is not None:
         return LifecyclePlan()
@@ -118,13 +116,13 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
 
 
 def _retry_at(failures: Json, began: Began) -> datetime | None:
-    """When the back-off ends. Clocks may have been set since it was written: it never lasts longer than it was meant to."""
-    said, count = _time(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
-    if said is None:
+    """When the back-off ends; never later than its length from now, even if a clock was set back since it was written."""
+    written, count = _time(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
+    if written is None:
         return None
     delay = delay_after(count) if isinstance(count, int) and count > 0 else _LONGEST_DELAY
     try:
-        return began(said - delay) + delay
+        return began(written - delay) + delay
     except OverflowError:
         return None
 
@@ -135,7 +133,7 @@ def _owned(vmi: VirtualMachineInstance, vm: VirtualMachine) -> bool:
 
 
 def _to_be_deleted(strategy: Strategy | None, vmi: VirtualMachineInstance) -> bool:
-    """Stopped VMs have no VMI; ended VMIs make room for the next where there is to be one."""
+    """True for the VMI of a stopped VM, and for a finished VMI that is to be replaced."""
     phase = vmi.status.phase
     if strategy == "Halted":
         return True
@@ -145,7 +143,7 @@ def _to_be_deleted(strategy: Strategy | None, vmi: VirtualMachineInstance) -> bo
 
 
 def _failures(vm: VirtualMachine, own: VirtualMachineInstance | None, now: datetime) -> Json | None:
-    """``status.startFailure``: counts VMIs in a row that failed before their guest ran; forgotten once one runs."""
+    """``status.startFailure``: counts VMIs in a row that failed before their guest ran; reset when a guest runs."""
     known = vm.status.get("startFailure")
     known = known if isinstance(known, dict) else None
     if strategy_of(vm) not in ("Always", "RerunOnFailure", "Once"):
@@ -174,7 +172,7 @@ def _status(
     leftovers: Sequence[str],
     now: datetime,
 ) -> Json:
-    """What others wrote into the status stays."""
+    """The VM's new status; fields of other writers are kept."""
     ready = _condition(own, READY)
     is_ready = own is not None and own.status.phase == "Running" and (ready or {}).get("status") == "True"
     status: Json = {key: value for key, value in vm.status.items() if key != "startFailure"}
@@ -207,8 +205,8 @@ def _status(
 
 def _trouble(vm: VirtualMachine, strategy: Strategy | None, taken: bool) -> tuple[str, str]:
     if strategy is None:
-        said = "neither is given" if vm.spec.run_strategy is None else f"{vm.spec.run_strategy[:40]!r} is none of them"
-        return UNKNOWN_STRATEGY, f"spec.runStrategy must be one of {', '.join(STRATEGIES)}, or spec.running be given; {said}"
+        detail = "neither is set" if vm.spec.run_strategy is None else f"{vm.spec.run_strategy[:40]!r} is none of them"
+        return UNKNOWN_STRATEGY, f"spec.runStrategy must be one of {', '.join(STRATEGIES)}, or spec.running be set; {detail}"
     if taken:
         return NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"
     return "", ""
