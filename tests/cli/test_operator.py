@@ -77,7 +77,7 @@ def test_it_works_tells_and_ends(control_plane: ControlPlane, namespace: str, vm
         assert lease(control_plane, namespace).get("holderIdentity") is None
         lines = running.log()
         assert [line["message"] for line in lines] == [
-            "following the cluster",
+            "watching the cluster",
             f"one leads: it holds the lease {namespace}/virt-dra-operator",
             "stopping",
             "stopped",
@@ -155,7 +155,7 @@ def test_without_our_definitions_it_waits_and_says_what_to_do(control_plane: Con
         until(lambda: running.get("/readyz") == (503, f"waiting for {wanted}\n"))
         with pytest.raises(ComponentError, match="isn't ready after 0 s"):
             running.ready(0)
-        until(lambda: said(running, re.escape(f"nothing can be done yet: waiting for {wanted}")))
+        until(lambda: said(running, re.escape(f"not ready yet: waiting for {wanted}")))
         assert running.healthy()
         with devices_kind(control_plane):
             running.ready()
@@ -315,7 +315,7 @@ def test_standalone_leaves_a_kubevirts_vms_alone(control_plane: ControlPlane, na
     with replica(control_plane, namespace, "one", "--mode", "standalone") as running:
         until(lambda: running.ready().metrics().get('virt_dra_reconciles_total{result="unchanged"}'))
         assert set(running.metrics()) & {f'virt_dra_reconciles_total{{result="{result}"}}' for result in ("written", "failed")} == set()
-        assert said(running, f"KubeVirt {namespace}/kubevirt is there: standalone mode does nothing as long as it is")
+        assert said(running, f"KubeVirt {namespace}/kubevirt exists: standalone mode is paused until it is deleted")
         control_plane.request("DELETE", f"{path}/kubevirt")
         until(lambda: running.metrics().get('virt_dra_reconciles_total{result="written"}'))
         assert said(running, "no KubeVirt is there any more: standalone mode goes on")

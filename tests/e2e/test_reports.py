@@ -41,7 +41,7 @@ def test_a_taint_of_a_running_vms_device_is_told_until_it_is_gone(world: World) 
     world.devices("tainted", _is("DevicesHealthy", "True", "AllDevicesHealthy"))
     taint = DeviceTaint(key="example.com/hot", value="90C", effect="NoSchedule", time_added="2026-11-21T09:00:00Z")
     world.background.do(_driver(world).taint(world.node, "pgpu-20", taint))
-    message = "gpus/gpu1: device pgpu-20 has taint example.com/hot=90C:NoSchedule; see its driver"
+    message = "gpus/gpu1: device pgpu-20 has taint example.com/hot=90C:NoSchedule; see the driver's logs"
     status = world.devices("tainted", _is("DevicesHealthy", "False", "DeviceTainted", message))
     (device,) = status["devices"]
     assert device["taints"] == [{"key": "example.com/hot", "value": "90C", "effect": "NoSchedule", "timeAdded": "2026-11-21T09:00:00Z"}]
@@ -51,7 +51,7 @@ def test_a_taint_of_a_running_vms_device_is_told_until_it_is_gone(world: World) 
     world.background.do(_driver(world).taint(world.node, "pgpu-20"))
     status = world.devices("tainted", _is("DevicesHealthy", "True", "AllDevicesHealthy"))
     assert "taints" not in status["devices"][0]
-    world.eventually(lambda: ("Normal", "DevicesHealthy", "nothing is wrong with the devices any more") in world.events("tainted"))
+    world.eventually(lambda: ("Normal", "DevicesHealthy", "all devices are healthy again") in world.events("tainted"))
     assert world.get("virtualmachineinstances", "tainted")["status"]["phase"] == "Running"
 
 
@@ -63,7 +63,7 @@ def test_an_administrators_rule_taints_devices_too(world: World) -> None:
     rule = {"metadata": {"name": "e2e"}, "spec": {"deviceSelector": selector, "taint": taint}}
     world.plane.request("POST", rules, rule)
     try:
-        message = "hostDevices/card1: device card-0 has taint example.com/service=planned:NoSchedule; see its driver"
+        message = "hostDevices/card1: device card-0 has taint example.com/service=planned:NoSchedule; see the driver's logs"
         status = world.devices("host-device", _is("DevicesHealthy", "False", "DeviceTainted", message))
         (told,) = status["devices"][0]["taints"]
         assert {key: told[key] for key in taint} == taint
@@ -75,7 +75,7 @@ def test_an_administrators_rule_taints_devices_too(world: World) -> None:
 def test_what_the_kubelet_hears_of_a_devices_health_is_told(world: World) -> None:
     world.in_phase("unhealthy", "Running")
     world.background.call(_driver(world).set_health, world.node, "pgpu-21", "Unhealthy", "XID 79: fell off the bus")
-    message = "gpus/gpu1: device pgpu-21 is unhealthy: XID 79: fell off the bus; see its driver"
+    message = "gpus/gpu1: device pgpu-21 is unhealthy: XID 79: fell off the bus; see the driver's logs"
     status = world.devices("unhealthy", _is("DevicesHealthy", "False", "DeviceUnhealthy", message))
     assert status["devices"][0]["health"] == {"status": "Unhealthy", "message": "XID 79: fell off the bus"}
     world.eventually(lambda: ("Warning", "DeviceUnhealthy", message) in world.events("unhealthy"))
@@ -190,7 +190,7 @@ def test_of_a_vmi_that_has_finished_nothing_is_ready(world: World) -> None:
     assert status["integrationPaths"] == before["integrationPaths"] == "metadata-shim"
     assert (status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == ("Released", before["devices"][0]["pciAddress"])
     assert _condition(status, "DevicesResolved") == (
-        "False", "VMIFinished", "the VMI has finished (Succeeded) and gave its devices back; what is shown is what it had",
+        "False", "VMIFinished", "the VMI has finished (Succeeded) and released its devices; this is their last status",
     )  # fmt: skip
 
 

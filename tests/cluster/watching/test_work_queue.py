@@ -175,8 +175,8 @@ def test_failures_wait_longer_each_time_and_are_logged_and_success_forgets_them(
     with caplog.at_level(logging.ERROR):
         run(test)
     assert [record.getMessage() for record in caplog.records][:2] == [
-        "work on a failed for the 1. time; again in 0.010 s",
-        "work on a failed for the 2. time; again in 0.020 s",
+        "reconciling a failed (attempt 1); retrying in 0.010 s",
+        "reconciling a failed (attempt 2); retrying in 0.020 s",
     ]
     assert all(record.exc_info for record in caplog.records)
 

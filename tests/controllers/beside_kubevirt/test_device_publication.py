@@ -260,7 +260,7 @@ def test_a_device_that_vanishes_under_a_running_vmi_keeps_what_is_known() -> Non
         world.now = LATER
         message = (
             "no slice of pool node-a of driver gpu.example.com is published; "
-            "the driver may have withdrawn the allocated device: look at the driver, then restart the VM"
+            "the driver may have withdrawn the allocated device: check the driver, then restart the VM"
         )
         assert await world.told() == [("Warning", "DeviceNotPublished", f"gpus/g0: {message}")]
         status = await world.status()
@@ -272,7 +272,7 @@ def test_a_device_that_vanishes_under_a_running_vmi_keeps_what_is_known() -> Non
         }
         assert await world.told() == []
         await world.memory.create(ResourceSlice.from_wire(BASE["slices"][0]))
-        assert await world.told() == [("Normal", "DevicesHealthy", "nothing is wrong with the devices any more")]
+        assert await world.told() == [("Normal", "DevicesHealthy", "all devices are healthy again")]
         assert (await world.status())["devices"] == [RESOLVED]
 
     run(life)
@@ -329,10 +329,10 @@ def test_a_taint_rule_on_a_running_vmis_device_is_told_and_shown() -> None:
         assert (await world.conditions())["DevicesHealthy"] == ("True", "AllDevicesHealthy")  # the scheduler's matter until it runs
         await world.runs()
         assert await world.told() == [
-            ("Warning", "DeviceTainted", "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see its driver")
+            ("Warning", "DeviceTainted", "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see the driver's logs")
         ]
         await world.memory.delete(DeviceTaintRule, "broken")
-        assert await world.told() == [("Normal", "DevicesHealthy", "nothing is wrong with the devices any more")]
+        assert await world.told() == [("Normal", "DevicesHealthy", "all devices are healthy again")]
         assert "taints" not in (await world.status())["devices"][0]
 
     run(life, {"rules": [RULE]})
@@ -364,7 +364,7 @@ def test_health_is_read_from_the_pod_whatever_the_kubelet_calls_the_device(resou
         assert (await world.status())["devices"][0]["health"] == {"status": "Healthy"}
         sick = says({"health": "Unhealthy", "message": "ECC errors"})
         await world.memory.patch(Pod, POD, "lab", merge=sick, subresource="status")
-        assert await world.told() == [("Warning", "DeviceUnhealthy", "gpus/g0: device d0 is unhealthy: ECC errors; see its driver")]
+        assert await world.told() == [("Warning", "DeviceUnhealthy", "gpus/g0: device d0 is unhealthy: ECC errors; see the driver's logs")]
         assert (await world.status())["devices"][0]["health"] == {"status": "Unhealthy", "message": "ECC errors"}
         assert (await world.conditions())["DevicesHealthy"] == ("False", "DeviceUnhealthy")
 

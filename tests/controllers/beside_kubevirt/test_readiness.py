@@ -160,7 +160,9 @@ def failed(reason: str, message: str, phase: str = "Pending") -> dict[str, Any]:
 )
 def test_a_pod_that_cannot_be_created_is_told_in_kubevirts_words(message: str) -> None:
     async def life(world: World) -> None:
-        wanted = f"KubeVirt can't create the launcher pod (FailedCreate): {message}. It tries again; the VMI's events say what came since"
+        wanted = (
+            f"KubeVirt can't create the launcher pod (FailedCreate): {message}. It retries; see the VMI's events for the latest attempt"
+        )
         assert await world.told() == [("Warning", "PodNotCreated", f"gpus/g0: {wanted}")]
         status = await world.status()
         assert (status["ready"], status.get("integrationPaths"), status.get("podName")) == ("0/1", None, None)
@@ -293,7 +295,7 @@ def test_of_a_finished_vmi_stays_what_was_and_nothing_is_ready(phase: str) -> No
         assert {key: status[key] for key in kept} == {key: before[key] for key in kept}
         assert status["ready"] == "0/1"
         (device,), (was,) = status["devices"], before["devices"]
-        message = f"the VMI has finished ({phase}) and gave its devices back; what is shown is what it had"
+        message = f"the VMI has finished ({phase}) and released its devices; this is their last status"
         assert device == was | {"state": "Released", "reason": "VMIFinished", "message": message}
         assert await world.conditions() == {"DevicesResolved": ("False", "VMIFinished"), "DevicesHealthy": ("Unknown", "VMIFinished")}
         assert (await world.vmi()).metadata.annotations[DEVICE_STATUS_ANNOTATION] == annotation

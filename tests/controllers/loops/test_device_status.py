@@ -148,7 +148,7 @@ def test_a_device_that_vanishes_under_a_running_vmi_keeps_its_entry_and_is_told(
         assert (resolved["status"], healthy["status"], healthy["reason"]) == ("True", "False", "DeviceNotPublished")
         assert healthy["message"] == (
             "gpus/g0: no slice of pool node-a of driver gpu.example.com is published; "
-            "the driver may have withdrawn the allocated device: look at the driver, then restart the VM"
+            "the driver may have withdrawn the allocated device: check the driver, then restart the VM"
         )
         await memory.create(ResourceSlice.from_wire(BASE["slices"][0]))
         await reconcile(memory, LATER + timedelta(minutes=1))
@@ -168,7 +168,7 @@ def test_a_taint_of_a_running_vmis_device_is_a_condition_and_an_event() -> None:
         taint = {"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}
         memory = cluster({"vmi.status": {"phase": "Running"}, "slices.0.spec.devices.0.taints": [taint]})
         (event,) = await reconcile(memory, NOW)
-        message = "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see its driver"
+        message = "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see the driver's logs"
         assert (event.kind, event.name, event.reason, event.message) == ("VirtualMachineInstance", "fedora", "DeviceTainted", message)
         healthy = (await status_of(memory))["conditions"][1]
         assert (healthy["type"], healthy["status"], healthy["reason"], healthy["message"]) == (
@@ -284,7 +284,7 @@ def test_a_taint_rule_taints_the_device_of_a_running_vmi() -> None:
         (event,) = await reconcile(memory, NOW)
         assert (event.reason, event.message) == (
             "DeviceTainted",
-            "gpus/g0: device d0 has taint example.com/broken=:NoExecute; see its driver",
+            "gpus/g0: device d0 has taint example.com/broken=:NoExecute; see the driver's logs",
         )
 
     asyncio.run(life())

@@ -65,8 +65,8 @@ async def lead(
     for the next at once, as it is after a cancellation (which cancels ``run`` and waits for its end).
 
     Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is called with True and False when
-    leadership begins and ends. The lease has its own pace: requests of the work that wait for their turn don't hold up a renewal. From now on ``cluster`` writes only
-    while the lease is ours (:class:`~virt_dra.cluster.kube.transport.NotWriting`).
+    leadership begins and ends. The Lease has a rate limit of its own, so throttled requests don't delay its renewal. From now on
+    ``cluster`` writes only while the Lease is ours (:class:`~virt_dra.cluster.kube.transport.NotWriting`).
     """
     candidate = _Candidate(cluster, name, namespace, identity, timing)
     cluster.transport.may_write = candidate.holds

@@ -119,7 +119,7 @@ def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceRes
                 own = [key for key in earlier if key.startswith(f"{inputs.vmi.namespace}/")]
                 message = (
                     f"{outcome.addresses.identity} on node {node} is also a device of {f'VMI {own[0]}' if own else 'another namespace'}; "
-                    "this works only if the driver shares the device"
+                    "only a driver that shares the device makes this work"
                 )
                 warnings.append(DeviceWarning(outcome.subject, SHARED_ADDRESS, message))
     return replace(resolution, warnings=(*resolution.warnings, *warnings)) if warnings else resolution
