@@ -114,9 +114,9 @@ def test_ten_thousand_of_everything_are_reviewed_in_time() -> None:
         "domain": {"devices": devices},
     }
     vmi, gates = _vmi(spec), Gates.of(NEWEST, {"NetworkDevicesWithDRA": True})
-    began = time.monotonic()
+    began = time.process_time()
     assert review(vmi, gates) == Verdict(allowed=True)
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3, "seconds of the processor"
 
 
 def test_the_examples_in_the_docstrings_are_true() -> None:

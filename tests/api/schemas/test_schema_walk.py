@@ -158,7 +158,7 @@ def test_what_is_stored_is_stored_again_as_it_is(raw: Any) -> None:
 
 def test_twenty_thousand_unknown_fields_are_found_in_time() -> None:
     raw: Json = {"items": [], **{f"itemz{n}": 1 for n in range(20_000)}}
-    began = time.monotonic()
+    began = time.process_time()
     found = list(unknown_fields(raw, SCHEMA))
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2, "seconds of the processor"
     assert (len(found), found[0].nearest, found[-1].nearest) == (20_000, "items", None)

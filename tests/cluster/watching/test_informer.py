@@ -55,6 +55,12 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
 def test_what_is_there_and_every_change_is_told() -> None:
     async def test(cluster: MemoryCluster) -> None:
         await cluster.create(claim("n", "a"))
@@ -241,7 +247,8 @@ def test_a_cut_watch_goes_on_from_the_last_version() -> None:
                 faulty.break_watches(error)
                 await cluster.patch(ResourceClaim, "a", "n", merge={"metadata": {"labels": {"x": str(error)}}})
                 await cluster.create(claim("n", f"b-{error}".lower()))
-                await asyncio.sleep(0.02)
+                await until(lambda: len(told) >= 3)
+            await until(lambda: len(told) >= 5)
             assert told == [("+", "a"), ("~", "a"), ("+", "b-cut"), ("~", "a"), ("+", "b-none")]
             assert faulty.lists == 1
             assert faulty.watched_from[:2] == ["0", created.metadata.resource_version]
@@ -266,7 +273,7 @@ def test_a_version_that_is_too_old_is_followed_by_a_list_and_gaps_are_told() -> 
             await cluster.create(claim("n", "born"))
             await cluster.create(claim("n", "unseen"))
             await cluster.delete(ResourceClaim, "unseen", "n")
-            await asyncio.sleep(0.02)
+            await until(lambda: len(told) >= 5)
             assert sorted(told) == [("+", "born"), ("+", "remade"), ("-", "gone"), ("-", "remade"), ("~", "changed")]
             assert told.index(("-", "remade")) < told.index(("+", "remade"))
 
@@ -296,8 +303,7 @@ def test_after_many_failures_the_list_is_made_anew_whatever_the_reason() -> None
         async with running(informer):
             faulty.down = True
             faulty.break_watches(Unavailable("cut"))
-            await asyncio.sleep(0.05)
-            assert faulty.lists > 1
+            await until(lambda: faulty.lists > 1)
 
     run(test)
 
@@ -314,11 +320,11 @@ def test_a_kind_that_is_not_served_has_no_objects_if_it_is_optional(optional: bo
         await asyncio.sleep(0)
         assert informer.has_synced is optional
         await cluster.create(claim("n", "a"))
-        await asyncio.sleep(0.02)
+        await until(lambda: bool(told))
         assert (informer.has_synced, told) == (True, [("+", "a")])
         faulty.list_faults = [not_served] * 1000  # its definition was removed
         faulty.break_watches(not_served)
-        await asyncio.sleep(0.01)
+        await until(lambda: len(told) >= 2)
         assert (told, len(informer.store)) == ([("+", "a"), ("-", "a")], 0)
         task.cancel()
         await asyncio.wait({task})
@@ -424,9 +430,9 @@ def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_explains_i
                         await asyncio.sleep(0)
                     case "rest":
                         await asyncio.sleep(0.003)
-            await asyncio.sleep(0.006)
-            await settled()
             listed = {found.name: found for found in (await cluster.list(ResourceClaim)).items}
+            await until(lambda: {found.name: found for found in informer.store.values()} == listed)
+            await settled()
             assert {found.name: found for found in informer.store.values()} == listed
             assert mirror == listed
 

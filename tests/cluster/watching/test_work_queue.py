@@ -123,7 +123,9 @@ def test_of_two_delays_the_shorter_counts_and_work_ends_the_waiting() -> None:
         queue.add_after("c", 0)
         assert (len(queue), queue.delayed) == (1, 2)
         workers = asyncio.create_task(queue.run(work))
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(30):
+            while len(done) < 2:
+                await asyncio.sleep(0.005)
         assert (done, queue.delayed) == (["c", "a"], 1)
         queue.add("b")
         await queue.idle()

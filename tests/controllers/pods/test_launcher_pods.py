@@ -386,9 +386,9 @@ def test_ten_thousand_claims_are_patched_in_time() -> None:
     gpus = [{"name": name, "claimName": name, "requestName": "r"} for name in names]
     claims = [{"name": name, "resourceClaimName": "o"} for name in names]
     pod = _pod({"name": "compute", "resources": {"claims": [{"name": name, "request": "r"} for name in names]}}, resourceClaims=claims)
-    began = time.monotonic()
+    began = time.process_time()
     assert _operations(pod, {"resourceClaims": claims, "domain": {"devices": {"gpus": gpus}}}) == []
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3, "seconds of the processor"
 
 
 def test_patching_is_refused_with_the_rendering_error_or_without_compute() -> None:

@@ -176,9 +176,9 @@ def test_ten_thousand_devices_and_fifty_claims_are_linted_in_time(limit: int | N
     }
     world = LintInputs.of([_object("class"), _object("template"), *slices])
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
-    began = time.monotonic()
+    began = time.process_time()
     assert lint(vmi, world, LintSettings(max_devices=limit)) == ()
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5, "seconds of the processor"
 
 
 NINE = "[1,2,3,4,5,6,7,8,9]"

@@ -24,7 +24,8 @@ def test_who_has_used_the_thread_least_is_next() -> None:
         thread = FairThread("test")
         order: list[str] = []
         many = [asyncio.create_task(thread.run(("", "hostile"), busy, f"h{n}", 0.02, order)) for n in range(10)]
-        await asyncio.sleep(0.05)
+        while not order:  # until the first is being decided or has been
+            await asyncio.sleep(0.001)
         few = [asyncio.create_task(thread.run(("", f"tenant-{n}"), busy, f"t{n}", 0.0, order)) for n in range(3)]
         assert await asyncio.gather(*few) == ["t0", "t1", "t2"]
         before = order.index("t2")
@@ -40,7 +41,8 @@ def test_one_address_with_many_namespaces_counts_as_one() -> None:
         thread = FairThread("test")
         order: list[str] = []
         many = [asyncio.create_task(thread.run(("192.0.2.1", f"n{n}"), busy, f"h{n}", 0.02, order)) for n in range(30)]
-        await asyncio.sleep(0.05)
+        while not order:  # until the first is being decided or has been
+            await asyncio.sleep(0.001)
         await thread.run(("192.0.2.2", "n"), busy, "t", 0.0, order)
         assert order.index("t") < 10, order
         for each in many:
