@@ -83,7 +83,7 @@ def test_it_answers_as_a_thread_does() -> None:
 
 
 @pytest.mark.parametrize("selector", HOSTILE.values(), ids=HOSTILE)
-def test_whatever_is_evaluated_there_is_an_answer_within_the_limit_and_the_event_loop_goes_on(selector: str) -> None:
+def test_there_is_an_answer_within_the_limit_and_the_event_loop_goes_on(selector: str) -> None:
     stalls: list[float] = []
 
     async def beat() -> None:

@@ -68,7 +68,7 @@ def _deriving(expression: str) -> ResourceClaim:
         (_snapshot(), _deriving(DERIVED), "claim ns/c, request r1, derived attribute derived.example.com/a"),
     ],
 )
-def test_an_interrupt_ends_one_evaluation_wherever_it_is_and_the_next_attempt_answers_as_a_first_one(
+def test_an_interrupt_ends_one_evaluation_and_the_next_attempt_answers_as_a_first(
     snapshot: Snapshot, claim: ResourceClaim, subject: str
 ) -> None:
     whole = Asked(10**9)

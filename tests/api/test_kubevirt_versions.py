@@ -50,7 +50,7 @@ def test_what_is_no_version_is_refused_with_advice(text: str) -> None:
         _version(text)
 
 
-def test_versions_are_ordered_by_number_and_without_a_patch_level_the_newest_is_meant() -> None:
+def test_versions_are_ordered_by_number_and_no_patch_level_means_the_newest() -> None:
     texts = ["0.59", "1.5", "1.6.0", "1.6", "1.8.0", "1.8.2", "1.8.3", "1.8", "1.9.0", "1.9", "1.10", "2.0", "main"]
     versions = [_version(text) for text in texts]
     assert versions == sorted(set(versions))

@@ -27,7 +27,7 @@ class Unlucky(str):
 
 
 @given(st.dictionaries(KEYS, st.integers()), CHANGES)
-def test_it_says_what_a_dictionary_says_after_any_changes_and_keeps_the_states_before(
+def test_it_equals_a_dictionary_after_any_changes_and_keeps_earlier_states(
     first: dict[object, int], changes: list[tuple[dict[object, int], list[object]]]
 ) -> None:
     expected, found = dict(first), PersistentMap(first)

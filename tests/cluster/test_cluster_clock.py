@@ -100,7 +100,7 @@ def test_a_timestamp_that_is_yet_to_come_counts_from_when_it_was_first_seen_abou
     assert clock.began(ahead) == NOON
 
 
-def test_timestamps_made_before_the_servers_clock_was_set_back_are_no_older_and_no_younger() -> None:
+def test_timestamps_from_before_the_servers_clock_was_set_back_keep_their_age() -> None:
     machine = Machine()
     clock = machine.clock()
     machine.passes(60)

@@ -138,7 +138,7 @@ def test_nobody_else_says_which_device_a_vm_has(world: World) -> None:
     world.patch("virtualmachineinstances", "by-name", {"metadata": {"labels": {"mine": "yes"}}})
 
 
-def test_during_an_outage_of_the_webhook_no_vm_is_made_and_those_that_are_there_run_on(world: World) -> None:
+def test_during_an_outage_of_the_webhook_no_vm_is_made_and_existing_ones_run_on(world: World) -> None:
     before = world.in_phase("no-claims", "Running")
     body: Json = {"kind": "VirtualMachine", "metadata": {"name": "during-outage"}}
     body["spec"] = {"runStrategy": "Halted", "template": {"spec": {"domain": {"devices": {}}}}}

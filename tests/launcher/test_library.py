@@ -74,7 +74,7 @@ def test_the_callers_own_environment_is_never_read(monkeypatch: pytest.MonkeyPat
         hostdevs(VMI, pod=POD)
 
 
-def test_metadata_files_of_a_container_are_found_where_drivers_and_downward_volumes_put_them(tmp_path: Path) -> None:
+def test_metadata_files_are_found_where_drivers_and_downward_volumes_put_them(tmp_path: Path) -> None:
     base = tmp_path / "var/run/kubernetes.io/dra-device-attributes"
     driver, volume = base / "resourceclaims/o/r", base / "resourceclaimtemplates/c/r"
     hidden = volume / "..2026_11_21"

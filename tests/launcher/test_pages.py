@@ -82,7 +82,7 @@ def test_all_other_text_survives_a_round_trip(text: str) -> None:
     assert parsed.find("b/c").get("x") == text  # type: ignore[union-attr]  # it was just written
 
 
-def test_kubevirts_dialect_changes_nothing_and_libvirts_leaves_out_what_its_schema_refuses() -> None:
+def test_kubevirts_dialect_changes_nothing_libvirts_omits_what_its_schema_refuses() -> None:
     shown = pci(PCI, "gpu-<x>").shown(ramfb=True)
 
     assert KUBEVIRT.converted(shown) == (shown, ())

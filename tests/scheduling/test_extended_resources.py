@@ -34,8 +34,6 @@ IMPLICIT_A, IMPLICIT_B = "deviceclass.resource.kubernetes.io/a", "deviceclass.re
         ([_class("a", X, None), _class("b", X, "2")], {X: "b", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
     ],
 )
-def test_the_youngest_class_that_names_a_resource_serves_it_in_whatever_order_classes_come(
-    classes: list[DeviceClass], wanted: dict[str, str]
-) -> None:
+def test_the_youngest_class_that_names_a_resource_serves_it_in_any_order(classes: list[DeviceClass], wanted: dict[str, str]) -> None:
     for order in permutations(classes):
         assert {name: each.name for name, each in classes_by_resource(order).items()} == wanted

@@ -163,7 +163,7 @@ def test_a_shared_address_tells_no_name_of_another_namespace() -> None:
 
 @given(NAMES)
 @settings(max_examples=60, deadline=None)
-def test_the_webhook_knows_drivers_of_templates_and_claims_of_the_requests_namespace_only(name: str) -> None:
+def test_the_webhook_knows_drivers_of_objects_of_the_requests_namespace_only(name: str) -> None:
     device_class = DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "true"}}]}})
     spec: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
     published = ResourceSlice.from_wire(BASE["slices"][0])

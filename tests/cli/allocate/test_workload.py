@@ -81,13 +81,13 @@ def test_one_candidate_starts_at_the_node_chosen_last(tmp_path: Path) -> None:
     assert _figures(tmp_path, workload) == {"scheduled": 5, "unschedulable": 1, "errors": 0, "digest": _digest(*placed)}
 
 
-def test_all_candidates_of_a_small_cluster_start_behind_the_last_node_which_is_where_they_began(tmp_path: Path) -> None:
+def test_all_candidates_of_a_small_cluster_start_where_they_began(tmp_path: Path) -> None:
     workload = _workload(3, 2, pods=7)
     placed = ("n0/d0", "n0/d1", "n1/d0", "n1/d1", "n2/d0", "n2/d1", None)
     assert _figures(tmp_path, workload, "--candidates", "auto")["digest"] == _digest(*placed)
 
 
-def test_of_many_nodes_only_so_many_candidates_are_looked_for_and_the_next_pod_starts_behind_them(tmp_path: Path) -> None:
+def test_many_nodes_give_few_candidates_and_the_next_pod_starts_behind_them(tmp_path: Path) -> None:
     """210 nodes: the number is the larger of 100 and 49 %, 102."""
     workload = _workload(210, 1, pods=4)
     # The second walk takes nodes 102 to 203, the third 204 to 209 and on from 0, where node 0 is full.

@@ -241,7 +241,7 @@ class TestLife:
         again = run(plane, "install", *arguments, "--no-wait", "-o", "json")
         assert results(again.stdout).keys() == {"unchanged"}
 
-    def test_an_upgrade_changes_what_changed_removes_what_is_gone_and_keeps_what_others_wrote(
+    def test_an_upgrade_changes_removes_and_keeps_what_others_wrote(
         self, plane: ControlPlane, overlay: Overlay, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def older(choices: Any, read: Any) -> tuple[Json, ...]:

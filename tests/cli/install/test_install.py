@@ -214,7 +214,7 @@ def test_an_installation_is_refused_where_it_would_harm_or_not_work(survey: Surv
     assert refusals(survey, choices) == expected
 
 
-def test_what_only_an_older_version_had_is_stale_but_never_what_holds_data_or_is_foreign() -> None:
+def test_objects_of_an_older_version_are_stale_unless_they_hold_data_or_are_foreign() -> None:
     def obj(kind: str, name: str, namespace: str = "", **metadata: object) -> dict[str, object]:
         return {"kind": kind, "metadata": {"name": name, "namespace": namespace, **OURS, **metadata}}
 

@@ -352,7 +352,7 @@ def test_a_version_that_names_no_release_is_named_with_what_is_assumed(files: Pa
     assert ("checked against KubeVirt 1.8.3" in named.stdout, "names no release" in named.stdout) == (True, False)
 
 
-def test_a_vm_that_two_files_have_with_different_content_is_judged_as_the_last_has_it(tmp_path: Path) -> None:
+def test_a_vm_that_two_files_define_differently_is_judged_as_the_last_has_it(tmp_path: Path) -> None:
     head = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: vm}\nspec: {domain: {devices: {}}"
     a, b, c = (tmp_path / name for name in ("a.yaml", "b.yaml", "c.yaml"))
     a.write_text(f"{head}, resourceClaims: [{{name: gpu, resourceClaimTemplateName: one}}]}}\n")

@@ -192,7 +192,7 @@ def test_a_secret_that_vanished_gets_back_what_it_had(gone: tuple[str, ...]) -> 
     run(steps)
 
 
-def test_a_certificate_that_vanished_while_nobody_looked_is_made_anew_by_the_same_authority() -> None:
+def test_a_certificate_that_vanished_unnoticed_is_made_anew_by_the_same_authority() -> None:
     async def steps(room: Room) -> None:
         await room.keeper().reconcile()
         before = await room.bundle()

@@ -304,7 +304,7 @@ def test_unknown_fields_survive_an_update_and_managed_fields_are_left_to_the_ser
     asked(test, tmp_path)
 
 
-def test_an_informer_keeps_less_of_what_comes_in_pages_and_begins_anew_when_a_page_is_gone(tmp_path: Path) -> None:
+def test_an_informer_trims_pages_and_begins_anew_when_a_page_is_gone(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         objects = [raw(name, spec={"nodeName": name, "novel": True}) for name in "abc"]
         gone = status(410, "Expired", "The provided continue parameter is too old")

@@ -453,7 +453,7 @@ PLUGIN: dict[str, Any] = {
 }
 
 
-def test_devices_of_the_device_plugin_path_are_shown_and_stay_out_of_the_device_status() -> None:
+def test_plugin_devices_are_shown_and_stay_out_of_the_device_status() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         status = await world.status()

@@ -59,7 +59,7 @@ def file_of(inputs: DeviceInputs) -> Json:
     return written
 
 
-def test_the_file_says_what_the_driver_publishes_and_the_address_where_kubevirt_reads_it() -> None:
+def test_the_file_has_the_published_attributes_and_the_address_kubevirt_reads() -> None:
     attributes = {
         "pciAddress": {"string": "0000:05:00.0"},
         "model": {"string": '</script>"\n'},
@@ -115,7 +115,7 @@ def test_the_two_keys_that_kubevirt_reads_say_what_was_resolved(attributes: dict
     } == read
 
 
-def test_a_device_has_no_more_attributes_than_a_file_may_and_the_address_is_among_them() -> None:
+def test_a_device_has_no_more_attributes_than_a_file_may_the_address_among_them() -> None:
     published = {f"a{number:02}": {"int": number} for number in range(31)} | {"pciAddress": {"string": "0000:01:00.0"}}
     (device,) = file_of(inputs_of({"slices.0.spec.devices.0.attributes": published}, annotation=record()))["requests"][0]["devices"]
     assert len(device["attributes"]) == 32

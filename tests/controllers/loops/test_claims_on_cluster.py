@@ -363,7 +363,7 @@ def test_the_consumers_of_a_claim_younger_than_the_list_of_pods_are_not_dropped(
     asyncio.run(life())
 
 
-def test_a_claim_found_again_is_reserved_in_the_pass_that_records_it_and_the_stale_name_is_not_complained_about() -> None:
+def test_a_claim_found_again_is_reserved_in_the_pass_that_records_it() -> None:
     async def life() -> None:
         it = Life()
         await it.start(pod(node="node-a"))

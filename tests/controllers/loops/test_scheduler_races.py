@@ -103,7 +103,7 @@ def test_a_pod_being_deleted_or_created_again_is_not_bound() -> None:
     run(scenario)
 
 
-def test_a_change_of_the_pod_before_its_binding_is_no_failure_and_its_other_conditions_survive() -> None:
+def test_a_pod_changed_before_its_binding_is_no_failure_and_keeps_its_conditions() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         ready: Json = {"type": "Ready", "status": "False"}
@@ -122,7 +122,7 @@ def test_a_change_of_the_pod_before_its_binding_is_no_failure_and_its_other_cond
     run(scenario)
 
 
-def test_a_claim_that_went_to_other_devices_meanwhile_does_not_bind_its_pods_to_the_old_node() -> None:
+def test_a_claim_allocated_anew_meanwhile_does_not_bind_its_pods_to_the_old_node() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), node("n2"), slice_("n1", 1), slice_("n2", 1), claim("c"), pod("p1", "c"), pod("p2", "c"))
         decisions = plan(await gather(cluster))
@@ -159,7 +159,7 @@ async def refusing() -> None:
     raise Forbidden("no")
 
 
-def test_a_refused_reservation_of_an_allocated_claim_and_a_claim_gone_after_a_conflict_are_told() -> None:
+def test_a_refused_reservation_and_a_claim_gone_after_a_conflict_are_reported() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         await set_status(cluster, "c", {"allocation": allocation("n1")})

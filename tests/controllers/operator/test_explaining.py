@@ -237,7 +237,7 @@ def test_a_tenant_with_ten_thousand_pods_delays_others_by_a_few_questions(monkey
 
 
 @pytest.mark.slow
-def test_in_the_long_run_explaining_takes_a_tenth_of_a_core_and_one_tenant_half_of_that(monkeypatch: Any) -> None:
+def test_explaining_takes_a_tenth_of_a_core_and_one_tenant_half_of_that(monkeypatch: Any) -> None:
     async def scenario(tenants_of: tuple[str, ...], share: float) -> None:
         clock = Clock()
         examiner = Costly(clock)

@@ -102,7 +102,7 @@ def test_a_driver_that_nothing_names_and_that_comes_too_late(tmp_path: Path, ver
     )
 
 
-def test_a_webhook_that_was_away_for_a_quarter_of_an_hour_is_asked_again_within_a_minute(tmp_path: Path) -> None:
+def test_a_webhook_that_was_away_for_15_minutes_is_asked_again_within_a_minute(tmp_path: Path) -> None:
     async def lived() -> tuple[Outcome, str]:
         plans = [late("vm", writes=False)]
         async with site(tmp_path, plans) as here:

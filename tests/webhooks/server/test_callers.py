@@ -165,7 +165,7 @@ def test_probes_need_no_certificate(tmp_path: Path) -> None:
     asyncio.run(all_of_it())
 
 
-def test_other_authorities_are_taken_over_and_who_was_verified_by_former_ones_is_not_any_more(tmp_path: Path) -> None:
+def test_other_authorities_are_taken_over_and_clients_of_former_ones_are_unverified(tmp_path: Path) -> None:
     async def all_of_it() -> None:
         async with room(tmp_path) as here:
             old, other = client_certificate(here.authority, "kube-apiserver"), client_authority(KEYS)

@@ -48,7 +48,7 @@ def test_the_one_that_has_waited_longest_of_the_address_that_has_most_goes() -> 
     assert single in table._entries
 
 
-def test_of_one_address_who_waits_goes_before_whose_request_arrives_and_none_whose_request_is_decided() -> None:
+def test_of_one_address_waiting_ones_go_before_arriving_ones_and_never_decided_ones() -> None:
     table = ConnectionTable(limit=3, per_group=3, reserved=0)
     busy, reading, waiting = _full(table, "a", "a", "a")
     table.change(busy, 4, ConnectionPhase.BUSY)
@@ -69,7 +69,7 @@ def test_an_address_has_a_limit_of_its_own() -> None:
     assert table.enter("b", 5)[1] is None
 
 
-def test_who_got_a_verdict_stays_before_who_has_asked_nothing_and_who_is_verified_stays() -> None:
+def test_a_client_with_a_verdict_outlives_idle_ones_and_a_verified_one_stays() -> None:
     table = ConnectionTable(limit=4, per_group=4, reserved=1)
     verified, proven, unproven = _full(table, "a", "b", "b")
     table.change(verified, 3, standing=Standing.VERIFIED)

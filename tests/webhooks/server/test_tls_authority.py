@@ -135,7 +135,7 @@ def _without_constraints(bundle: Bundle) -> Bundle:
     return replace(bundle, authority=KeyPair(builder.sign(authority.key, hashes.SHA256()), authority.key))
 
 
-def test_an_authority_signs_for_servers_of_its_names_only_and_a_certificate_signs_nothing() -> None:
+def test_an_authority_signs_for_its_names_only_and_a_certificate_signs_nothing() -> None:
     bundle = bootstrap((NAMES[0], "10.0.0.1"), NOW, Counted())
     authority, serving = bundle.authority.certificate.extensions, bundle.serving.certificate.extensions
     constraints = authority.get_extension_for_class(x509.NameConstraints)
