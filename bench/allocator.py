@@ -66,15 +66,15 @@ def _run(command: Sequence[str], path: Path) -> Run:
         text = out.read().decode()
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} {path} ended with {process.returncode}")
-    told = json.loads(text)
+    reported = json.loads(text)
     return Run(
-        told["pods_per_s"],
-        told["pod_p99_us"] / 1000,
+        reported["pods_per_s"],
+        reported["pod_p99_us"] / 1000,
         used.ru_maxrss / 1024,
-        told["digest"],
-        told["scheduled"],
-        told["total_s"],
-        told.get("first_error"),
+        reported["digest"],
+        reported["scheduled"],
+        reported["total_s"],
+        reported.get("first_error"),
     )
 
 

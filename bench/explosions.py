@@ -141,8 +141,8 @@ def two_capacities_too_small(n: int) -> Json:
     """n requests for two capacities of devices, of which each serves two, whichever they are. The sums would allow it."""
     capacity = {name: {"value": "10"} for name in ("bandwidth", "memory")}
     devices = [{**_device(i), "allowMultipleAllocations": True, "capacity": capacity} for i in range(n * 8 // 19)]
-    wishes = [{"bandwidth": str(3 + i % 3), "memory": str(5 - i % 3)} for i in range(n)]
-    return _pod(devices, _in_claims([exact(f"gpu-{i}", "gpu", capacity={"requests": wish}) for i, wish in enumerate(wishes)]))
+    preferences = [{"bandwidth": str(3 + i % 3), "memory": str(5 - i % 3)} for i in range(n)]
+    return _pod(devices, _in_claims([exact(f"gpu-{i}", "gpu", capacity={"requests": wish}) for i, wish in enumerate(preferences)]))
 
 
 def groups_of_seven(n: int) -> Json:

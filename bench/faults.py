@@ -186,12 +186,12 @@ def _add(table: Table, report: Report, took: float) -> None:
     by_verb = [sum(count for what, count in report.done.items() if what.startswith(verb) and "events" not in what)
                for verb in ("create", "patch", "update")]  # fmt: skip
     refused = ", ".join(f"{code}: {count}" for code, count in sorted(report.refused.items()))
-    told = ", ".join(f"{reason}: {count}" for reason, count in sorted(report.told.items()))
+    reported = ", ".join(f"{reason}: {count}" for reason, count in sorted(report.reported.items()))
     notes = [f"{name}: {count}" for name, count in report.notes.items()]
     if report.ends:
         notes.append(f"operators that ended: {len(report.ends)}")
     counts = (str(len(report.vms)), str(report.faults), f"{took:.0f} s", f"{report.settled:.1f} s", *map(str, by_verb))
-    table.add_row(report.name, *counts, told, refused, ", ".join(notes))
+    table.add_row(report.name, *counts, reported, refused, ", ".join(notes))
 
 
 if __name__ == "__main__":

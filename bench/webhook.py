@@ -291,9 +291,9 @@ def _is_right(code: int, answer: Any, hostile: Hostile) -> bool:
         return code in (200, 400)
     allowed, message = expected(hostile)
     response = answer["response"]
-    told = response.get("status", {}).get("message", "")
+    reported = response.get("status", {}).get("message", "")
     # What an object names isn't there, which only warns; long messages are cut.
-    return bool(response["allowed"] == allowed and (allowed or told[:500] == message[:500]))
+    return bool(response["allowed"] == allowed and (allowed or reported[:500] == message[:500]))
 
 
 def _percentile(values: list[float], percent: int) -> float:

@@ -107,7 +107,7 @@ def ignored(text: str) -> list[Ignored]:
 def faults(report: Report | None, ignores: Iterable[Ignored], today: date) -> list[str]:
     """What must be done, a line each. ``report`` None: no service could be asked; ignored entries are still checked for expiry."""
     ignores = list(ignores)
-    lines = [f"{each.id} of {each.package} was ignored until {each.until}: look at it again" for each in ignores if each.until < today]
+    lines = [f"{each.id} of {each.package} was ignored until {each.until}: review it" for each in ignores if each.until < today]
     if report is None:
         return lines
     lines += [f"{name} was not audited: the service doesn't know it" for name in report.skipped]

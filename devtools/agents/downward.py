@@ -1,4 +1,4 @@
-"""What a pod is told about itself: fields in variables and in downwardAPI volumes, resolved as the kubelet does (pkg/fieldpath). Pure."""
+"""The downward API: fields of a pod in variables and volumes, resolved as the kubelet does (pkg/fieldpath). Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A DRA driver: publishes its pools, prepares claims on nodes, describes devices in KEP-5304 metadata files.
 
-It misbehaves as told: :attr:`Driver.delay`, :attr:`Driver.failure`, :meth:`Driver.withdraw`, :attr:`Driver.registered`.
+It misbehaves as configured: :attr:`Driver.delay`, :attr:`Driver.failure`, :meth:`Driver.withdraw`, :attr:`Driver.registered`.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ CAPACITY: Mapping[str, str] = {
 }
 RETRY_SECONDS = 0.2
 _SECRET_SECONDS = 1.0
-"""Between two looks at Secrets that volumes show."""
+"""Seconds between two reads of Secrets that volumes show."""
 SECRET = unknown_kind("v1", "Secret")
 Remove = Callable[[Pod], Awaitable[None]]
 
@@ -412,7 +412,7 @@ class Kubelet:
         }
 
     def _health(self, ours: _Ours) -> dict[str, list[dict[str, Any]]]:
-        """``allocatedResourcesStatus`` by container: only drivers that report health are told."""
+        """``allocatedResourcesStatus`` by container: only those of drivers that report health."""
         found: dict[str, list[dict[str, Any]]] = {}
         for name in ours.containers:
             spec = next((spec for spec in ours.pod.spec.containers if spec.name == name), None)

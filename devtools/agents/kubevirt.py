@@ -220,29 +220,29 @@ class FakeKubeVirt:
         return "Scheduled" if phase == "Scheduling" and ready else "Scheduling"
 
     def _conditions(self, vmi: VirtualMachineInstance, pod: Pod | None, phase: str, error: SyncError | None) -> tuple[Json, ...]:
-        told: tuple[Json, ...] = tuple(vmi.status.conditions)
+        reported: tuple[Json, ...] = tuple(vmi.status.conditions)
         going = pod is not None and (pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED)
         if phase == "Running" and not going:
-            told = conditions.put(told, "Ready", "True", "", "", self._clock())
+            reported = conditions.put(reported, "Ready", "True", "", "", self._clock())
         else:
             reason, message = _NO_POD if pod is None else _GOING if going else _NOT_RUNNING
-            told = conditions.put(told, "Ready", "False", reason, message, self._clock())
+            reported = conditions.put(reported, "Ready", "False", reason, message, self._clock())
         listed = pod.status.conditions if pod is not None and phase == "Scheduling" else ()
         unscheduled = next((c for c in listed if c.type == "PodScheduled" and c.status == "False"), None)
-        told = (
-            conditions.without(told, "PodScheduled")
+        reported = (
+            conditions.without(reported, "PodScheduled")
             if unscheduled is None
-            else conditions.put(told, "PodScheduled", "False", unscheduled.reason or "", unscheduled.message or "", self._clock())
+            else conditions.put(reported, "PodScheduled", "False", unscheduled.reason or "", unscheduled.message or "", self._clock())
         )
         # Of a VMI that is virt-handler's, virt-controller leaves it alone.
-        return told if vmi.status.phase in ("Scheduled", "Running") else check_failure(told, error, self._clock())
+        return reported if vmi.status.phase in ("Scheduled", "Running") else check_failure(reported, error, self._clock())
 
     async def _write(self, vmi: VirtualMachineInstance, pod: Pod | None, phase: str, error: SyncError | None) -> None:
         """Nothing where the status says so already."""
         status: Json = {}
-        told = self._conditions(vmi, pod, phase, error)
-        if told != tuple(vmi.status.conditions):
-            status["conditions"] = list(told)
+        reported = self._conditions(vmi, pod, phase, error)
+        if reported != tuple(vmi.status.conditions):
+            status["conditions"] = list(reported)
         status |= self._moved(vmi, phase)
         node = pod.spec.node_name if pod is not None else None
         if pod is not None and node and phase in ("Scheduled", "Running"):
@@ -272,7 +272,7 @@ class FakeKubeVirt:
             if pod.metadata.deletion_timestamp is None:
                 await self._cluster.delete(Pod, pod.name, pod.namespace, uid=pod.metadata.uid)
         if self.domains.pop(key, None) is not None:
-            self._told(key, None)
+            self._reported(key, None)
         if not left and FINALIZER in vmi.metadata.finalizers:
             others = [finalizer for finalizer in vmi.metadata.finalizers if finalizer != FINALIZER]
             merge = {"metadata": {"finalizers": others, "resourceVersion": vmi.metadata.resource_version}}
@@ -297,11 +297,11 @@ class FakeKubeVirt:
         except LauncherError as failure:
             error = SyncError(SYNC_FAILED, f'server error. command SyncVMI failed: "{failure}"')
             self._event("virt-handler", vmi, "Warning", "SyncFailed", error.message)
-            told = check_failure(vmi.status.conditions, error, self._clock())
-            await self._patch(vmi, {"conditions": list(told)} if told != tuple(vmi.status.conditions) else {})
+            reported = check_failure(vmi.status.conditions, error, self._clock())
+            await self._patch(vmi, {"conditions": list(reported)} if reported != tuple(vmi.status.conditions) else {})
             return error
         self.domains[key] = domain
-        self._told(key, domain)
+        self._reported(key, domain)
         await self._patch(
             vmi, {**self._moved(vmi, "Running"), "conditions": list(check_failure(vmi.status.conditions, None, self._clock()))}
         )

@@ -77,7 +77,7 @@ class KubeVirtAdmission:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), TOPOLOGY_ANNOTATION: TOPOLOGY}
 
     def judged(self, operation: Operation, user: str, obj: Json, old: Json | None) -> Verdict:
-        """A VM or VMI (told by its kind) by the validating webhooks."""
+        """Review a VM or VMI by the validating webhooks."""
         outsider = not self.is_kubevirt(user)
         if obj.get("kind") == VirtualMachine.KIND:
             return review(VirtualMachine.from_wire(obj), self.gates, outsider=outsider)

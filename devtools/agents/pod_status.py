@@ -124,9 +124,9 @@ def _container(
         state = {"waiting": {"reason": "ContainerCreating", "message": problem}}
     else:
         state = {"waiting": {"reason": "ContainerCreating" if initialized else "PodInitializing"}}
-    told = {"name": spec.name, "image": spec.image or "", "imageID": "", "restartCount": 0, "state": state}
-    told |= {"ready": ready.get(spec.name, not ready and _succeeded(exits, spec))}
-    return {**told, "allocatedResourcesStatus": health} if health else told
+    reported = {"name": spec.name, "image": spec.image or "", "imageID": "", "restartCount": 0, "state": state}
+    reported |= {"ready": ready.get(spec.name, not ready and _succeeded(exits, spec))}
+    return {**reported, "allocatedResourcesStatus": health} if health else reported
 
 
 def _conditions(pod: Pod, wanted: Mapping[str, tuple[bool, str, str]], now: str) -> list[Json]:
@@ -136,8 +136,8 @@ def _conditions(pod: Pod, wanted: Mapping[str, tuple[bool, str, str]], now: str)
         status = "True" if holds else "False"
         before = known.get(kind, {})
         since = before.get("lastTransitionTime") if before.get("status") == status else None
-        told: Json = {"type": kind, "status": status, "lastTransitionTime": since or now}
-        known[kind] = told | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
+        reported: Json = {"type": kind, "status": status, "lastTransitionTime": since or now}
+        known[kind] = reported | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
     return list(known.values())
 
 

@@ -35,11 +35,11 @@ def answer(question: Question) -> Answer:
     """Compile and evaluate, in both forms that a program has: the fast one must say what the counted one says."""
     if question.get("mode") == "language":
         return _language(question)
-    told = {key: value for key, value in answer_request(question).items() if value is not None}
-    if "compile_error" not in told:
-        told["type"] = str(compile_expression(question["expression"], environment_of(question)).type)
-        _agree(told, _plainly(question))
-    return told
+    reported = {key: value for key, value in answer_request(question).items() if value is not None}
+    if "compile_error" not in reported:
+        reported["type"] = str(compile_expression(question["expression"], environment_of(question)).type)
+        _agree(reported, _plainly(question))
+    return reported
 
 
 def _agree(counted: Answer, plain: Answer) -> None:
@@ -83,13 +83,13 @@ def _language(question: Question) -> Answer:
     except CompileError as error:
         return {"compile_error": error.message}
     value, cost = program.evaluate_with_cost({})
-    told = _outcome(value)
+    reported = _outcome(value)
     try:
         plain = _outcome(program.evaluate({}))
     except EvaluationError as error:
         plain = _outcome(error)
-    _agree(told, plain)
-    return {"type": str(program.type), "cost_estimate": program.estimate_cost(), **told, "cost": cost}
+    _agree(reported, plain)
+    return {"type": str(program.type), "cost_estimate": program.estimate_cost(), **reported, "cost": cost}
 
 
 def _outcome(value: Value | EvaluationError) -> Answer:

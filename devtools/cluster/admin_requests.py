@@ -55,13 +55,13 @@ class AdminRequests:
         headers = {"Content-Type": content, "Accept": accept or "application/json"}
         end = time.monotonic() + WAIT_SECONDS
         while True:
-            status, told = self._asked(method, path, text, headers)
+            status, reported = self._asked(method, path, text, headers)
             if status != 429 or time.monotonic() > end:
                 break
             time.sleep(POLL_SECONDS)
         if status >= 400:
-            raise RequestError(status, _message(told), _causes(told))
-        answer: Json = json.loads(told or b"{}")
+            raise RequestError(status, _message(reported), _causes(reported))
+        answer: Json = json.loads(reported or b"{}")
         return answer
 
     def _asked(self, method: str, path: str, text: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
@@ -172,7 +172,7 @@ class AdminRequests:
 
 
 def _message(answer: bytes) -> str:
-    """A Status says it; an unknown path is told in plain text."""
+    """The message of an error: that of a Status, or plain text for an unknown path."""
     try:
         return str(json.loads(answer).get("message", ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""CRDs under KubeVirt's names as far as installing looks at them: they are there, and they aren't ours."""
+"""CRDs under KubeVirt's names with what installing checks: they exist, and they aren't ours."""
 
 from __future__ import annotations
 

@@ -140,6 +140,6 @@ class Vms:
         return found["status"]["devices"][0].get("pciAddress") if found else None
 
     def events(self, name: str) -> list[tuple[str, int]]:
-        """Reasons and counts of what was told of a VMI."""
-        told = self._plane.request("GET", self.path("events"))["items"]
-        return sorted((each["reason"], each.get("count", 1)) for each in told if each["involvedObject"].get("name") == name)
+        """Reasons and counts of a VMI's Events."""
+        reported = self._plane.request("GET", self.path("events"))["items"]
+        return sorted((each["reason"], each.get("count", 1)) for each in reported if each["involvedObject"].get("name") == name)

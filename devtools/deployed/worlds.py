@@ -43,7 +43,7 @@ PATIENCE: Final = 60.0
 """For whatever a loaded machine takes; nothing waits that long on one of one's own."""
 MERGE: Final = "application/merge-patch+json"
 TOLD_WRITER: Final = "switch.example.com"
-"""A driver that writes metadata files since an administrator turned that on, and told virt-dra so."""
+"""A driver that writes metadata files because an administrator has turned that on, and configured virt-dra accordingly."""
 WRITERS: Final = frozenset({"gpu.intel.com", TOLD_WRITER})
 """Drivers of the tests that write metadata files. Of Intel's it is known."""
 ALL_GATES: Final = (GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA)
@@ -134,7 +134,7 @@ class World:
     kubevirt: FakeKubeVirt | None = None
     launchers: Launchers | None = None
     warnings: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What was told of each object that :meth:`create` made, by its name."""
+    """The answers to creating each object by :meth:`create`, by its name."""
 
     @property
     def node(self) -> str:
@@ -231,7 +231,7 @@ class World:
         return pod
 
     def events(self, name: str) -> list[tuple[str, str, str]]:
-        """What our operator told about objects of that name: type, reason, message."""
+        """The Events that our operator emitted about objects of that name: type, reason, message."""
         query = f"?fieldSelector=involvedObject.name%3D{name}"
         ours = [event for event in self.all("events", query) if event["source"].get("component") == "virt-dra-operator"]
         return sorted((event["type"], event["reason"], event["message"]) for event in ours)

@@ -3,7 +3,7 @@
 Everything random comes from a seed. ``python -m bench faults`` does the same with more VMs and faults; docs/reliability.md has its figures.
 
 * :mod:`.site`: a cluster with one of our overlays, whose operator the faults start and end
-* :mod:`.ledger`: all that was ever there, told by watches, and all that the operator wrote, told by the API server's audit log
+* :mod:`.ledger`: every object that ever existed, from watches, and every write of the operator, from the API server's audit log
 * :mod:`.scenarios`: the faults
 * :mod:`.certificates`: reviews without end, and certificates that change meanwhile
 """

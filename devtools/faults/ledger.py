@@ -36,7 +36,7 @@ class Ledger:
         """(kind, name of the VMI, of the claim's pod) -> every object that there ever was."""
         self.taken_back: list[str] = []
         """What was said once and isn't any more."""
-        self.told: dict[str, tuple[str, str, int]] = {}
+        self.reported: dict[str, tuple[str, str, int]] = {}
         """Event's name -> VMI, reason, count."""
         self._informers: tuple[Informer[Any], ...] = tuple(
             Informer(cluster, kind, namespace, optional=True, first_pause=0.05, longest_pause=1.0)
@@ -56,7 +56,7 @@ class Ledger:
         if obj.KIND == "Event":
             wire = obj.to_wire()
             if wire.get("source", {}).get("component") == OPERATOR:
-                self.told[obj.name] = (wire["involvedObject"].get("name", ""), wire["reason"], wire.get("count", 1))
+                self.reported[obj.name] = (wire["involvedObject"].get("name", ""), wire["reason"], wire.get("count", 1))
             return
         owner = obj.metadata.controller_owner
         owned = owner is not None and obj.KIND in ("Pod", "ResourceClaim")
@@ -74,9 +74,9 @@ class Ledger:
         return {name: len(uids) for (of, name), uids in self.uids.items() if of == kind}
 
     def events(self) -> Counter[tuple[str, str]]:
-        """How often the operator told something: (VMI, reason) -> count."""
+        """How often the operator emitted an Event: (VMI, reason) -> count."""
         counts: Counter[tuple[str, str]] = Counter()
-        for vmi, reason, count in self.told.values():
+        for vmi, reason, count in self.reported.values():
             counts[vmi, reason] += count
         return counts
 

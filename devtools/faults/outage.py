@@ -49,7 +49,7 @@ def etcd_gone(site: Site, vms: int, seconds: float, seed: int, *, hangs: bool = 
         report.settled = site.until_all_run(report.vms, kept.tend, seconds=240)
         kept.end()
         report.ends = kept.ends
-        # What was in the middle of being stored when etcd died was told to nobody: the writer tries it again.
+        # A write that etcd was storing when it died was not acknowledged: the writer repeats it.
         report.notes["reviews answered"] = reviews.answered
         report.notes["slowest review, ms"] = round(reviews.slowest * 1000)
     assert reviews.failed == [], reviews.failed[:5]

@@ -35,7 +35,7 @@ class Report:
     settled: float = 0.0
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[int] = field(default_factory=Counter)
-    told: Counter[str] = field(default_factory=Counter)
+    reported: Counter[str] = field(default_factory=Counter)
     """Events about the VMs, by reason."""
     notes: dict[str, int] = field(default_factory=dict)
     ends: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ def finish(site: Site, report: Report, audit: Audit) -> Report:
     mine = set(report.vms)
     for (vm, reason), count in site.ledger.events().items():
         if vm in mine:
-            report.told[reason] += count
+            report.reported[reason] += count
     report.done, report.refused = audit.done(site.namespace), audit.refused(site.namespace)
     return report
 
@@ -239,7 +239,7 @@ def making(site: Site, vms: Sequence[str], pause: float) -> Iterator[None]:
 
 def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "webhook") -> Report:
     """Two replicas behind one address take reviews of launcher pods by turns; one after the other is killed in the middle of them and
-    started anew. Nothing is told to clients: connections of a replica that died just end."""
+    started anew. Clients get no notice: connections of a replica that died just end."""
     chance, audit = moments(seed), site.audit()
     report = Report("webhook killed", names(prefix, vms), kills)
     account = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-webhook")

@@ -75,7 +75,7 @@ class Standing:
 
 @asynccontextmanager
 async def standing(plane: ControlPlane, site: Site, network: PodNetwork, folder: Path, scratch: Path) -> AsyncIterator[Standing]:
-    """``folder`` gets ``domains`` and ``logs`` of our pods, both emptied first; ``scratch``: for what nobody looks at."""
+    """``folder`` gets ``domains`` and ``logs`` of our pods, both emptied first; ``scratch``: for temporary files."""
     domains, logs = folder / "domains", folder / "logs"
     for each in (domains, logs):
         each.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ async def standing(plane: ControlPlane, site: Site, network: PodNetwork, folder:
         if site.kubevirt is not None:
             gates = Gates.of(site.kubevirt, dict.fromkeys(_GATES, True))
             own = await stack.enter_async_context(kubevirt_installed(plane, gates, stays=True))
-            kubevirt = FakeKubeVirt(own, kubelet, gates, told=partial(_show, domains))
+            kubevirt = FakeKubeVirt(own, kubelet, gates, reported=partial(_show, domains))
         yield Standing(kubelet, kubevirt)
 
 

@@ -121,4 +121,4 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
             sink.write(data)
             await sink.drain()
     except ConnectionError:
-        return  # the other side is told by the connection's end
+        return  # the other side notices the end of the connection

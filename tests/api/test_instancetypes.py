@@ -48,11 +48,11 @@ _spec = st.dictionaries(st.sampled_from(_members), st.one_of(_anything, st.dicti
 
 @given(_spec, _spec, st.dictionaries(st.sampled_from(["name", "kind", "revisionName", "inferFromVolume"]), _anything), _spec)
 @settings(max_examples=200, deadline=None)
-def test_nothing_that_anybody_writes_raises(sizes: Any, wishes: Any, matcher: Any, domain: Any) -> None:
+def test_nothing_that_anybody_writes_raises(sizes: Any, preferences: Any, matcher: Any, domain: Any) -> None:
     group = "instancetype.kubevirt.io/v1beta1"
     have = [
         {"apiVersion": group, "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "m"}, "spec": sizes},
-        {"apiVersion": group, "kind": "VirtualMachineClusterPreference", "metadata": {"name": "m"}, "spec": wishes},
+        {"apiVersion": group, "kind": "VirtualMachineClusterPreference", "metadata": {"name": "m"}, "spec": preferences},
     ]
     known = Instancetypes.of([read_object(each) for each in have], "default")
     for spec in ({"instancetype": matcher}, {"instancetype": {"name": "m"}, "preference": {"name": "m"}}):

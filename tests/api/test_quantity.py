@@ -235,7 +235,7 @@ def test_the_longest_amounts_can_still_be_added_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "alike"),
+    ("one", "other", "equal"),
     [
         ("1Gi", "1Gi", True),
         ("1Gi", "1024Mi", False),  # equal amounts; of the first, the text is kept
@@ -245,7 +245,7 @@ def test_the_longest_amounts_can_still_be_added_up() -> None:
         ("0", "0Gi", False),
     ],
 )
-def test_spelling_tells_equal_amounts_apart_as_upstreams_structs_do(one: str, other: str, alike: bool) -> None:
+def test_spelling_tells_equal_amounts_apart_as_upstreams_structs_do(one: str, other: str, equal: bool) -> None:
     assert Quantity(one) == Quantity(other)
-    assert (Quantity(one).spelling == Quantity(other).spelling) is alike
+    assert (Quantity(one).spelling == Quantity(other).spelling) is equal
     assert pickle.loads(pickle.dumps(Quantity(one))).spelling == Quantity(one).spelling

@@ -1,4 +1,4 @@
-"""What an expression looks at, and that nothing else decides what it says."""
+"""The parts of a device that an expression reads, and that its value depends on nothing else."""
 
 from __future__ import annotations
 

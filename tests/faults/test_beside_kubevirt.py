@@ -71,7 +71,7 @@ def test_writes_are_answered_wrongly(here: Site) -> None:
 
 
 def test_clocks_jump_by_an_hour(here: Site, tmp_path: Path) -> None:
-    scenarios_told = clocks.jumping(here, 8, 8, SEED, tmp_path).told
+    scenarios_told = clocks.jumping(here, 8, 8, SEED, tmp_path).reported
     assert not scenarios_told.keys() & {"DeviceNotPublished", "WriteRefused"}
 
 

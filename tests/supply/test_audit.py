@@ -57,7 +57,7 @@ def stand_in(folder: Path, answers: dict[str, list[object] | str]) -> Path:
         ([CLEAN, FAULTY], "not asked", entry(), 0, "1 known vulnerabilities, 1 ignored", ""),
         ([FAULTY], "not asked", entry("PYSEC-2024-26"), 0, "1 ignored", ""),
         ([FAULTY], "not asked", entry(package="yarl"), 1, "1 known", "aiohttp 3.9.1 has"),
-        ([FAULTY], "not asked", entry(until="2026-11-21"), 1, "1 known", "was ignored until 2026-11-21: look at it again"),
+        ([FAULTY], "not asked", entry(until="2026-11-21"), 1, "1 known", "was ignored until 2026-11-21: review it"),
         ([FAULTY], "not asked", entry(until="2026-11-22"), 0, "1 known", ""),
         ([CLEAN], "not asked", entry(), 1, "0 known", "is on the list, and nothing has it any more"),
         ([UNKNOWN, UNKNOWN], [CLEAN, FAULTY], "", 1, "2 packages, 1 known", "aiohttp 3.9.1 has"),

@@ -1,4 +1,4 @@
-"""How long an expression takes: to compile, to evaluate with and without a budget, and between two looks at the deadline."""
+"""The time an expression takes: to compile, to evaluate with and without a budget, and between two polls of the deadline."""
 
 from __future__ import annotations
 

@@ -207,15 +207,15 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=5, help="how many kinds of differences to shrink and print")
     options = parser.parse_args()
     print(f"allocator: seed {options.seed}, {options.count} cases", flush=True)  # noqa: T201 - a command's output
-    outcome, start, told = Outcome(), monotonic(), 0
+    outcome, start, reported = Outcome(), monotonic(), 0
     with built() as binary:
         with ProcessPoolExecutor(options.processes) as pool:
             for done in as_completed([pool.submit(_share, binary, *each) for each in batches(options.seed, options.count)]):
                 outcome.merge(done.result())
-                if outcome.total >= told + 10_000:
-                    told = outcome.total
+                if outcome.total >= reported + 10_000:
+                    reported = outcome.total
                     left = len(outcome.unexplained)
-                    print(f"allocator: {told} cases, {monotonic() - start:.0f} s, {left} unexplained", flush=True)  # noqa: T201
+                    print(f"allocator: {reported} cases, {monotonic() - start:.0f} s, {left} unexplained", flush=True)  # noqa: T201
         with Reference(binary) as asked:
             shown: dict[tuple[str, ...], Json] = {}
             for difference in outcome.unexplained:

@@ -47,10 +47,12 @@ def reply(server: Server, method: str, path: str, body: Json) -> Json:
 
 def difference(step: Json, server: Json, memory: Json) -> str:
     wanted, given = comparable(step, normalized([server])[0], normalized([memory])[0])
-    for told in (wanted, given):
-        if "object" in told:
-            told["object"] = _without_zeros({**told["object"], "metadata": {}})
-        told["causes"] = [[field, reason, text.replace("value: []: ", "value: null: ")] for field, reason, text in told.get("causes", ())]
+    for reported in (wanted, given):
+        if "object" in reported:
+            reported["object"] = _without_zeros({**reported["object"], "metadata": {}})
+        reported["causes"] = [
+            [field, reason, text.replace("value: []: ", "value: null: ")] for field, reason, text in reported.get("causes", ())
+        ]
     if wanted == given or explained(wanted, given):
         return ""
     return f"\n  server {json.dumps(wanted, sort_keys=True)[:2000]}\n  memory {json.dumps(given, sort_keys=True)[:2000]}"
@@ -110,15 +112,17 @@ async def compare(server: Server, rng: Random, cases: int) -> int:
         if rng.random() < 0.3:
             body = changed({**stored, "status": FULL_STATUS}, "status", rng)
             step, known = {"verb": "updateStatus", "object": body}, stored
-            told = reply(server, "PUT", path_of(DRA, "resourceclaims", "default", "compared", "status"), body) if knows_all(body) else None
+            reported = (
+                reply(server, "PUT", path_of(DRA, "resourceclaims", "default", "compared", "status"), body) if knows_all(body) else None
+            )
         else:
             body = changed(rng.choice(bodies), "spec", rng)
             namespace = "default" if body["kind"] in ("ResourceClaim", "ResourceClaimTemplate") else ""
             body["metadata"] = {"name": "x", **({"namespace": namespace} if namespace else {})}
             step, known = {"verb": "create", "object": body}, None
             path = path_of(body["apiVersion"], PLURALS[body["kind"]], namespace)
-            told = reply(server, "POST", path, body) if knows_all(body) else None
-        fault = difference(step, told, await answer(in_memory(known), step)) if told is not None else ""
+            reported = reply(server, "POST", path, body) if knows_all(body) else None
+        fault = difference(step, reported, await answer(in_memory(known), step)) if reported is not None else ""
         if fault:
             differing += 1
             sys.stdout.write(f"case {case}: {json.dumps(body.get('status' if known else 'spec'))[:1500]}{fault}\n")

@@ -26,7 +26,8 @@ CONTENT = {"merge": "application/merge-patch+json", "operations": "application/j
 
 
 class Server:
-    """One API server on loopback, told by its port: one of servers.sh, with its token, unless ``context`` has a certificate of its user."""
+    """One API server on loopback, named by its port: one of servers.sh, with its token, unless ``context`` has a certificate of its
+    user."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         self._headers = {"Accept": "application/json"}

@@ -65,17 +65,17 @@ GATES = {
 
 def differences(steps: list[Json], expected: list[Json], found: list[Json]) -> list[str]:
     """For each step what differs, or nothing."""
-    told = []
+    reported = []
     for step, wanted, given in zip(steps, expected, found, strict=True):
         wanted, given = comparable(step, wanted, given)
-        told.append(
+        reported.append(
             "" if wanted == given else f"\n  server {json.dumps(wanted, sort_keys=True)}\n  memory {json.dumps(given, sort_keys=True)}"
         )
-    return told
+    return reported
 
 
 def comparable(step: Json, wanted: Json, given: Json) -> tuple[Json, Json]:
-    """Both answers without what is told to differ in docs/decisions/0007-embedded-cluster.md."""
+    """Both answers without the differences that docs/decisions/0007-embedded-cluster.md lists."""
     wanted, given = dict(wanted), dict(given)
     unreadable = wanted["code"] == 400 and (given["code"] == 400 or "must be a time in RFC 3339" in given.get("message", ""))
     if unreadable and step["verb"] in ("create", "update", "updateStatus"):
@@ -94,7 +94,7 @@ FLAT_PATHS = (
     (re.compile(r"(\.requests\[\d+\])\.(tolerations|derivedAttributes|deviceClassName|allocationMode|selectors)"), r"\1.exactly.\2"),
     (re.compile(r"(\.devices\[\d+\])\.basic\."), r"\1."),
 )
-"""What rules declared on the types find is told with the paths of the version that was asked; memory knows only v1's."""
+"""Faults of rules declared on the types have the paths of the requested version; the embedded cluster knows only v1's."""
 
 
 PARTS = ("compilation failed: ", "Forbidden: pod updates may not change")

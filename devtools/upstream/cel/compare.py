@@ -174,8 +174,8 @@ def _chunk(seed: int, binary: str, part: tuple[int, int]) -> Comparison:
     return compare(Reference(binary), list(chunk_of(seed, number, count)))
 
 
-def run(reference: Reference, seed: int, count: int, processes: int, told: Callable[[Comparison], None] = lambda _: None) -> Comparison:
-    """Compare ``count`` questions of a seed. ``told`` gets each part's outcome as it comes."""
+def run(reference: Reference, seed: int, count: int, processes: int, reported: Callable[[Comparison], None] = lambda _: None) -> Comparison:
+    """Compare ``count`` questions of a seed. ``reported`` is called with each part's outcome."""
     parts = [(number, min(CHUNK, count - number * CHUNK)) for number in range(-(-count // CHUNK))]
     total = Comparison()
     done: Iterable[Comparison]
@@ -183,7 +183,7 @@ def run(reference: Reference, seed: int, count: int, processes: int, told: Calla
         done = pool.map(partial(_chunk, seed, reference.binary), parts)
         for part in done:
             total.add(part)
-            told(part)
+            reported(part)
     return total
 
 
@@ -204,13 +204,13 @@ def main() -> None:
     reference, _folder = temporary()
     shown = 0
 
-    def told(part: Comparison) -> None:
+    def reported(part: Comparison) -> None:
         nonlocal shown
         for line in report(reference, part.unexplained, options.show - shown):
             shown += 1
             print(line, flush=True)  # noqa: T201
 
-    total = run(reference, options.seed, options.count, options.processes, told)
+    total = run(reference, options.seed, options.count, options.processes, reported)
     print(f"{total}\n{len(total.unexplained)} unexplained of {options.count}, seed {options.seed}")  # noqa: T201
     raise SystemExit(1 if total.unexplained else 0)
 

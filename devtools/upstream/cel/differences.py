@@ -185,7 +185,7 @@ _LARGE_NUMBERS = (('quantity("8Ei")', 'quantity("8")'), ("9223372036854775807", 
 
 
 def control(why: str, question: Question) -> Question | None:
-    """Where a reason says only what a difference may come from: the question without that, to which both must answer alike."""
+    """Where a reason says only what a difference may come from: the question without that, to which both must give the same answer."""
     if why != LARGE_QUANTITIES:
         return None
     text = question["expression"]

@@ -54,8 +54,8 @@ def record(reference: Reference, added: Iterable[str]) -> int:
             unexplained += 1
             print(json.dumps({**case, "reference": theirs}, ensure_ascii=False))  # noqa: T201 - a command's output
         else:
-            told = {key: value for key, value in theirs.items() if key != "type"}
-            lines["deviations"].append({**case, "reference": told, "why": why})
+            reported = {key: value for key, value in theirs.items() if key != "type"}
+            lines["deviations"].append({**case, "reference": reported, "why": why})
     if unexplained:
         return unexplained
     for name, cases in lines.items():

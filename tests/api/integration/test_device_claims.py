@@ -1,4 +1,5 @@
-"""The annotation that lets claims take the place of plugin devices: read strictly, told by path, assigned alike every time."""
+"""The annotation that lets claims take the place of plugin devices: read strictly, with field paths in errors, assigned
+deterministically."""
 
 from __future__ import annotations
 

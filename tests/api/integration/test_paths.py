@@ -45,7 +45,7 @@ def test_decision(case: dict[str, Any]) -> None:
         entry,
         case.get("request", "gpu"),
         KubeVirtVersion.parse(str(case["kubevirt"])),
-        case.get("wish", "auto"),
+        case.get("choice", "auto"),
         case["drivers"],
         metadata_writers(case.get("writers", ())),
         in_device_claims=case.get("claims", False),
@@ -64,13 +64,15 @@ def test_every_class_of_the_table_leads_to_its_driver() -> None:
     assert set(DRIVER_OF_CLASS.values()) <= set(KNOWN_DRIVERS)
 
 
-@pytest.mark.parametrize(("annotations", "wish"), [({}, "auto"), ({PATH_ANNOTATION: ""}, "auto"), ({PATH_ANNOTATION: "native"}, "native")])
-def test_the_wish_of_the_user(annotations: dict[str, str], wish: str) -> None:
-    assert chosen_path(annotations) == wish
+@pytest.mark.parametrize(
+    ("annotations", "choice"), [({}, "auto"), ({PATH_ANNOTATION: ""}, "auto"), ({PATH_ANNOTATION: "native"}, "native")]
+)
+def test_the_choice_of_the_user(annotations: dict[str, str], choice: str) -> None:
+    assert chosen_path(annotations) == choice
 
 
 @pytest.mark.parametrize("text", ["none", "Native", "native ", "x" * 100_000])
-def test_a_wish_that_is_no_path(text: str) -> None:
+def test_a_choice_that_is_no_path(text: str) -> None:
     with pytest.raises(InvalidPathChoice) as raised:
         chosen_path({PATH_ANNOTATION: text}, "spec.template.metadata.annotations")
     assert str(raised.value) == (

@@ -41,7 +41,7 @@ def test_what_is_written_is_read_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", ": must be one JSON value, not 0"),
         ("{} {}", ": must be one JSON value, not 2"),
@@ -56,10 +56,10 @@ def test_what_is_written_is_read_again() -> None:
          ": has 257 pairs and 0 devices; no pod has more than 256 of either"),
     ],
 )  # fmt: skip
-def test_what_is_no_record(text: str, told: str) -> None:
+def test_what_is_no_record(text: str, reported: str) -> None:
     with pytest.raises(AnnotationError) as raised:
         Integration.from_annotations({INTEGRATION_ANNOTATION: text})
-    assert str(raised.value) == f"{FIELD}{told}"
+    assert str(raised.value) == f"{FIELD}{reported}"
 
 
 @pytest.mark.parametrize("name", ["../x", "A", "a.b", "", "a" * 64])

@@ -25,7 +25,7 @@ def vmi(*, spec: Json | None = None, **devices: object) -> Json:
     return {**head, "spec": {"domain": {"devices": devices}, **(spec or {})}}
 
 
-def told(raw: Json, version: str | None) -> list[str]:
+def reported(raw: Json, version: str | None) -> list[str]:
     schema = of(raw["kind"], version)
     return [str(each) for each in unknown_fields(raw, schema)] + [f"{fault.path}: {fault.message}" for fault in faults(raw, schema)]
 
@@ -104,10 +104,10 @@ def test_a_usual_vm_conforms_to_every_release(version: str) -> None:
             "template": {"metadata": {"labels": {"kubevirt.io/vm": "vm"}, "anything": 1}, "spec": spec},
         },
     }
-    assert told(machine, version) == []
+    assert reported(machine, version) == []
     assert conforms(machine, of("VirtualMachine", version))
     instance = {**machine, "kind": "VirtualMachineInstance", "spec": spec}
-    assert told(instance, version) == []
+    assert reported(instance, version) == []
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_usual_vm_conforms_to_every_release(version: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_release_says(raw: Json, version: str | None, said: list[str]) -> None:
-    assert told(raw, version) == said
+    assert reported(raw, version) == said
 
 
 @pytest.mark.parametrize("kind", [VirtualMachine, VirtualMachineInstance])

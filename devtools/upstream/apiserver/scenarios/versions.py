@@ -228,7 +228,7 @@ def _written_in() -> Iterator[Scenario]:
 
 
 def _refused_in() -> Iterator[Scenario]:
-    """Faults are told with the paths and the values of the version that was asked."""
+    """Faults have the paths and the values of the requested version."""
     bad = {**FULL_REQUEST, "deviceClassName": "C", "count": -1, "tolerations": [{"operator": "x"}], "selectors": [{}]}
     wrong: Json = {
         "requests": [{"name": "R", "exactly": bad}, {"name": "R", "exactly": bad}, {"name": "f", "firstAvailable": [{"name": "A"}]}]
