@@ -68,7 +68,7 @@ def check_failure(known: Iterable[Json], error: SyncError | None, now: datetime)
 class FakeKubeVirt:
     """Run it with ``async with fake.running()``. ``domains``: what was started, by namespace and name of the VMI.
 
-    ``kubelet`` has the containers that domains are started in. ``options``: of the launcher pods. ``told``: of each domain that is
+    ``kubelet`` has the containers that domains are started in. ``options``: of the launcher pods. ``reported``: called for each domain that is
     started, before its VMI is Running, and of each that went (None).
     """
 
@@ -81,11 +81,11 @@ class FakeKubeVirt:
         permitted_host_devices: PermittedHostDevices | None = None,
         options: launcher_pods.LauncherOptions = launcher_pods.DEFAULT_OPTIONS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        told: Callable[[CacheKey, Conversion | None], None] = lambda key, domain: None,
+        reported: Callable[[CacheKey, Conversion | None], None] = lambda key, domain: None,
     ) -> None:
         self._cluster, self._kubelet, self.gates = cluster, kubelet, gates
         self._permitted, self._options, self._clock = permitted_host_devices, options, clock
-        self._told = told
+        self._reported = reported
         self.domains: dict[CacheKey, Conversion] = {}
         self.syncs: dict[CacheKey, int] = {}
         """How often a domain was tried to start."""
