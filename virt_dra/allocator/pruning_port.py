@@ -6,7 +6,9 @@ search.py knows only this port; pruning/ implements it. A pruner may skip only w
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.model import Availability, Check, Choice, ClaimPlan, Filter, PoolDevice, Request, RequestPlan, Slots
@@ -43,27 +45,22 @@ class RequestEntry(NamedTuple):
     """Index among the requests of its claim."""
 
 
+@dataclass(frozen=True)
 class Problem:
     """What a search has to solve: the requests of all claims in order, their candidates, and the constraints on them."""
 
-    def __init__(
-        self,
-        claims: Sequence[ClaimPlan],
-        candidates: Callable[[Request], Sequence[PoolDevice]],
-        availability: Availability,
-        filters: Sequence[Filter],
-        checks: Sequence[Sequence[Check]],
-    ) -> None:
-        """``candidates``: devices for a request in the order of A-5.6, at least all that pass the filters or are an error to them.
+    claims: Sequence[ClaimPlan]
+    candidates: Callable[[Request], Sequence[PoolDevice]]
+    """Devices for a request in the order of A-5.6, at least all that pass the filters or are an error to them."""
+    availability: Availability
+    filters: Sequence[Filter]
+    """They don't depend on what is chosen, and don't apply to fixed devices (mode All)."""
+    checks: Sequence[Sequence[Check]]
+    """Per claim; each sequence includes ``availability``."""
 
-        ``filters`` don't depend on what is chosen, and don't apply to fixed devices (mode All). ``checks``: per claim, each sequence
-        includes ``availability``."""
-        self.claims = claims
-        self.entries = [RequestEntry(number, plan, i) for number, claim in enumerate(claims) for i, plan in enumerate(claim.requests)]
-        self.candidates = candidates
-        self.availability = availability
-        self.filters = filters
-        self.checks = checks
+    @cached_property
+    def entries(self) -> Sequence[RequestEntry]:
+        return [RequestEntry(number, plan, i) for number, claim in enumerate(self.claims) for i, plan in enumerate(claim.requests)]
 
     def devices(self, slots: Slots) -> Sequence[PoolDevice]:
         """The domain of the slots: fixed devices, or candidates."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.features import derived_attributes
 from virt_dra.allocator.features.derived_attributes import CompileDerived
+from virt_dra.allocator.gates import Features
 from virt_dra.allocator.memo import remember
 from virt_dra.allocator.model import AttributeName, Check, Label, PoolDevice, Rejection, Request, SymmetryKey, Upcoming
 from virt_dra.allocator.published import Elements, PublishedValues, Values, values_of
@@ -116,63 +116,63 @@ class Attributes:
         return known
 
 
-@dataclass(frozen=True, slots=True)
-class Constrained:
-    """The attribute and the requests that a constraint covers. ``requests`` empty: all of the claim."""
+class AttributeConstraint(Check):
+    """A constraint that compares the values of one attribute. ``requests`` empty: it covers all requests of the claim."""
 
-    name: str
-    requests: tuple[str, ...]
-    lists: bool
-    attributes: Attributes
-    interrupt: Interrupt | None = None
-    """Of the attempt; polled while attributes are derived; raises DeadlineExceeded to end."""
-    _of: dict[Request, ValuesOf | None] = field(default_factory=dict)
-    """None for a request that isn't covered."""
+    def __init__(
+        self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes, interrupt: Interrupt | None = None
+    ) -> None:
+        """``interrupt``: of the attempt; polled while attributes are derived; raises DeadlineExceeded to end."""
+        self.name = name
+        self._requests = requests
+        self._lists = features.list_type_attributes
+        self._attributes = attributes
+        self._interrupt = interrupt
+        self._of: dict[Request, ValuesOf | None] = {}
+        """None for a request that isn't covered."""
 
-    def of(self, request: Request) -> ValuesOf | None:
-        """The values as the request sees them; None if the constraint doesn't cover it."""
+    def _values_of(self, request: Request) -> ValuesOf | None:
         try:
             return self._of[request]
         except KeyError:
-            found = self.attributes.of(request, self.name, lists=self.lists) if applies(self.requests, request) else None
+            found = self._attributes.of(request, self.name, lists=self._lists) if applies(self._requests, request) else None
             self._of[request] = found
             return found
 
-    def covers(self, request: Request) -> bool:
-        return self.of(request) is not None
+    def constrains(self, request: Request) -> bool:
+        return self._values_of(request) is not None
 
     def matters(self, upcoming: Upcoming) -> bool:
-        """Whether a request still to come is covered."""
-        return any(self.covers(request) for request in upcoming.requests)
+        """True if an upcoming request is covered."""
+        return any(self.constrains(request) for request in upcoming.requests)
 
     def values(self, request: Request, device: PoolDevice) -> Values | None:
         """The device's values for a request that is covered. Raises :class:`FatalError` (E19, E20)."""
-        of = self.of(request)
+        of = self._values_of(request)
         if of is None:
             return None
-        values = self._derived(request, of, device) if of.derived else of[device]
+        try:
+            values = of.within(device, self._interrupt) if of.derived else of[device]
+        except DeadlineExceeded as error:
+            raise _of_request(request, error) from None
         if isinstance(values, FatalError):
             raise FatalError(str(values))
         return values
 
-    def _derived(self, request: Request, of: ValuesOf, device: PoolDevice) -> Values | FatalError | None:
-        try:
-            return of.within(device, self.interrupt)
-        except DeadlineExceeded as error:
-            raise _of_request(request, error) from None
-
     def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
-        """Equal for devices with equal values, and for all devices of a request that the constraint doesn't cover."""
-        return self.values(request, device) if self.covers(request) else NOT_CONSTRAINED
+        return self.values(request, device) if self.constrains(request) else NOT_CONSTRAINED
 
-    def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None) -> Sequence[Hashable]:
-        of = self.of(request)
+    def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
+        of = self._values_of(request)
         if of is None:
             return [NOT_CONSTRAINED] * len(devices)
         try:
             return of.reuse_keys(devices, interrupt)
         except DeadlineExceeded as error:
             raise _of_request(request, error) from None
+
+    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
+        return self.reuse_keys(request, (device,), self._interrupt)[0]
 
     def missing(self, constraint: str, request: Request, device: PoolDevice) -> Rejection:
         """The refusal of a device without a value. ``constraint``: its name in the message."""
@@ -183,25 +183,6 @@ class Constrained:
 def _of_request(request: Request, error: DeadlineExceeded) -> DeadlineExceeded:
     """The same error with the request whose attribute was being derived."""
     return DeadlineExceeded(error.progress, f"claim {request.claim.key}, request {request.full_name}, {error.subject}")
-
-
-class AttributeConstraint(Check):
-    """The base of the constraints: each compares the values of one attribute."""
-
-    def __init__(self, attribute: Constrained) -> None:
-        self._attribute = attribute
-
-    def constrains(self, request: Request) -> bool:
-        return self._attribute.covers(request)
-
-    def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
-        return self._attribute.symmetry_key(request, device)
-
-    def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
-        return self.reuse_keys(request, (device,), self._attribute.interrupt)[0]
-
-    def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
-        return self._attribute.reuse_keys(request, devices, interrupt)
 
 
 NOT_CONSTRAINED = True

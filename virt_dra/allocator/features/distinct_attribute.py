@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from virt_dra.allocator.errors import Interrupt
-from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained
+from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import PoolDevice, Rejection, Request, Take, Upcoming
 from virt_dra.allocator.published import Values
@@ -16,31 +16,26 @@ REPEATED = "AttributeNotDistinct"
 
 class DistinctAttribute(AttributeConstraint):
     def __init__(
-        self,
-        name: str,
-        requests: tuple[str, ...],
-        features: Features,
-        attributes: Attributes,
-        interrupt: Interrupt | None = None,
+        self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes, interrupt: Interrupt | None = None
     ) -> None:
-        super().__init__(Constrained(name, requests, features.list_type_attributes, attributes, interrupt))
+        super().__init__(name, requests, features, attributes, interrupt)
         self._seen: list[tuple[PoolDevice, Values]] = []
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        if not self._attribute.covers(request):
+        if not self.constrains(request):
             return True
-        values = self._attribute.values(request, device)
+        values = self.values(request, device)
         if values is None or self._clash(values) is not None:
             return False
         self._seen.append((device, values))
         return True
 
     def remove(self, request: Request, device: PoolDevice) -> None:
-        if self._attribute.covers(request):
+        if self.constrains(request):
             self._seen.pop()
 
     def state(self, upcoming: Upcoming) -> Hashable:
-        matters = self._seen and self._attribute.matters(upcoming)
+        matters = self._seen and self.matters(upcoming)
         return frozenset(values for _, values in self._seen) if matters else None
 
     def _clash(self, values: Values) -> PoolDevice | None:
@@ -52,15 +47,15 @@ class DistinctAttribute(AttributeConstraint):
 
     def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
         """Each of its values."""
-        values = self._attribute.values(request, device)
+        values = self.values(request, device)
         return () if values is None else [Take(values.type, value, 1, 1) for value in values.values]
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
-        values = self._attribute.values(request, device)
+        values = self.values(request, device)
         if values is None:
-            return self._attribute.missing("distinctAttribute", request, device)
+            return self.missing("distinctAttribute", request, device)
         clash = self._clash(values)
         other = clash.id if clash is not None else "another device"
-        name = self._attribute.name
+        name = self.name
         detail = f"distinctAttribute {name}: {values} is also the value of {other}"
         return Rejection(REPEATED, f"attribute {name} not distinct", device.id, detail)

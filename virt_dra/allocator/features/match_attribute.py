@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 
 from virt_dra.allocator.errors import Interrupt
-from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes, Constrained
+from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import PoolDevice, Rejection, Request, Upcoming
 from virt_dra.allocator.published import Values
@@ -19,20 +19,15 @@ DIFFERS = "AttributeDiffers"
 
 class MatchAttribute(AttributeConstraint):
     def __init__(
-        self,
-        name: str,
-        requests: tuple[str, ...],
-        features: Features,
-        attributes: Attributes,
-        interrupt: Interrupt | None = None,
+        self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes, interrupt: Interrupt | None = None
     ) -> None:
-        super().__init__(Constrained(name, requests, features.list_type_attributes, attributes, interrupt))
+        super().__init__(name, requests, features, attributes, interrupt)
         self._common: list[Values] = []
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        if not self._attribute.covers(request):
+        if not self.constrains(request):
             return True
-        values = self._attribute.values(request, device)
+        values = self.values(request, device)
         if values is None:
             return False
         if self._common:
@@ -45,25 +40,25 @@ class MatchAttribute(AttributeConstraint):
         return True
 
     def remove(self, request: Request, device: PoolDevice) -> None:
-        if self._attribute.covers(request):
+        if self.constrains(request):
             self._common.pop()
 
     def state(self, upcoming: Upcoming) -> Hashable:
-        matters = self._common and self._attribute.matters(upcoming)
+        matters = self._common and self.matters(upcoming)
         return self._common[-1] if matters else None
 
     def labels(self, request: Request, device: PoolDevice) -> Collection[Hashable] | None:
-        values = self._attribute.values(request, device)
+        values = self.values(request, device)
         return None if values is None else [(values.type, value) for value in values.values]
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
-        values = self._attribute.values(request, device)
+        values = self.values(request, device)
         if values is None:
-            return self._attribute.missing("matchAttribute", request, device)
+            return self.missing("matchAttribute", request, device)
         wanted = self._common[-1]
         return Rejection(
             DIFFERS,
-            f"attribute {self._attribute.name} differs",
+            f"attribute {self.name} differs",
             device.id,
-            f"matchAttribute {self._attribute.name}: is {values}, must be {wanted}",
+            f"matchAttribute {self.name}: is {values}, must be {wanted}",
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from virt_dra.allocator.effort import Effort
@@ -77,7 +78,7 @@ class LowerBounds:
             if not options:
                 return True
             needs.append(options)
-        relaxation = _Relaxation(model, left, common, self._packing, self._spend, self._effort.tried_labels, thorough=not chosen)
+        relaxation = _Relaxation(model, left, common, self._packing, self._spend, self._effort.tried_labels, not chosen)
         return not relaxation.feasible(needs)
 
     def _exceeds_limit(self, at: Position, held: int, last: int) -> bool:
@@ -188,32 +189,22 @@ class _Packing:
         return True
 
 
+@dataclass(slots=True)
 class _Relaxation:
     """One state, relaxed: whether some choice of labels leaves enough of every resource."""
 
-    def __init__(
-        self,
-        model: ResourceModel,
-        left: Sequence[int],
-        common: Mapping[int, frozenset[Hashable]],
-        packing: _Packing,
-        spend: Callable[[int], None],
-        tried_labels: int,
-        *,
-        thorough: bool,
-    ) -> None:
-        """``left``: of each resource; ``common``: per check, the labels that all chosen devices share."""
-        self._model = model
-        self._groups = model.groups
-        self._left = left
-        self._common = common
-        self._packing = packing
-        self._spend = spend
-        self._labels_to_try = tried_labels
-        self._thorough = thorough
+    _model: ResourceModel
+    _left: Sequence[int]
+    """Of each resource."""
+    _common: Mapping[int, frozenset[Hashable]]
+    """Per check, the labels that all chosen devices share."""
+    _packing: _Packing
+    _spend: Callable[[int], None]
+    _labels_to_try: int
+    _thorough: bool
 
     def feasible(self, needs: list[_Need]) -> bool:
-        checks = {number for need in needs for option in need for number in self._groups[option.group].labels}
+        checks = {number for need in needs for option in need for number in self._model.groups[option.group].labels}
         return self._feasible_by_labels(needs, sorted(checks))
 
     def _feasible_by_labels(self, needs: list[_Need], checks: Sequence[int]) -> bool:
@@ -236,18 +227,18 @@ class _Relaxation:
         """The labels of which the most constrained need without alternatives has enough devices; the most frequent first."""
         smallest: dict[Hashable, int] | None = None
         for need in needs:
-            if len(need) == 1 and check in self._groups[need[0].group].labels:
+            if len(need) == 1 and check in self._model.groups[need[0].group].labels:
                 option = need[0]
                 found = {
                     label: count
-                    for label, devices in self._groups[option.group].labels[check].items()
+                    for label, devices in self._model.groups[option.group].labels[check].items()
                     if (count := (devices & option.devices).bit_count()) >= option.need
                 }
                 if smallest is None or len(found) < len(smallest):
                     smallest = found
         if smallest is not None:
             return sorted(smallest, key=lambda label: -smallest[label])
-        every = (label for need in needs for option in need for label in self._groups[option.group].labels.get(check, ()))
+        every = (label for need in needs for option in need for label in self._model.groups[option.group].labels.get(check, ()))
         return dict.fromkeys(every) or (None,)  # no device has a label: only alternatives that the check doesn't cover are left
 
     def _narrowed(self, needs: list[_Need], check: int, label: Hashable) -> list[_Need] | None:
@@ -256,7 +247,7 @@ class _Relaxation:
         for need in needs:
             options = []
             for option in need:
-                labels = self._groups[option.group].labels.get(check)
+                labels = self._model.groups[option.group].labels.get(check)
                 if labels is not None:
                     option = _Option(option.group, option.need, option.devices & labels.get(label, 0))
                     if option.devices.bit_count() < option.need:
@@ -268,7 +259,7 @@ class _Relaxation:
         return found
 
     def _enough(self, needs: list[_Need]) -> bool:
-        checks = {check for need in needs for option in need for check in self._groups[option.group].scarcest}
+        checks = {check for need in needs for option in need for check in self._model.groups[option.group].scarcest}
         return (
             all(self._enough_units(check, needs) for check in sorted(checks))
             and all(self._enough_in_sum(type_, numbers, needs) for type_, numbers in self._model.summed.items())
@@ -283,7 +274,7 @@ class _Relaxation:
         for need, count in counted.items():
             own = []
             for option in need:
-                scarcest = self._groups[option.group].scarcest.get(check, {})
+                scarcest = self._model.groups[option.group].scarcest.get(check, {})
                 users = union(scarcest.values())
                 own.append((option, scarcest, users, option.need - (option.devices & ~users).bit_count()))
             least = min(each for _, _, _, each in own)
@@ -299,14 +290,14 @@ class _Relaxation:
     def _enough_in_sum(self, type_: ResourceType, numbers: Sequence[int], needs: list[_Need]) -> bool:
         least = 0
         for need in needs:
-            least += min(_least(option, self._groups[option.group].amounts.get(type_, ())) for option in need)
+            least += min(_least(option, self._model.groups[option.group].amounts.get(type_, ())) for option in need)
         return least == 0 or least <= sum(max(self._left[number], 0) for number in numbers)
 
     def _fits(self, check: int, of_check: Sequence[tuple[tuple[int, ...], bin_packing.ItemSizes]], needs: list[_Need]) -> bool:
         """True unless dual prices prove that the needs don't fit into shared devices."""
         wanted: Counter[bin_packing.PackingNeed] = Counter()
         for need in needs:
-            users = [(option, union(self._groups[option.group].scarcest.get(check, {}).values())) for option in need]
+            users = [(option, union(self._model.groups[option.group].scarcest.get(check, {}).values())) for option in need]
             if not any(option.devices & ~sharing for option, sharing in users):
                 wanted[tuple((option.group, option.need) for option in need)] += 1
         if not wanted:

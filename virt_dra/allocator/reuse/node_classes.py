@@ -1,4 +1,4 @@
-"""Equivalence classes of nodes: nodes that the search can't tell apart for some requests, whatever nodes, pools and devices are called.
+"""Equivalence classes of nodes: nodes that the search can't distinguish for some requests, whatever nodes, pools and devices are called.
 
 The search is a function of a node's *class* and its *usage*. The class stands for the published facts of its devices, as the requests
 see them, in search order: computed once per node and list of requests. The usage is what is in use of its pools, by position: computed
@@ -10,33 +10,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress, count
-from typing import Protocol
 
 from virt_dra.allocator.errors import Aborted, FatalError
+from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
-from virt_dra.allocator.model import NOT_REUSABLE, Check, Filter, Label, PoolDevice, PoolId, Request
+from virt_dra.allocator.model import NOT_REUSABLE, Label, PoolDevice, PoolId, Request
 from virt_dra.allocator.pools import Pool, Pools, Reachable, ReachablePool
 from virt_dra.allocator.usage import PoolUse, Used
-from virt_dra.api.resource_v1 import ResourceClaim
 
 _REMEMBERED_NODES = 100_000
 """Nodes whose class is kept; beyond it all are computed anew."""
 _BROKEN = "broken"
 """Stands for a device that is an error to a request; which error is found by searching."""
 _UNKNOWN = object()
-
-
-class NodeFeatures(Protocol):
-    """The features on a node, as far as published facts go."""
-
-    @property
-    def selectors(self) -> SelectorFilter: ...
-
-    @property
-    def filters(self) -> Sequence[Filter]:
-        """With the selectors."""
-
-    def checks(self, claim: ResourceClaim) -> Sequence[Check]: ...
 
 
 class NodeClasses:
@@ -50,7 +36,7 @@ class NodeClasses:
         self._known: dict[Reachable, int] = {}
         self._columns: list[_Column] | None = None
 
-    def of(self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], NodeFeatures]) -> int | None:
+    def of(self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], FeatureTable]) -> int | None:
         """The number of the node's class; None if a feature doesn't support reuse. ``features`` is called only where it is needed."""
         known = self._known.get(reachable)
         if known is None:
@@ -66,7 +52,7 @@ class NodeClasses:
             known = self._known[reachable] = number
         return known
 
-    def _facts(self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], NodeFeatures]) -> Hashable:
+    def _facts(self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], FeatureTable]) -> Hashable:
         if self._columns is None:
             self._columns = [_Column(request, features()) for request in self._requests]
         labels = _LabelNumbers()
@@ -95,7 +81,7 @@ class NodeClasses:
 class _Column:
     """The facts of devices that one request depends on: selectors read some attributes, constraints others, the rest none."""
 
-    def __init__(self, request: Request, features: NodeFeatures) -> None:
+    def __init__(self, request: Request, features: FeatureTable) -> None:
         """``features``: of any node."""
         self._request = request
         self._constraints = [each for each in features.checks(request.claim) if each.constrains(request)]
@@ -103,7 +89,7 @@ class _Column:
         """By the features that a node declares, and PoolDevice.profile."""
 
     def facts(
-        self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], NodeFeatures], labels: _LabelNumbers
+        self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], FeatureTable], labels: _LabelNumbers
     ) -> Hashable | None:
         """The facts of all devices of a node; None if one of them is an error."""
         matching = selectors.matching(self._request, reachable.devices)
@@ -126,7 +112,7 @@ class _Column:
         constrained = [labels.numbered(each.reuse_keys(self._request, selected, selectors.interrupt)) for each in self._constraints]
         return NOT_REUSABLE if NOT_REUSABLE in constrained else (tuple(matching), tuple(rests), *constrained)
 
-    def _rest(self, device: PoolDevice, features: NodeFeatures) -> Hashable:
+    def _rest(self, device: PoolDevice, features: FeatureTable) -> Hashable:
         """Everything but selectors and constraints: equal for devices that publish the same apart from names and attributes."""
         filters = [each for each in features.filters if each is not features.selectors]
         if not all(each.reusable for each in filters):
@@ -188,7 +174,7 @@ class UsageKeys:
 
 
 def usage_key(use: PoolUse, pool: Pool) -> Hashable:
-    """Equal for uses of equal pools that no check can tell apart. An int with a bit per device if all use is exclusive."""
+    """Equal for uses of equal pools that no check can distinguish. An int with a bit per device if all use is exclusive."""
     exclusive, gone = _bits(use.exclusive, pool.positions)
     if not use.shares and not use.consumed and not gone:
         return exclusive

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_dra.allocator.errors import AllocationError
+from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.attributes import applies
 from virt_dra.allocator.features.capacity import Capacities
 from virt_dra.allocator.features.prioritized_list import alternatives
@@ -20,7 +21,7 @@ from virt_dra.allocator.model import Choice, ClaimPlan, PoolDevice, Request
 from virt_dra.allocator.pools import Pools, Reachable
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import Results
-from virt_dra.allocator.reuse.node_classes import NodeClasses, NodeFeatures, UsageKeys
+from virt_dra.allocator.reuse.node_classes import NodeClasses, UsageKeys
 from virt_dra.allocator.usage import Used
 from virt_dra.api.resource_v1 import DeviceClass, DeviceSubRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec
 
@@ -56,7 +57,7 @@ class PodClass:
         self.same_everywhere = not any(slots.fixed is not None for plan in plans for entry in plan.requests for slots in entry.alternatives)
         """True if the plans hold for every node: no request asks for all devices of a node."""
 
-    def key(self, reachable: Reachable, used: Used, selectors: SelectorFilter, features: Callable[[], NodeFeatures]) -> OutcomeKey | None:
+    def key(self, reachable: Reachable, used: Used, selectors: SelectorFilter, features: Callable[[], FeatureTable]) -> OutcomeKey | None:
         """Where the outcome on the node is kept; None if it can't be reused."""
         number = self._nodes.of(reachable, selectors, features)
         return None if number is None else (number, self._usage.of(reachable, used))
