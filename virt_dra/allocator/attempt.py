@@ -92,7 +92,7 @@ class Allocator:
         return Allocated(self.write(found), found.steps)
 
     def decide(self, node: Node) -> AttemptResult:
-        """Whether there is a solution, not yet written as results. Raises what `allocate` raises."""
+        """The outcome on the node, its solution not yet written as results. Raises what `allocate` raises."""
         reachable = self._pools.reachable(node)
         pod_class = self.pod_class
         if pod_class is None:
@@ -182,7 +182,7 @@ class Allocator:
         return search
 
     def _progress(self, search: Search) -> str:
-        """How far a search came that was cut off, as the end of an error's text."""
+        """The end of an error's text: how far the search came."""
         if search.deepest < 0:
             return ""
         entries = search.problem.entries

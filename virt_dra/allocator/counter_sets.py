@@ -30,7 +30,7 @@ class Charge(NamedTuple):
     groups: tuple[tuple[int, frozenset[str]], ...]
     """For every counter set consumed from: its number and the device's compatibility groups there."""
     sharable: bool
-    """Whether several shares of the device can be allocated, of which only the first is charged (A-10.1, A-12.4)."""
+    """True if several shares of the device can be allocated, of which only the first is charged (A-10.1, A-12.4)."""
 
 
 _NO_CHARGE = Charge((), (), sharable=False)
@@ -97,7 +97,7 @@ class CounterSets:
         }
         """By device name, for every device of the pool."""
         self.grouped = any(groups for charge in self.charges.values() for _, groups in charge.groups)
-        """Whether any device declares compatibility groups."""
+        """True if any device declares compatibility groups."""
         shape = (tuple(self.declared), tuple(self.charges[device.id.device] for device in self.devices))
         structure = structures.setdefault(shape, len(structures))
         self.structure: Mapping[str, tuple[int, int]] = {device.id.device: (structure, i) for i, device in enumerate(self.devices)}
@@ -137,7 +137,7 @@ class CounterSets:
         return tuple(tuple(devices) for devices in found)
 
     def account(self, use: PoolUse | None) -> Account:
-        """What ``use`` (None: nothing is in use) leaves. Compared by identity with the latest; a new one costs only what changed."""
+        """The account under ``use`` (None: nothing is in use). Compared by identity with the latest; a new one costs only what changed."""
         known = self._latest
         if known.use is use:
             return known

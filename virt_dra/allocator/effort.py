@@ -1,4 +1,4 @@
-"""How much work a search puts into pruning."""
+"""The amount of work that a search puts into pruning."""
 
 from __future__ import annotations
 

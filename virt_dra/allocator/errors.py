@@ -1,4 +1,4 @@
-"""What `allocate` raises. Invalid input raises; "does not fit" is a value (`Unsatisfiable`).
+"""The exceptions of `allocate`. Invalid input raises; "does not fit" is a value (`Unsatisfiable`).
 
 The split of A-1.3: a :class:`FatalError` ends the attempt for the pod on every node, a :class:`NodeError` only on this one.
 """

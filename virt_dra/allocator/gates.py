@@ -1,4 +1,4 @@
-"""The feature set of the allocator (A-2). Off means something different for each; the feature's file says what."""
+"""The feature set of the allocator (A-2). What "off" means differs per feature; see its module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virt_dra.api.feature_gates import FeatureGates
 
 @dataclass(frozen=True)
 class Features:
-    """Which features are on. Defaults are those of a plain Kubernetes 1.37 (table of A-2): :meth:`of` its feature gates."""
+    """The features that are on. Defaults are those of a plain Kubernetes 1.37 (table of A-2): :meth:`of` its feature gates."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -25,12 +25,12 @@ class Features:
 
     @property
     def experimental(self) -> bool:
-        """Whether some alpha feature is on, which makes upstream pick its experimental variant (A-2.1, A-2.3)."""
+        """True if some alpha feature is on, which makes upstream pick its experimental variant (A-2.1, A-2.3)."""
         return self.list_type_attributes or self.optional_node_operations or self.derived_attributes or self.compatibility_groups
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Features:
-        """What a scheduler with these gates lets the allocator do."""
+        """The features of a scheduler with these gates."""
         return cls(
             admin_access=gates.admin_access,
             prioritized_list=gates.prioritized_list,

@@ -48,7 +48,7 @@ class PoolDevice:
     values: Mapping[str, int]
     """A number for each attribute's value, from 1, by the name that the slice uses: equal numbers mean equal values of equal types."""
     convertible: bool
-    """Whether every attribute has a value that can be one; another is an error to every expression, needed or not (A-21.2)."""
+    """True if expressions can read every attribute: one that can't be read is an error to all of them, used or not (A-21.2)."""
 
 
 class AttributeName:
@@ -91,7 +91,7 @@ class Request:
     admin_access: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: Mapping[str, Quantity]
-    """How much it takes of a device, by capacity name as the claim has it."""
+    """The amounts that it takes of a device, by capacity name as in the claim."""
     derived: Mapping[str, str]
     """The attributes that the request derives: name -> expression (A-16.1)."""
 
@@ -103,7 +103,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """How many devices a request needs; for mode All also which ones, in which order (A-9)."""
+    """The number of devices that a request needs; for mode All also the devices, in order (A-9)."""
 
     request: Request
     count: int
@@ -166,7 +166,7 @@ SymmetryKey = Hashable | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upcoming:
-    """What the search has still to fill: the requests (every alternative), and the symmetry of devices to all of them together."""
+    """The requests that are still to be filled (every alternative), and the symmetry of devices to all of them together."""
 
     requests: tuple[Request, ...]
     symmetry: Callable[[PoolDevice], SymmetryKey]
@@ -241,20 +241,20 @@ class Take(NamedTuple):
     """A device's part of a limited resource."""
 
     of: Hashable
-    """What is taken; amounts of it can be summed over all places."""
+    """The resource; amounts of it can be summed over all places."""
     at: Hashable
     """The place it is taken from."""
     amount: int
     """Positive."""
     left: int
-    """How much there is before this attempt takes anything."""
+    """The amount there before this attempt takes anything."""
 
 
 class Consumes(Protocol):
     """A check that refuses a device when a resource is used up: pruning can bound it."""
 
     def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
-        """What an `add` uses up in any case. Called only where `symmetry_key` isn't None."""
+        """The resources that an `add` uses up in any case. Called only where `symmetry_key` isn't None."""
 
 
 class Agrees(Protocol):

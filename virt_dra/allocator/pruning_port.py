@@ -47,7 +47,7 @@ class RequestEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What a search has to solve: the requests of all claims in order, their candidates, and the constraints on them."""
+    """The problem that a search solves: the requests of all claims in order, their candidates, and the constraints on them."""
 
     claims: Sequence[ClaimPlan]
     candidates: Callable[[Request], Sequence[PoolDevice]]
@@ -118,7 +118,7 @@ class Pruner:
         """There is no solution below ``at``; everything chosen below it is undone. May set ``active``."""
 
     def known_failure(self, at: Position) -> SearchOutcome | None:
-        """How the search below ``at`` ends, if an equal state is known to fail."""
+        """The outcome of the search below ``at``, if an equal state is known to fail."""
         return None
 
     def prunes_alternative(self, at: Position) -> bool:

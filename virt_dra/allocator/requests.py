@@ -1,4 +1,4 @@
-"""Claims -> what the search has to fill (A-6): every pre-check, then one shape for exact requests and alternatives."""
+"""Plans of claims for the search (A-6): every pre-check, then one form for exact requests and alternatives."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _entry(source: str, requests: tuple[str, ...], opaque: OpaqueDeviceConfigura
 
 
 def _node_selector(claim: str, devices: Sequence[PoolDevice], node: str) -> NodeSelector | None:
-    """Where the allocated devices can be reached: this node, or the merged requirements of their slices, or anywhere (A-18.6)."""
+    """Selects the nodes that reach the devices: this node, or by the merged requirements of their slices, or all (None) (A-18.6)."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for device in devices:

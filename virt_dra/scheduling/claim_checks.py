@@ -62,7 +62,7 @@ def pod_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ResourceC
 def check_claims(
     claims: Iterable[ResourceClaim], classes: Mapping[str, DeviceClass], in_flight: Iterable[str], features: Features
 ) -> Blocked | None:
-    """Whether the claims can be used and allocated at all (C-5.2 items 1, 4, 5). ``in_flight``: UIDs of claims being allocated."""
+    """True if the claims can be used and allocated at all (C-5.2 items 1, 4, 5). ``in_flight``: UIDs of claims being allocated."""
     pending = frozenset(in_flight)
     for claim in claims:
         if claim.status.allocation is not None:

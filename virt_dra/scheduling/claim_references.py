@@ -85,12 +85,12 @@ def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False
 
 
 def is_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> bool:
-    """Whether the claim was created for this pod (C-3.2); :func:`not_for_pod` says why not."""
+    """True if the claim was created for this pod (C-3.2); :func:`not_for_pod` says why not."""
     return not_for_pod(claim, pod, workload_claims=workload_claims) is None
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> bool:
-    """Whether the pod (by UID), or with ``workload_claims`` its PodGroup (by name), is among the claim's consumers (C-3.3)."""
+    """True if the pod (by UID), or with ``workload_claims`` its PodGroup (by name), is among the claim's consumers (C-3.3)."""
     group = pod_group_name(pod) if workload_claims else None
     return any(
         consumer.uid == pod.metadata.uid

@@ -197,7 +197,7 @@ class _NodeByNode:
         return Unplaced(UNSCHEDULABLE, message, self._pod.key, why, self._deallocatable())
 
     def _claim_matchers(self) -> list[tuple[ResourceClaim, NodeMatcher]]:
-        """Where the allocated claims of the pod can be used (C-5.2 item 2)."""
+        """The pod's allocated claims, with the nodes that can use them (C-5.2 item 2)."""
         matchers: list[tuple[ResourceClaim, NodeMatcher]] = []
         for claim in self._claims:
             allocation = claim.status.allocation
@@ -260,7 +260,7 @@ class _NodeByNode:
 
 
 def _skips_node_operations(claim: ResourceClaim) -> bool:
-    """Whether only a node that can leave out operations can use the claim's devices (C-5.4 item 2)."""
+    """True if only a node that can skip operations can use the claim's devices (C-5.4 item 2)."""
     allocation = claim.status.allocation
     return allocation is not None and any(result.skip_node_operations for result in allocation.devices.results)
 

@@ -73,7 +73,7 @@ class FeatureTable:
         """For every candidate that is free, whatever is chosen."""
 
     def selectable(self, request: Request, device: PoolDevice) -> bool:
-        """Whether the device is one of those that an All request asks for, free or not (A-8, A-9.2). Raises FatalError."""
+        """True if the device is one of those that an All request asks for, free or not (A-8, A-9.2). Raises FatalError."""
         return all(each.admits(request, device) for each in self.filters)
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:

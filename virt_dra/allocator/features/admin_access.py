@@ -11,7 +11,7 @@ from virt_dra.api.resource_v1 import DeviceSubRequest, ExactDeviceRequest
 
 
 def wants(subject: str, wanted: ExactDeviceRequest | DeviceSubRequest, features: Features) -> bool:
-    """Whether admin access is requested; alternatives can't (A-11.5). ``subject`` names the request in the error (A-6.3)."""
+    """True if admin access is requested; alternatives can't (A-11.5). ``subject`` names the request in the error (A-6.3)."""
     if isinstance(wanted, DeviceSubRequest) or wanted.admin_access is None:
         return False
     if not features.admin_access:

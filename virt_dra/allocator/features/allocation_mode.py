@@ -10,7 +10,7 @@ from virt_dra.allocator.pools import INCOMPLETE, Reachable
 from virt_dra.api.resource_v1 import ALL, EXACT_COUNT
 
 Selectable = Callable[[Request, PoolDevice], bool]
-"""Whether a device matches a request whatever is in use (A-8). Raises FatalError for broken selectors."""
+"""True if a device matches a request whatever is in use (A-8). Raises FatalError for broken selectors."""
 
 
 def slots(request: Request, reachable: Reachable, selectable: Selectable) -> Slots:

@@ -15,7 +15,7 @@ from virt_dra.allocator.published import Elements, PublishedValues, Values, valu
 
 
 def applies(requests: tuple[str, ...], request: Request) -> bool:
-    """Whether a constraint's list of requests covers this one: empty covers all; a subrequest also by its parent (A-15.1)."""
+    """True if a constraint's list of requests covers this one: empty covers all; a subrequest also by its parent (A-15.1)."""
     if not requests:
         return True
     if request.parent is None:

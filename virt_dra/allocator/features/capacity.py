@@ -30,7 +30,7 @@ from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity,
 __all__ = ["EXHAUSTED", "POLICY", "TOO_SMALL", "UNKNOWN", "Capacities", "CapacityFilter", "Share", "ShareNames", "SharedCapacity"]
 
 EXHAUSTED = "CapacityExhausted"
-"""What is left of a shared device is less than the request takes."""
+"""The request takes more of a shared device than is left."""
 
 _REMEMBERED_REQUESTS = 4096
 """Different capacity requests whose outcomes are kept."""
@@ -40,7 +40,7 @@ _SHARE_IDS = UUID("5d0c1a4e-93c7-5b52-8f5e-0b6f7a5c2d11")
 
 
 def is_shared(device: PoolDevice) -> bool:
-    """Whether many claims may hold the device, with the feature on."""
+    """True if many claims may hold the device, with the feature on."""
     return bool(device.published.allow_multiple_allocations)
 
 
@@ -96,7 +96,7 @@ def _policy_content(policy: CapacityRequestPolicy) -> Hashable:
 
 
 class Resolver:
-    """What the requests of one pod take."""
+    """The amounts that the requests of one pod take."""
 
     def __init__(self, capacities: Capacities, features: Features) -> None:
         self._capacities = capacities
@@ -150,15 +150,15 @@ class CapacityFilter(Filter):
 
 
 class SharedCapacity(Check):
-    """What is left of shared devices, in use elsewhere and in this attempt, by all claims together. The last check (A-10.4 (8))."""
+    """The check that shared devices have enough left, after other pods and all claims of this attempt. The last check (A-10.4 (8))."""
 
     def __init__(self, used: Used, resolver: Resolver) -> None:
         self._used = used
         self._resolver = resolver
         self._unused: dict[PoolDevice, tuple[int, ...]] = {}
-        """What other pods leave of a device, by capacity in the order of their names, in billionths."""
+        """The amounts that other pods leave of a device, by capacity in the order of their names, in billionths."""
         self._left: dict[PoolDevice, list[tuple[int, ...]]] = {}
-        """What is left after each share of this attempt; devices without one don't occur."""
+        """The amounts left after each share of this attempt; devices without one don't occur."""
 
     def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         if not is_shared(device):
@@ -176,7 +176,7 @@ class SharedCapacity(Check):
         return _SHARED if request.admin_access else self._resolver.of(request, device)
 
     def has_room(self, request: Request, device: PoolDevice) -> bool:
-        """Whether `add` would take the device."""
+        """True if `add` would take the device."""
         if not device.published.allow_multiple_allocations or request.admin_access:
             return True
         consumption = self._resolver.consumption(request, device)
@@ -250,7 +250,7 @@ class SharedCapacity(Check):
         return any(_too_much(amounts, [each[name] for each in left.values() if name in each]) for name, amounts in parts.items())
 
     def _parts(self, slots: Slots, devices: Sequence[PoolDevice], left: dict[PoolDevice, dict[str, int]]) -> dict[str, list[int]]:
-        """What the slots take at least, by qualified name, the largest first. Adds to ``left`` what the devices have."""
+        """The least amounts that the slots take, by qualified name, the largest first. Adds to ``left`` what the devices have."""
         if slots.request.admin_access:
             return {}
         takes: list[dict[str, int]] = []
@@ -329,7 +329,7 @@ def _fewest(alternatives: Sequence[dict[str, list[int]]]) -> dict[str, list[int]
 
 
 def _too_much(parts: Sequence[int], left: Sequence[int]) -> bool:
-    """Whether the parts surely don't fit into what is left: by their sum, or by the number of those of a size and above."""
+    """True if the parts provably don't fit into what is left: by their sum, or by the number of those of a size and above."""
     return sum(parts) > sum(left) or any(
         sum(part >= size for part in parts) > sum(each // size for each in left) for size in set(parts) if size
     )
@@ -359,7 +359,7 @@ class ShareNames:
         self._resolver = Resolver(capacities, features)
 
     def named(self, device: PoolDevice) -> bool:
-        """Whether a result for the device names a share: not for an exclusive one."""
+        """True if a result for the device names a share: not for an exclusive one."""
         return self._on and bool(device.published.allow_multiple_allocations)
 
     def of(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> Share:

@@ -19,7 +19,7 @@ class ChargedOnce:
         self._shares: dict[PoolDevice, int] = {}
 
     def before(self, device: PoolDevice) -> bool:
-        """Whether a share of it was allocated before this attempt, with or without capacity: the account has its charge."""
+        """True if a share of it was allocated before this attempt, with or without capacity: the account has its charge."""
         use = self._used.get(device.pool)
         return use is not None and device.id.device in use.shared
 
@@ -46,7 +46,7 @@ class ChargedOnce:
         return shares > 0
 
     def __contains__(self, device: PoolDevice) -> bool:
-        """Whether a share was taken in this attempt."""
+        """True if a share was taken in this attempt."""
         return device in self._shares
 
     @property

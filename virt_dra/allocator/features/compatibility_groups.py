@@ -21,7 +21,7 @@ INCOMPATIBLE = "GroupsIncompatible"
 """The device has no compatibility group in common with those that take from the same counter set."""
 
 Common = frozenset[str] | None
-"""What the members of a counter set have in common: groups, or None where no member names any. A set without members isn't listed."""
+"""The groups that the members of a counter set have in common; None if no member names any. Sets without members aren't listed."""
 
 _NO_MEMBER = True
 """The symmetry and reuse key of a device to which groups don't matter."""
@@ -35,7 +35,7 @@ def _admits(members: Mapping[int, Common], number: int, groups: frozenset[str]) 
 
 
 def _joined(members: Mapping[int, Common], number: int, groups: frozenset[str]) -> Common:
-    """Also for members that don't go together, as slices may change under what is allocated (A-13.1)."""
+    """Also defined for incompatible members: slices may change under allocated devices (A-13.1)."""
     if number not in members:
         return groups or None
     common = members[number]
@@ -43,8 +43,8 @@ def _joined(members: Mapping[int, Common], number: int, groups: frozenset[str]) 
 
 
 def _baseline(sets: CounterSets, account: Account, targeting: Callable[[], Set[PoolDevice]]) -> Mapping[int, Common]:
-    """The members in use (A-13.2). Where members with and without groups meet, which slices can't have meant, the order matters: those
-    of the slices that target the node come first."""
+    """The members in use (A-13.2). If there are members with and without groups, which correct slices don't produce, the order
+    matters: those of the slices that target the node come first."""
     if account.members is None:
         used = [device for device in sets.devices if device.id.device in account.devices]
         if not _is_mixed(sets, used):
@@ -69,7 +69,7 @@ def _is_mixed(sets: CounterSets, devices: Sequence[PoolDevice]) -> bool:
 
 
 class _Members:
-    """A pool in this attempt: what the members of each counter set have in common now, and before each device that joined."""
+    """A pool in this attempt: the common groups of each counter set now, and before each device that joined."""
 
     __slots__ = ("before", "now", "places", "sets", "start")
 
@@ -146,7 +146,7 @@ class CompatibilityGroups(Check):
             pool.now = pool.before.pop()
 
     def state(self, upcoming: Upcoming) -> Hashable:
-        """What the members of each counter set that this attempt changed have in common, if devices still to come may join it."""
+        """The common groups of each counter set that this attempt changed and that upcoming devices may join."""
         if not self._of or all(request.admin_access for request in upcoming.requests):
             return None
         joined = frozenset(

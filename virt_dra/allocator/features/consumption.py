@@ -29,7 +29,7 @@ _MILLI = 10**6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consumption:
-    """What one share of the device takes. Tuples are in the order of the published names, sorted; amounts are in billionths."""
+    """The amounts that one share of the device takes. Tuples are in the order of the published names, sorted; amounts are in billionths."""
 
     quantities: Mapping[str, Quantity]
     amounts: tuple[int, ...]
@@ -162,7 +162,7 @@ def _next_step(amount: int, least: int, step: int) -> int:
 
 
 def in_milli(range_: CapacityRequestPolicyRange, *, fractional: bool) -> bool:
-    """Whether the range is computed in thousandths: one bound is fractional (AC-11), and all are exact thousandths in 64 bits."""
+    """True if the range is computed in thousandths: one bound is fractional (AC-11), and all are exact thousandths in 64 bits."""
     if not fractional:
         return False
     bounds = [bound for bound in (range_.min, range_.max, range_.step) if bound is not None]
@@ -177,7 +177,7 @@ def _exact_milli(quantity: Quantity) -> int | None:
 
 
 def _violation(amount: Quantity, policy: CapacityRequestPolicy | None, *, fractional: bool) -> str | None:
-    """How the amount breaks the policy (A-17.4). Raises :class:`_Broken` for a policy that can't be applied (AC-23)."""
+    """The violation of the policy in words, or None (A-17.4). Raises :class:`_Broken` for a policy that can't be applied (AC-23)."""
     if policy is None or _is_default(amount, policy.default):
         return None
     if policy.valid_range is not None:

@@ -29,7 +29,7 @@ _NOT_CHARGED = True
 
 
 class _Taken:
-    """A pool in this attempt: what was left before, and what has been taken since, by number of the counter."""
+    """A pool in this attempt: the account before it, and the amounts taken since, by number of the counter."""
 
     __slots__ = ("account", "sets", "taken")
 
@@ -102,7 +102,7 @@ class Counters(Check):
             pool.taken[number] -= amount
 
     def state(self, upcoming: Upcoming) -> Hashable:
-        """What is taken of each counter that some device still to come takes from, and which of the shared ones are charged."""
+        """The amounts taken of counters that upcoming devices consume, and the shared devices that are charged."""
         if not self._of or all(request.admin_access for request in upcoming.requests):
             return None
         taken = frozenset(

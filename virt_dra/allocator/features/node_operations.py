@@ -48,7 +48,7 @@ class _Off(_NoSkipping):
 
 
 def write(fields: dict[str, Any], device: PoolDevice) -> None:
-    """Which operations the node skips (A-18.1)."""
+    """Writes the operations that the node skips (A-18.1)."""
     operations = device.slice.skip_node_operations
     if operations:
         fields["skip_node_operations"] = operations

@@ -16,7 +16,7 @@ PREFERENCE_SCORE_MAX = 8
 
 
 def is_prioritized(claim: ResourceClaim, entry: DeviceRequest, features: Features) -> bool:
-    """Whether the request lists alternatives. Raises :class:`FatalError` if it may not (A-6.1)."""
+    """True if the request lists alternatives. Raises :class:`FatalError` if it may not (A-6.1)."""
     if entry.first_available and not features.prioritized_list:
         raise FatalError(f"claim {claim.key}, request {entry.name}: has subrequests, but the DRAPrioritizedList feature is disabled")
     return bool(entry.first_available)
@@ -24,7 +24,7 @@ def is_prioritized(claim: ResourceClaim, entry: DeviceRequest, features: Feature
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What one alternative, or the only one, asks for. ``parent``: the request that lists it, None for an exact request."""
+    """One alternative, or an exact request. ``parent``: the request that lists it, None for an exact request."""
 
     name: str
     parent: str | None

@@ -43,7 +43,7 @@ class SelectorError(Exception):
 class Selector(Protocol):
     @property
     def reads(self) -> Reads | None:
-        """What of a device the answer depends on, besides that all its attributes can be converted; None: on anything."""
+        """The facts of a device that the answer depends on, besides `PoolDevice.convertible`; None: on anything."""
 
     def matches(self, device: PoolDevice, interrupt: Interrupt | None = None) -> bool:
         """Raises :class:`SelectorError`, and what ``interrupt`` raises, which is polled."""

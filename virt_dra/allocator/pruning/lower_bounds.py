@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from virt_dra.allocator.effort import Effort
@@ -21,7 +21,7 @@ from virt_dra.allocator.model import RESULT_LIMIT, Choice, Slots
 from virt_dra.allocator.pruning import bin_packing
 from virt_dra.allocator.pruning.interchangeability import Interchangeability
 from virt_dra.allocator.pruning.matching import satisfiable
-from virt_dra.allocator.pruning.resource_model import ResourceModel, ResourceType, union
+from virt_dra.allocator.pruning.resource_model import GroupDomain, ResourceModel, ResourceType, union
 from virt_dra.allocator.pruning_port import Position, Problem, RequestEntry
 
 
@@ -202,9 +202,13 @@ class _Relaxation:
     _spend: Callable[[int], None]
     _labels_to_try: int
     _thorough: bool
+    _groups: Mapping[int, GroupDomain] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._groups = self._model.groups
 
     def feasible(self, needs: list[_Need]) -> bool:
-        checks = {number for need in needs for option in need for number in self._model.groups[option.group].labels}
+        checks = {number for need in needs for option in need for number in self._groups[option.group].labels}
         return self._feasible_by_labels(needs, sorted(checks))
 
     def _feasible_by_labels(self, needs: list[_Need], checks: Sequence[int]) -> bool:
@@ -227,18 +231,18 @@ class _Relaxation:
         """The labels of which the most constrained need without alternatives has enough devices; the most frequent first."""
         smallest: dict[Hashable, int] | None = None
         for need in needs:
-            if len(need) == 1 and check in self._model.groups[need[0].group].labels:
+            if len(need) == 1 and check in self._groups[need[0].group].labels:
                 option = need[0]
                 found = {
                     label: count
-                    for label, devices in self._model.groups[option.group].labels[check].items()
+                    for label, devices in self._groups[option.group].labels[check].items()
                     if (count := (devices & option.devices).bit_count()) >= option.need
                 }
                 if smallest is None or len(found) < len(smallest):
                     smallest = found
         if smallest is not None:
             return sorted(smallest, key=lambda label: -smallest[label])
-        every = (label for need in needs for option in need for label in self._model.groups[option.group].labels.get(check, ()))
+        every = (label for need in needs for option in need for label in self._groups[option.group].labels.get(check, ()))
         return dict.fromkeys(every) or (None,)  # no device has a label: only alternatives that the check doesn't cover are left
 
     def _narrowed(self, needs: list[_Need], check: int, label: Hashable) -> list[_Need] | None:
@@ -247,7 +251,7 @@ class _Relaxation:
         for need in needs:
             options = []
             for option in need:
-                labels = self._model.groups[option.group].labels.get(check)
+                labels = self._groups[option.group].labels.get(check)
                 if labels is not None:
                     option = _Option(option.group, option.need, option.devices & labels.get(label, 0))
                     if option.devices.bit_count() < option.need:
@@ -259,7 +263,7 @@ class _Relaxation:
         return found
 
     def _enough(self, needs: list[_Need]) -> bool:
-        checks = {check for need in needs for option in need for check in self._model.groups[option.group].scarcest}
+        checks = {check for need in needs for option in need for check in self._groups[option.group].scarcest}
         return (
             all(self._enough_units(check, needs) for check in sorted(checks))
             and all(self._enough_in_sum(type_, numbers, needs) for type_, numbers in self._model.summed.items())
@@ -274,7 +278,7 @@ class _Relaxation:
         for need, count in counted.items():
             own = []
             for option in need:
-                scarcest = self._model.groups[option.group].scarcest.get(check, {})
+                scarcest = self._groups[option.group].scarcest.get(check, {})
                 users = union(scarcest.values())
                 own.append((option, scarcest, users, option.need - (option.devices & ~users).bit_count()))
             least = min(each for _, _, _, each in own)
@@ -290,14 +294,14 @@ class _Relaxation:
     def _enough_in_sum(self, type_: ResourceType, numbers: Sequence[int], needs: list[_Need]) -> bool:
         least = 0
         for need in needs:
-            least += min(_least(option, self._model.groups[option.group].amounts.get(type_, ())) for option in need)
+            least += min(_least(option, self._groups[option.group].amounts.get(type_, ())) for option in need)
         return least == 0 or least <= sum(max(self._left[number], 0) for number in numbers)
 
     def _fits(self, check: int, of_check: Sequence[tuple[tuple[int, ...], bin_packing.ItemSizes]], needs: list[_Need]) -> bool:
         """True unless dual prices prove that the needs don't fit into shared devices."""
         wanted: Counter[bin_packing.PackingNeed] = Counter()
         for need in needs:
-            users = [(option, union(self._model.groups[option.group].scarcest.get(check, {}).values())) for option in need]
+            users = [(option, union(self._groups[option.group].scarcest.get(check, {}).values())) for option in need]
             if not any(option.devices & ~sharing for option, sharing in users):
                 wanted[tuple((option.group, option.need) for option in need)] += 1
         if not wanted:

@@ -168,7 +168,7 @@ class BatchAllocator:
 
 
 class _Fits:
-    """What is known of a class of pods: bit i of ``known`` says whether bit i of ``fitting`` means anything."""
+    """The nodes that fit a class of pods: bit i of ``fitting`` is valid if bit i of ``known`` is set."""
 
     __slots__ = ("changes_applied", "fitting", "known")
 

@@ -1,4 +1,4 @@
-"""What follows from slices and classes alone, computed when first needed and kept beside the snapshots that share them."""
+"""Caches of everything computed from slices and classes alone, kept beside the snapshots that share them."""
 
 from __future__ import annotations
 

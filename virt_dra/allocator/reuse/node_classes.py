@@ -151,7 +151,7 @@ class _LabelNumbers:
 
 
 class UsageKeys:
-    """What is in use of a node's pools, by the devices' positions. The latest key of each pool is kept."""
+    """Keys for the use of a node's pools, by the devices' positions. The latest key of each pool is cached."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools

@@ -58,7 +58,7 @@ class PodClass:
         """True if the plans hold for every node: no request asks for all devices of a node."""
 
     def key(self, reachable: Reachable, used: Used, selectors: SelectorFilter, features: Callable[[], FeatureTable]) -> OutcomeKey | None:
-        """Where the outcome on the node is kept; None if it can't be reused."""
+        """The key of the outcome on the node; None if it can't be reused."""
         number = self._nodes.of(reachable, selectors, features)
         return None if number is None else (number, self._usage.of(reachable, used))
 
@@ -135,8 +135,8 @@ def solution_of(
     named: Sequence[ClaimPlan],
     reachable: Reachable,
 ) -> Solution:
-    """What a search chose. ``selected``: (claim, entry) -> alternative. ``plans``: those that were searched; ``named``: equal ones, whose
-    requests the solution refers to."""
+    """The solution of a search. ``selected``: (claim, entry) -> alternative. ``plans``: those that were searched; ``named``: equal
+    ones, whose requests the solution refers to."""
     devices = {device: number for number, device in enumerate(reachable.devices)}
     requests = dict(zip(_requests(plans), _requests(named), strict=True))
     picks = tuple(tuple((requests[choice.request], devices[choice.device]) for choice in each) for each in chosen)
