@@ -185,7 +185,7 @@ def test_objects_without_a_namespace_get_the_given_one() -> None:
     [
         ((CLASS, TEMPLATE), {}, "add the ResourceSlices of these nodes to the input"),
         ((), {"resourceClaims": [{"name": "c", "resourceClaimName": "mine"}]}, "add the ResourceClaim to the input"),
-        ((CLASS, TEMPLATE, _slice("a", "0000:01:00.9")), {}, "take a device of a driver that publishes addresses"),
+        ((CLASS, TEMPLATE, _slice("a", "0000:01:00.9")), {}, "select a device of a driver that publishes addresses"),
         ((CLASS, TEMPLATE, _slice("a", "0000:01:00.0")), {"domain": _gpu("other")}, "correct requestName of the device"),
         (
             (CLASS, {**TEMPLATE, "metadata": {"name": "One"}}),

@@ -107,7 +107,7 @@ def test_a_function_without_pci_address_fails_where_it_is_resolved(published: di
     assert (failure.step, failure.reason) == (HandOver.DEVICE_STATUS, "NoAddress")
     assert failure.message.startswith("networks/fast: ")
     assert message in failure.message
-    assert failure.advice.startswith("take a device of a driver that publishes addresses")
+    assert failure.advice.startswith("select a device of a driver that publishes addresses")
 
 
 def test_a_network_and_a_gpu_can_not_have_one_device() -> None:

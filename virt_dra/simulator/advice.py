@@ -1,4 +1,4 @@
-"""What to do about a failure of each hand-over, in one sentence for the user."""
+"""The remedy for a failure of each hand-over, in one sentence for the user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from collections.abc import Mapping
 
 from launcher import LauncherError
 from launcher import errors as launcher_errors
-from virt_dra.allocator.explain import NO_DEVICES
+from virt_dra.allocator.explain import ELSEWHERE, NO_DEVICES, TOO_FEW, TOO_MANY
+from virt_dra.allocator.features.attributes import MISSING
+from virt_dra.allocator.features.capacity import EXHAUSTED
+from virt_dra.allocator.features.compatibility_groups import INCOMPATIBLE
+from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN
+from virt_dra.allocator.features.counters import INSUFFICIENT, UNKNOWN_USE
+from virt_dra.allocator.features.distinct_attribute import REPEATED
+from virt_dra.allocator.features.in_use import IN_USE, TAKEN
+from virt_dra.allocator.features.match_attribute import DIFFERS
+from virt_dra.allocator.features.node_operations import NOT_DECLARED
+from virt_dra.allocator.features.per_device_nodes import NOT_ON_NODE
+from virt_dra.allocator.features.selectors import MISMATCH
+from virt_dra.allocator.features.static import FEATURE_OFF
+from virt_dra.allocator.features.taints import TAINTED
+from virt_dra.allocator.pools import INCOMPLETE, INVALID
 from virt_dra.api.integration import attribute_keys
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, Gates
@@ -16,7 +30,7 @@ from webhooks.vmi import Verdict
 
 
 def admission(verdict: Verdict, gates_off: frozenset[str], gates: Gates) -> str:
-    """What to do about a VM that is refused. ``gates_off``: gates that the VM needs and that are off."""
+    """For a VM that is refused. ``gates_off``: gates that the VM needs and that are off."""
     if gates_off and any("feature gate" in cause.message for cause in verdict.causes):
         wanted = "; ".join(gates.how_to_enable(gate) for gate in sorted(gates_off))
         choices = ",".join(f"{gate}=true" for gate in sorted(gates_off))
@@ -43,12 +57,14 @@ def claims(message: str, namespace: str) -> str:
 
 
 def placement(outcome: Unplaced) -> str:
-    if outcome.nodes and not any(node.explanation for node in outcome.nodes):
-        return "add or label a node so that the VM's nodeSelector, affinity and tolerations, and its allocated claims, admit it"
-    if outcome.nodes and all(node.explanation and node.explanation.reason == NO_DEVICES for node in outcome.nodes):
-        return "add the ResourceSlices of these nodes to the input (kubectl get resourceslices -o yaml): none of them offers a device"
+    explained = [node.explanation for node in outcome.nodes if node.explanation is not None]
+    if explained:
+        # A node without devices says nothing about the others.
+        reasons = [each.reason for each in explained if each.reason != NO_DEVICES] or [NO_DEVICES]
+        remedies = dict.fromkeys(_PLACEMENT.get(reason, "ask for less, or add a node with suitable devices") for reason in reasons)
+        return "; or ".join(tuple(remedies)[:_MAX_REMEDIES])
     if outcome.nodes:
-        return "free a device, add a node that has one, or ask for less; the lines above say what refused each device"
+        return "add or label a node so that the VM's nodeSelector, affinity and tolerations, and its allocated claims, admit it"
     if "CEL" in outcome.message:
         return "correct the selector's expression"
     if "device class" in outcome.message:
@@ -60,21 +76,49 @@ def placement(outcome: Unplaced) -> str:
     return "correct what the message names"
 
 
+_MAX_REMEDIES = 3
+_SLICES = "add the pool's missing ResourceSlices to the input (kubectl get resourceslices -o yaml), or check the driver"
+_PLACEMENT: Mapping[str, str] = {
+    NO_DEVICES: "add the ResourceSlices of these nodes to the input (kubectl get resourceslices -o yaml): none of them has a device",
+    MISMATCH: "correct the selectors of the claim or its DeviceClass, or add a node with devices that match them",
+    IN_USE: "stop a VM that uses such a device, or add a node with a free one",
+    TAKEN: "ask for fewer devices, or add a node that has more",
+    TOO_FEW: "ask for fewer devices, or add a node that has more",
+    TOO_MANY: "ask for fewer devices in a claim, and use several claims",
+    ELSEWHERE: "let the VM run on the node to which its claims are allocated, or create the claims anew",
+    TAINTED: "remove the taint, or tolerate it in the claim's request",
+    DIFFERS: "relax the claim's matchAttribute constraint, or add a node with enough devices of one value",
+    REPEATED: "relax the claim's distinctAttribute constraint, or add a node with devices of more values",
+    MISSING: "take devices that publish the attribute, or remove the claim's constraint on it",
+    EXHAUSTED: "ask for less capacity, or stop a VM that uses some of it",
+    TOO_SMALL: "ask for less capacity, or add a node with a larger device",
+    POLICY: "ask for an amount that the device's request policy allows",
+    UNKNOWN: "ask for a capacity that the device has",
+    INSUFFICIENT: "stop a VM whose device uses the same counters, or ask for a smaller device",
+    UNKNOWN_USE: "restore the ResourceSlice of the device that is in use but isn't published, or delete the claim that holds it",
+    INCOMPATIBLE: "ask for devices of one compatibility group",
+    NOT_DECLARED: "take a node whose kubelet declares the feature",
+    NOT_ON_NODE: "add a node that can reach a matching device",
+    FEATURE_OFF: "enable the feature gate that the details name",
+    INCOMPLETE: _SLICES,
+    INVALID: "report it to the driver: the details say what is wrong with its ResourceSlices",
+}
+
+
 def device(reason: str) -> str:
-    """What to do about a device that can't be resolved. ``reason``: of K-5."""
+    """For a device that can't be resolved. ``reason``: of K-5."""
     return _DEVICE.get(reason, "correct what the message names; the reasons are K-5 in docs/spec/kubevirt.md")
 
 
-_SLICES = "add the pool's missing ResourceSlices to the input (kubectl get resourceslices -o yaml), or look at the driver"
 _DEVICE: Mapping[str, str] = {
     device_outcomes.REQUEST_NOT_IN_CLAIM: "correct requestName of the device, or add the request to the claim or its template",
-    device_outcomes.TOO_MANY_DEVICES: "ask for one device a request in the claim or its template, and give each request a device entry",
+    device_outcomes.TOO_MANY_DEVICES: "ask for one device per request in the claim or its template, and give each request a device entry",
     device_outcomes.ADMIN_ACCESS: "take adminAccess out of the claim's request",
     device_outcomes.POOL_INCOMPLETE: _SLICES,
     device_outcomes.DEVICE_NOT_PUBLISHED: _SLICES,
     device_outcomes.AMBIGUOUS_DEVICE: "report it to the driver: the names of a pool's devices must differ",
     attribute_keys.NO_ADDRESS: (
-        "take a device of a driver that publishes addresses (select it in the claim or class), or report it to the driver; "
+        "select a device of a driver that publishes addresses in the claim or class, or report it to the driver; "
         "the keys are K-6 in docs/spec/kubevirt.md"
     ),
     attribute_keys.CONFLICTING_ATTRIBUTES: "report it to the driver: attributes for the same address must be equal",

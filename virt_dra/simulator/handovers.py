@@ -171,7 +171,7 @@ async def _make_pods(cluster: Cluster, travellers: Sequence[_Traveller], conditi
             continue
         if isinstance(action, launcher_pods.CannotRender):
             error = action.error
-            traveller.fail(HandOver.LAUNCHER_POD, error.reason, error.message, f"see {error.subject}")
+            traveller.fail(HandOver.LAUNCHER_POD, error.reason, error.message, f"correct {error.subject} of the VM")
             continue
         try:
             (pod,) = await launcher_pods.apply(cluster, (action,))
@@ -180,7 +180,7 @@ async def _make_pods(cluster: Cluster, travellers: Sequence[_Traveller], conditi
                 HandOver.LAUNCHER_POD,
                 error.reason,
                 str(error),
-                "the API server would refuse the pod: change the fields of the VM that lead to it",
+                "change the fields of the VM from which the pod gets the invalid value",
             )
             continue
         traveller.outcome = replace(traveller.outcome, pod=pod.name)
@@ -301,7 +301,7 @@ async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], c
     inputs = await _observed(cluster, now)
     for event in await device_status.apply(cluster, device_status.plan(inputs).actions):
         if traveller := by_uid.get(event.uid):
-            traveller.fail(HandOver.DEVICE_STATUS, event.reason, event.message, "the API server would refuse the status")
+            traveller.fail(HandOver.DEVICE_STATUS, event.reason, event.message, "report it to the driver: the API server refuses this status")
     published = PublishedDevices.of(inputs.slices)
     by_key = {claim.key: claim for claim in inputs.claims}
     owned: dict[str, list[Pod]] = {}
