@@ -104,7 +104,7 @@ def test_a_device_that_two_claims_hold_is_warned_of(mine: dict[str, Any], theirs
             result.update({"device": "gpu-1", **(mine if raw["metadata"]["name"] == "training" else theirs)})
     found = held_twice(obj for obj in map(read_object, doubly) if isinstance(obj, ResourceClaim))
     assert [str(each) for each in found] == [
-        "device gpu.example.com/node-1/gpu-1 is allocated to several claims at once: ResourceClaims "
+        "device gpu.example.com/node-1/gpu-1 is allocated to several claims: ResourceClaims "
         "default/virt-launcher-runs-4zk8m-c-7wxqp and default/training. No scheduler does that; keep the claim whose pod really uses the "
         "device, and delete the others with their pods"
     ] * told

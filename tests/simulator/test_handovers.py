@@ -109,7 +109,7 @@ def test_a_vmi_that_a_vm_of_the_input_owns_is_driven_once() -> None:
         (
             "VirtualMachine",
             True,
-            ("the VM is not to run now (spec.running, spec.runStrategy); this shows what starting it would do",),
+            ("the VM is stopped (spec.running, spec.runStrategy); this shows what starting it would do",),
         )
     ]
 
@@ -190,7 +190,7 @@ def test_objects_without_a_namespace_get_the_given_one() -> None:
         (
             (CLASS, {**TEMPLATE, "metadata": {"name": "One"}}),
             {},
-            "first correct what the API server refused, for it is not there now (input:2)",
+            "first correct the objects that the API server refused (input:2)",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which of the claim controller's actions a run carries out: an input is often an extract of a cluster, whose other pods hold claims."""
+"""Filters the claim controller's actions for a run: the input is often an extract of a cluster, whose other pods also hold claims."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from virt_dra.controllers.loops.claims import (
 from virt_dra.scheduling.claim_references import PODS
 
 
-def carried_out(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], left_alone: Collection[str]) -> Iterator[ClaimAction]:
-    """The actions to carry out: claims are created for every pod but those ``left_alone``, and released by pods that have finished.
+def relevant(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], excluded: Collection[str]) -> Iterator[ClaimAction]:
+    """The actions to apply: claims are created for every pod except ``excluded`` ones, and released by finished pods.
 
-    A pod that the input lacks keeps what is reserved for it. ``pods`` and ``left_alone``: by ``namespace/name``.
+    Reservations for pods that the input lacks stay. ``pods`` and ``excluded``: by ``namespace/name``.
     """
     for action in actions:
         if isinstance(action, CreateClaim | RecordClaimNames):
-            if action.pod.key not in left_alone:
+            if action.pod.key not in excluded:
                 yield action
         elif isinstance(action, ChangeReservations):
             kept = tuple(each for each in action.claim.status.reserved_for if not _over(each, action.claim, pods))
@@ -38,7 +38,7 @@ def carried_out(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], left_al
 
 
 def subject_of(action: ClaimAction) -> tuple[str, str]:
-    """Kind and ``namespace/name`` of what the action is for, on which a refusal is reported."""
+    """Kind and ``namespace/name`` of the action's object, on which a refusal is reported."""
     subject = action.pod if isinstance(action, CreateClaim | RecordClaimNames) else action.claim
     return subject.KIND, subject.key
 

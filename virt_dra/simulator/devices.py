@@ -1,4 +1,4 @@
-"""The devices and networks of a VM that claims serve: what was allocated to them, their addresses, and how these reach the launcher."""
+"""The devices and networks of a VM that come from claims: their allocations, their addresses, and the launcher's input."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DeviceSources:
         return resolve(self.vmi, self.pod, self.claims, self.published, subjects=(*devices, *networks))
 
     def settled(self, rules: tuple[DeviceTaintRule, ...]) -> DeviceReport:
-        """With what a running VMI was started with, as far as anybody noted it, whatever became of its devices since (K-5.14)."""
+        """The report on the devices; a running VMI keeps the recorded devices it was started with (K-5.14)."""
         return settle(self.vmi, self.resolution(), rules, self.pod, started_with(self.vmi, self.pod))
 
     def network_files(self, now: datetime) -> Mapping[str, str]:
@@ -69,7 +69,7 @@ class DeviceSources:
 
 
 def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
-    """What virt-dra's operator noted on a running VMI beside KubeVirt (K-5.21); None for a text that isn't its."""
+    """The status that virt-dra's operator recorded on a running VMI beside KubeVirt (K-5.21); None if it can't be read."""
     text = vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION)
     if text is None or vmi.status.phase != "Running":
         return None
@@ -80,7 +80,7 @@ def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
 
 
 def entries_of(vmi: VirtualMachineInstance, pod: Pod | None, known: DeviceReport | None = None) -> tuple[DeviceOutcome, ...]:
-    """Every device entry in spec order, then every network with a claim, with what is known of those that claims serve."""
+    """Every device entry in spec order, then every network with a claim, each with its device if it comes from a claim."""
     devices = vmi.spec.domain.devices
     found: dict[tuple[str, str], ReportedDevice] = {
         (each.subject.kind, each.subject.name): each for each in (known.devices if known is not None else ())
@@ -135,7 +135,7 @@ def variables_of(pod: Pod) -> Mapping[str, str]:
 
 
 def without_plugin_devices(vmi: VirtualMachineInstance) -> tuple[VirtualMachineInstance, tuple[str, ...]]:
-    """The VMI without the devices whose addresses only its launcher knows, and a sentence about them."""
+    """The VMI without device-plugin devices, whose addresses only the running launcher knows, and a sentence about them."""
     devices = vmi.spec.domain.devices
     names = [f"{kind}/{entry.name}" for kind, entries in _listed(vmi) for entry in entries if entry.is_plugin]
     kept = devices.with_(
@@ -143,7 +143,7 @@ def without_plugin_devices(vmi: VirtualMachineInstance) -> tuple[VirtualMachineI
         host_devices=tuple(entry for entry in devices.host_devices if not entry.is_plugin),
     )
     bare = vmi.with_(spec=vmi.spec.with_(domain=vmi.spec.domain.with_(devices=kept)))
-    return bare, (f"the domain is shown without {', '.join(names)}: what a device plugin gave is known to the running launcher alone",)
+    return bare, (f"the domain is shown without {', '.join(names)}: only the running launcher knows the devices of device plugins",)
 
 
 def _listed(vmi: VirtualMachineInstance) -> tuple[tuple[str, tuple[DeviceEntry, ...]], ...]:
@@ -152,7 +152,7 @@ def _listed(vmi: VirtualMachineInstance) -> tuple[tuple[str, tuple[DeviceEntry, 
 
 
 def with_elements(outcomes: Iterable[DeviceOutcome], elements: Iterable[ConvertedDevice]) -> tuple[DeviceOutcome, ...]:
-    """With the element that each device got. A network's is that of its interface."""
+    """The outcomes with the XML element of each device. A network's element is that of its interface."""
     by_device = {element.device.replace("interfaces/", "networks/", 1): element for element in elements}
     return tuple(
         replace(outcome, source=by_device[outcome.device].source, xml=by_device[outcome.device].xml)

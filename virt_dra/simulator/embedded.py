@@ -1,7 +1,7 @@
-"""The embedded cluster made of what a user gives, and a run of every VM on it.
+"""The embedded cluster made of the user's objects, and a run of every VM on it.
 
-Where a real cluster has agents of its own, this stands in for them and for nothing else: namespaces and nodes that objects refer to
-exist, virt-handler labels nodes as schedulable, the kubelet starts bound pods.
+It simulates the agents of a real cluster, and nothing else: namespaces and nodes that objects refer to exist, nodes have the labels that
+virt-handler sets, the kubelet starts bound pods.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from virt_dra.cluster.memory.names import generated
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
-from virt_dra.simulator.input_vms import Blocker, Life, lives_of
+from virt_dra.simulator.input_vms import Blocker, InputVm, sort_input
 from virt_dra.simulator.outcome import VmOutcome
-from virt_dra.simulator.refused import RefusedObject, blaming
+from virt_dra.simulator.refused import RefusedObject, with_refused_first
 
 NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
-"""What virt-handler and the kubelet put on every node; a node that says otherwise keeps its word."""
+"""Labels that virt-handler and the kubelet set on every node; a node's own values take precedence."""
 DEFAULT_NAMESPACE = "default"
 SOLE_NODE = "node-1"
-"""The node that exists where neither nodes nor slices name one."""
+"""The node of a cluster for which neither nodes nor slices name one."""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What the user decides about a run. ``kubevirt`` and ``gates`` override what the cluster's KubeVirt object says."""
+    """The user's options for a run. ``kubevirt`` and ``gates`` override the cluster's KubeVirt object."""
 
     node: str | None = None
     namespace: str = DEFAULT_NAMESPACE
-    """Of namespaced objects that name none, like ``kubectl --namespace``."""
+    """The namespace of namespaced objects that name none, like ``kubectl --namespace``."""
     kubevirt: KubeVirtVersion | None = None
     gates: Mapping[str, bool] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Ran:
 
     @property
     def ready(self) -> bool:
-        """Whether every VM is. A refused object that no VM missed is told, but is no VM that failed."""
+        """True if every VM is ready. A refused object that no VM needs doesn't count."""
         return all(outcome.ready for outcome in self.outcomes)
 
 
@@ -76,19 +76,19 @@ async def run_on(
     clock: RunClock,
     refused_before: tuple[RefusedObject, ...] = (),
 ) -> Ran:
-    """Fill an empty cluster with the inputs, then drive the VMs that don't run yet through the hand-overs, and report on all.
+    """Fill an empty cluster with the inputs, run the VMs that aren't running through the hand-overs, and report on all.
 
-    ``refused_before``: what is not among the inputs because an API server would not have read it.
+    ``refused_before``: objects that are not among the inputs because an API server couldn't read them.
     """
     once = applied((Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs), settings.namespace)
-    sorted_out = lives_of(once.objects)
-    accepted, refused = judge((*sorted_out.others, *(each for life in sorted_out.lives for each in life.loaded)), KindRules())
+    sorted_out = sort_input(once.objects)
+    accepted, refused = judge((*sorted_out.others, *(each for vm in sorted_out.vms for each in vm.loaded)), KindRules())
     there = {id(obj) for obj in accepted}
-    lives = [_unless_refused(life, there, refused) for life in sorted_out.lives]
+    vms = [_unless_refused(vm, there, refused) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
     observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and settings.kubevirt is None else None
     version = settings.kubevirt or (observed.version if observed else NEWEST)
-    given = (*accepted, *stand_ins((*accepted, *(life.subject.object for life in lives)), settings.node))
+    given = (*accepted, *stand_ins((*accepted, *(vm.subject.object for vm in vms)), settings.node))
     doubly = held_twice(obj for obj in accepted if isinstance(obj, ResourceClaim))
     cluster.load(labelled(obj) if isinstance(obj, Node) else obj for obj in given)
     configuration = kubevirt.spec.configuration if kubevirt else KubeVirt().spec.configuration
@@ -97,19 +97,19 @@ async def run_on(
         permitted_host_devices=configuration.permitted_host_devices,
         only_node=settings.node,
     )
-    outcomes = await drive(cluster, lives, conditions, clock)
+    outcomes = await drive(cluster, vms, conditions, clock)
     refused = (*refused_before, *refused)
-    advised = tuple(blaming(outcome, life.subject.object, refused, accepted) for outcome, life in zip(outcomes, lives, strict=True))
+    advised = tuple(with_refused_first(outcome, vm.subject.object, refused, accepted) for outcome, vm in zip(outcomes, vms, strict=True))
     return Ran(version, advised, refused, cluster.snapshot(), observed, once.replaced, doubly)
 
 
-def _unless_refused(life: Life, accepted: Collection[int], refused: Iterable[RefusedObject]) -> Life:
-    """The life; blocked if the API server refuses an object or the pod of it: that can't come from a cluster, whatever its UID says."""
-    missing = next((each.object for each in life.loaded if id(each.object) not in accepted), life.pod)
+def _unless_refused(given: InputVm, accepted: Collection[int], refused: Iterable[RefusedObject]) -> InputVm:
+    """The VM; blocked if the API server refuses one of its objects or its pod, which then can't come from a cluster."""
+    missing = next((each.object for each in given.loaded if id(each.object) not in accepted), given.pod)
     if missing is None or id(missing) in accepted:
-        return life
+        return given
     message = next((each.message for each in refused if (each.kind, each.key) == (missing.KIND, missing.key)), "the API server refuses it")
-    return replace(life, vmi=None, pod=None, blocked=Blocker("Invalid", message, "change what the message names"))
+    return replace(given, vmi=None, pod=None, blocked=Blocker("Invalid", message, "change what the message names"))
 
 
 def labelled(node: Node) -> Node:
@@ -126,7 +126,7 @@ def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
 
 
 def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
-    """What an API server would take, and what it would refuse and why."""
+    """The objects that an API server would accept, and those it would refuse, with the reason."""
     accepted: list[TypedObject] = []
     refused: list[RefusedObject] = []
     for sourced in inputs:
@@ -143,7 +143,7 @@ def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple
 
 
 def _named(obj: TypedObject) -> TypedObject:
-    """With a name as the API server makes one of generateName, before it validates names."""
+    """The object with a generated name, if it has only generateName: the API server generates names before it validates them."""
     meta = obj.metadata
     if meta.name or not meta.generate_name:
         return obj
@@ -151,7 +151,7 @@ def _named(obj: TypedObject) -> TypedObject:
 
 
 def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[TypedObject, ...]:
-    """Namespaces that objects live in, and, where no Node is given, the nodes that slices name (or one)."""
+    """The namespaces of objects, and, for an input without Nodes, the nodes that slices name (or a single one)."""
     objects = tuple(objects)
     namespaces = dict.fromkeys(obj.namespace for obj in objects if obj.namespace)
     existing = {obj.name for obj in objects if isinstance(obj, Namespace)}

@@ -13,6 +13,7 @@ from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
 from virt_dra.allocator import DeadlineExceeded, Snapshot
 from virt_dra.api.core_v1 import Node, Pod, PodResourceClaimStatus
+from virt_dra.api.counting import counted
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.attribute_keys import NO_ADDRESS
@@ -50,7 +51,7 @@ UID = "00000000-0000-4000-8000-000000000000"
 
 @dataclass(frozen=True)
 class _Trial:
-    """A VM's pod with its claims by entry, and where it would go."""
+    """A VM's pod with its claims by entry, and its placement."""
 
     vmi: VirtualMachineInstance
     pod: Pod
@@ -59,7 +60,7 @@ class _Trial:
 
 
 class Limit(Protocol):
-    """How long one trial may take: an allocator's interrupt, that begins anew with :meth:`start`. Its text is the limit's."""
+    """A time limit for each trial: an allocator's interrupt that is restarted by :meth:`start`; ``str()`` is the limit."""
 
     def start(self) -> None: ...
 
@@ -68,25 +69,25 @@ class Limit(Protocol):
 
 @dataclass(frozen=True)
 class TooLong:
-    """A trial that was ended."""
+    """A trial that was interrupted."""
 
     why: str
 
 
 _SPENT = 6
-"""Trials that were ended, after which no other is begun: a tenant may have thousands of VMs that differ a little."""
+"""Interrupted trials after which no other is started: a tenant may have thousands of slightly different VMs."""
 
 
 class Fitting:
     """Implements :class:`webhooks.lint.inputs.Trial` over the objects of an input or of a cluster. Computes nothing before it is called."""
 
     def __init__(self, objects: Sequence[TypedObject], configuration: KubeVirtAtHand, limit: Limit | None = None) -> None:
-        """``limit``: for each trial; without one selectors may take as long as they want."""
+        """``limit``: for each trial; None for no limit."""
         self._limit = limit
         self._objects = objects
         self._configuration = configuration
         self._outcomes: dict[tuple[str, str], Placement | Unplaced | TooLong] = {}
-        """By namespace and the part of the pod that decides its placement: many VMs are alike."""
+        """Memoized by namespace and the part of the pod that decides its placement: many VMs are equal in it."""
         self._spent = 0
         self._last: tuple[VmObject, str, _Trial | None] | None = None
 
@@ -196,7 +197,7 @@ class Fitting:
         return tuple(sorted((labelled(each) for each in there if isinstance(each, Node)), key=lambda node: node.name))
 
     def _of_kind(self, kind: type[O]) -> list[O]:
-        """As an API server would have stored them."""
+        """The objects of a kind, defaulted like an API server would."""
         return [defaulted for each in self._objects if isinstance(each, kind) and isinstance(defaulted := apply_defaults(each, NOW), kind)]
 
     @cached_property
@@ -205,14 +206,14 @@ class Fitting:
 
     @cached_property
     def _direct(self) -> Mapping[str, ResourceClaim]:
-        """The claims by key, in use by no pod. Those that are allocated keep their devices, which can't be chosen again."""
+        """The claims by key, reserved for no pod. Allocated ones keep their devices, which can't be allocated again."""
         return {
             each.key: each.with_(status=ResourceClaimStatus(allocation=each.status.allocation) if each.status.allocation else NO_STATUS)
             for each in self._of_kind(ResourceClaim)
         }
 
     def _claims(self, pod: Pod) -> list[tuple[str, ResourceClaim]] | None:
-        """By entry: those that are named, and those that would be generated; None where one doesn't exist."""
+        """The claims by entry, named and generated ones; None if one doesn't exist."""
         found: list[tuple[str, ResourceClaim]] = []
         for number, entry in enumerate(pod.spec.resource_claims):
             if entry.resource_claim_template_name is not None:
@@ -238,7 +239,7 @@ def _instance(subject: VmObject, namespace: str) -> VirtualMachineInstance:
 
 
 def _without_claims(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
-    """The part of a VMI that can be judged while its devices from claims are unknown."""
+    """The part of a VMI that can be checked without knowing its devices from claims."""
     devices = vmi.spec.domain.devices
     kept = devices.with_(
         gpus=tuple(each for each in devices.gpus if not each.is_dra),
@@ -249,7 +250,7 @@ def _without_claims(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
 
 
 def _allocated(tried: _Trial, placement: Placement, pod: Pod) -> tuple[ResourceClaim, ...]:
-    """The pod's claims as they are once it is bound."""
+    """The pod's claims after it is bound."""
     chosen = {each.claim.key: each.result for each in placement.allocations}
     reserved = (consumer_reference(pod),)
     return tuple(
@@ -265,5 +266,6 @@ def _why(outcome: Unplaced) -> str:
     if first is None or blocking is None:
         return outcome.message
     return (
-        f"{outcome.message}; on {first.node} request {quoted(blocking.request)} gets {blocking.placed} of {blocking.wanted} devices at best"
+        f"{outcome.message}; on {first.node} request {quoted(blocking.request)} gets "
+        f"{blocking.placed} of {counted(blocking.wanted, 'device')} at best"
     )

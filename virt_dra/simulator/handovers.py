@@ -1,7 +1,7 @@
-"""All VMs through the six hand-overs, in order: admission, launcher pod, claims, placement, deviceStatus, domain XML.
+"""Runs all VMs through the six hand-overs, in order: admission, launcher pod, claims, placement, deviceStatus, domain XML.
 
-Each hand-over is a controller's gather, plan, apply over the cluster's port, or a pure function; this module only puts them in order,
-plays the kubelet in between, and collects what each said about each VM.
+Each hand-over is a controller's gather, plan, apply over the cluster's port, or a pure function; this module only calls them in order,
+simulates the kubelet in between, and collects the outcome for each VM.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of,
 from virt_dra.controllers.sources import claim_keys
 from virt_dra.scheduling.placement import NodeOutcome, Unplaced
 from virt_dra.simulator import advice
-from virt_dra.simulator.claim_actions import carried_out, subject_of
+from virt_dra.simulator.claim_actions import relevant, subject_of
 from virt_dra.simulator.devices import DeviceSources, entries_of, published_status, variables_of, with_elements, without_plugin_devices
-from virt_dra.simulator.input_vms import Life
+from virt_dra.simulator.input_vms import InputVm
 from virt_dra.simulator.outcome import ClaimOutcome, HandOver, HandOverFailure, VmOutcome
 from webhooks.verdict import AdmissionCause, Verdict
 from webhooks.vmi import review
@@ -40,12 +40,12 @@ from webhooks.vmi import review
 RunClock = Callable[[], datetime]
 
 ROUNDS = 5
-"""Rounds of scheduling. A round that gives devices back (C-5.6) makes another one worth while."""
+"""Maximum rounds of scheduling. Another round is useful after one that deallocates a claim (C-5.6)."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What holds for every VM of a run."""
+    """The conditions that are the same for every VM of a run."""
 
     gates: Gates
     permitted_host_devices: PermittedHostDevices | None = None
@@ -53,102 +53,101 @@ class Conditions:
 
 
 @dataclass
-class _Traveller:
-    """A VM on its way. ``outcome`` grows step by step; with a failure in it the VM travels no further."""
+class _VmRun:
+    """The run of one VM. ``outcome`` grows with each hand-over; a failure in it ends the run."""
 
     outcome: VmOutcome
-    life: Life
+    given: InputVm
     vmi: VirtualMachineInstance | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     """The metadata files of its pod."""
 
     @property
-    def on_the_way(self) -> bool:
+    def continues(self) -> bool:
         return self.outcome.failure is None and self.vmi is not None
 
     @property
     def taken_over(self) -> bool:
-        return self.life.vmi is not None
+        return self.given.vmi is not None
 
     @property
     def turn(self) -> int:
-        """Pods that are there come first, those of stopped VMs last."""
-        return 0 if self.taken_over else 2 if self.life.stopped else 1
+        """Order of scheduling: existing pods first, those of stopped VMs last."""
+        return 0 if self.taken_over else 2 if self.given.stopped else 1
 
     def fail(self, step: HandOver, reason: str, message: str, advice: str, details: Iterable[str] = ()) -> None:
         if self.outcome.failure is None:
             self.outcome = replace(self.outcome, failure=HandOverFailure(step, reason, message, advice, tuple(details)))
 
 
-async def drive(cluster: Cluster, lives: Sequence[Life], conditions: Conditions, clock: RunClock) -> tuple[VmOutcome, ...]:
-    """Drive VMs and VMIs. They compete for devices in the given order, those that have a pod already before the others, and those that
-    aren't to run after them. What is taken over is in the cluster already."""
-    travellers = [_traveller(life) for life in lives]
-    for traveller in travellers:
-        await _admit(cluster, traveller, conditions.gates)
-    await _make_pods(cluster, travellers, conditions)
-    await _make_claims(cluster, travellers)
-    await _schedule(cluster, travellers, conditions, clock)
-    await _start_pods(cluster, travellers)
-    await _resolve_devices(cluster, travellers, clock)
-    await _define_domains(cluster, travellers, conditions)
-    return tuple(traveller.outcome for traveller in travellers)
+async def drive(cluster: Cluster, vms: Sequence[InputVm], conditions: Conditions, clock: RunClock) -> tuple[VmOutcome, ...]:
+    """The outcomes of VMs and VMIs. They compete for devices in the given order, running ones before the others, stopped ones last. The
+    objects of running ones are in the cluster already."""
+    runs = [_vm_run(given) for given in vms]
+    for run in runs:
+        await _admit(cluster, run, conditions.gates)
+    await _make_pods(cluster, runs, conditions)
+    await _make_claims(cluster, runs)
+    await _schedule(cluster, runs, conditions, clock)
+    await _start_pods(cluster, runs)
+    await _resolve_devices(cluster, runs, clock)
+    await _define_domains(cluster, runs, conditions)
+    return tuple(run.outcome for run in runs)
 
 
-def _traveller(life: Life) -> _Traveller:
-    subject = life.subject.object
-    outcome = VmOutcome(subject.KIND, subject.namespace, subject.name, str(life.subject.source), taken_over=life.vmi is not None)
-    return _Traveller(outcome, life)
+def _vm_run(given: InputVm) -> _VmRun:
+    subject = given.subject.object
+    outcome = VmOutcome(subject.KIND, subject.namespace, subject.name, str(given.subject.source), taken_over=given.vmi is not None)
+    return _VmRun(outcome, given)
 
 
 # --- admission ----------------------------------------------------------------------------------------------------
 
 
-async def _admit(cluster: Cluster, traveller: _Traveller, gates: Gates) -> None:
-    life, subject = traveller.life, traveller.life.subject.object
-    verdict = _verdict(life, gates)
-    traveller.outcome = replace(traveller.outcome, warnings=(*verdict.warnings, *life.notes))
-    if life.blocked is not None:
-        traveller.fail(HandOver.ADMISSION, life.blocked.reason, life.blocked.message, life.blocked.advice)
+async def _admit(cluster: Cluster, run: _VmRun, gates: Gates) -> None:
+    given, subject = run.given, run.given.subject.object
+    verdict = _verdict(given, gates)
+    run.outcome = replace(run.outcome, warnings=(*verdict.warnings, *given.notes))
+    if given.blocked is not None:
+        run.fail(HandOver.ADMISSION, given.blocked.reason, given.blocked.message, given.blocked.advice)
         return
-    if life.vmi is not None and life.pod is not None:
-        denied = () if verdict.allowed else (f"it runs, but would be refused if it were created now: {verdict.message}",)
-        noted = published_status(life.vmi)
-        known = {"deviceStatus": noted.to_wire()} if noted is not None and life.vmi.status.device_status is None else {}
-        traveller.vmi = await cluster.patch(VirtualMachineInstance, life.vmi.name, life.vmi.namespace, merge={"status": known})
-        traveller.outcome = replace(traveller.outcome, pod=life.pod.name, warnings=(*traveller.outcome.warnings, *denied))
+    if given.vmi is not None and given.pod is not None:
+        denied = () if verdict.allowed else (f"it is running, but would be refused if it were created now: {verdict.message}",)
+        noted = published_status(given.vmi)
+        known = {"deviceStatus": noted.to_wire()} if noted is not None and given.vmi.status.device_status is None else {}
+        run.vmi = await cluster.patch(VirtualMachineInstance, given.vmi.name, given.vmi.namespace, merge={"status": known})
+        run.outcome = replace(run.outcome, pod=given.pod.name, warnings=(*run.outcome.warnings, *denied))
         return
     if not verdict.allowed:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
-        needed = advice.admission(verdict, advice.gates_needed(_instance_spec(life.reviewed)) - gates.on, gates)
-        traveller.fail(HandOver.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
+        needed = advice.admission(verdict, advice.gates_needed(_instance_spec(given.reviewed)) - gates.on, gates)
+        run.fail(HandOver.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
         return
     try:
         if isinstance(subject, VirtualMachine):
-            vm = (
-                await cluster.get(VirtualMachine, subject.name, subject.namespace) if life.stored else await cluster.create(_fresh(subject))
-            )
-            template = life.reviewed.spec.template if isinstance(life.reviewed, VirtualMachine) else vm.spec.template
-            traveller.vmi = await cluster.create(instance_of(vm.with_(spec=vm.spec.with_(template=template))))
+            stored = await cluster.get(VirtualMachine, subject.name, subject.namespace) if given.stored else None
+            vm = stored or await cluster.create(_fresh(subject))
+            template = given.reviewed.spec.template if isinstance(given.reviewed, VirtualMachine) else vm.spec.template
+            run.vmi = await cluster.create(instance_of(vm.with_(spec=vm.spec.with_(template=template))))
         else:
-            traveller.vmi = await cluster.create(_fresh(subject))
+            run.vmi = await cluster.create(_fresh(subject))
     except ApiError as error:
-        traveller.fail(HandOver.ADMISSION, error.reason, str(error), "change what the message names; a name must be free and well-formed")
+        run.fail(HandOver.ADMISSION, error.reason, str(error), "change what the message names; a name must be free and well-formed")
 
 
-def _verdict(life: Life, gates: Gates) -> Verdict:
-    """KubeVirt's: it looks no further than an instancetype that doesn't go with the VM (K-16)."""
-    refusals = life.expansion.refusals if life.expansion is not None else ()
+def _verdict(given: InputVm, gates: Gates) -> Verdict:
+    """KubeVirt's verdict: an instancetype that conflicts with the VM ends its validation (K-16)."""
+    refusals = given.expansion.refusals if given.expansion is not None else ()
     if refusals:
         return Verdict(False, tuple(AdmissionCause(each.type, each.message, each.field) for each in refusals))
-    return review(life.reviewed, gates)
+    return review(given.reviewed, gates)
 
 
 S = TypeVar("S", VirtualMachine, VirtualMachineInstance)
 
 
 def _fresh(subject: S) -> S:
-    """The object as its owner would create it: what a server set, and status, belong to another life of it."""
+    """The object as its owner would create it, without status and metadata that a server set."""
     given = subject.metadata
     kept = {field: getattr(given, field) for field in ("name", "generate_name", "namespace", "labels", "annotations") if given.given(field)}
     wire = {key: value for key, value in subject.to_wire().items() if key != "status"}
@@ -162,69 +161,69 @@ def _instance_spec(subject: VirtualMachine | VirtualMachineInstance) -> VirtualM
 # --- launcher pods ------------------------------------------------------------------------------------------------
 
 
-async def _make_pods(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions) -> None:
-    by_uid = _by_uid(travellers)
+async def _make_pods(cluster: Cluster, runs: Sequence[_VmRun], conditions: Conditions) -> None:
+    by_uid = _by_uid(runs)
     inputs = await launcher_pods.gather(cluster, conditions.gates, permitted_host_devices=conditions.permitted_host_devices)
     for action in launcher_pods.plan(inputs):
-        traveller = by_uid.get(action.vmi.metadata.uid)
-        if traveller is None or traveller.taken_over:
+        run = by_uid.get(action.vmi.metadata.uid)
+        if run is None or run.taken_over:
             continue
         if isinstance(action, launcher_pods.CannotRender):
             error = action.error
-            traveller.fail(HandOver.LAUNCHER_POD, error.reason, error.message, f"correct {error.subject} of the VM")
+            run.fail(HandOver.LAUNCHER_POD, error.reason, error.message, f"correct {error.subject} of the VM")
             continue
         try:
             (pod,) = await launcher_pods.apply(cluster, (action,))
         except ApiError as error:
-            traveller.fail(
+            run.fail(
                 HandOver.LAUNCHER_POD,
                 error.reason,
                 str(error),
                 "change the fields of the VM from which the pod gets the invalid value",
             )
             continue
-        traveller.outcome = replace(traveller.outcome, pod=pod.name)
+        run.outcome = replace(run.outcome, pod=pod.name)
 
 
 # --- claims -------------------------------------------------------------------------------------------------------
 
 
-async def _make_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> None:
-    """Claims for our pods, and what finished pods give back. What is refused is not tried again, and keeps no other pod waiting."""
-    incomplete = await _without_their_claims(cluster, travellers)
+async def _make_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
+    """Create the claims of our pods, and release those of finished pods. Refused actions are not retried, and delay no other pod."""
+    incomplete = await _without_their_claims(cluster, runs)
     refused: dict[tuple[str, str], Event] = {}
     for _ in range(ROUNDS):
         inputs = await claims.gather(cluster)
         planned = claims.plan(inputs)
         pods = {pod.key: pod for pod in inputs.pods}
-        actions = [each for each in carried_out(planned.actions, pods, incomplete) if subject_of(each) not in refused]
+        actions = [each for each in relevant(planned.actions, pods, incomplete) if subject_of(each) not in refused]
         events = await claims.apply(cluster, actions)
         refused.update(((event.kind, f"{event.namespace}/{event.name}"), event) for event in events)
         if not actions:
             break
-    told = {(event.namespace, event.name): event for event in (*planned.events, *refused.values()) if event.kind == Pod.KIND}
-    for traveller in _on_the_way(travellers):
-        pod = await _pod(cluster, traveller)
+    reported = {(event.namespace, event.name): event for event in (*planned.events, *refused.values()) if event.kind == Pod.KIND}
+    for run in _continuing(runs):
+        pod = await _pod(cluster, run)
         if pod is None:
             continue
-        if event := told.get((pod.namespace, pod.name)):
-            traveller.fail(HandOver.CLAIMS, event.reason, event.message, advice.claims(event.message, pod.namespace))
-        traveller.outcome = replace(traveller.outcome, claims=_claims_of(pod))
+        if event := reported.get((pod.namespace, pod.name)):
+            run.fail(HandOver.CLAIMS, event.reason, event.message, advice.claims(event.message, pod.namespace))
+        run.outcome = replace(run.outcome, claims=_claims_of(pod))
 
 
-async def _without_their_claims(cluster: Cluster, travellers: Sequence[_Traveller]) -> frozenset[str]:
-    """The taken-over pods that have a node, and so had claims, some of which the input lacks. Their VMs fail here."""
+async def _without_their_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> frozenset[str]:
+    """The pods that are taken over, have a node, and lack some of their claims in the input. Their VMs fail here."""
     there = {claim.key for claim in (await cluster.list(ResourceClaim)).items}
     incomplete: set[str] = set()
-    for traveller in _on_the_way(travellers):
-        pod = await _pod(cluster, traveller)
-        if pod is None or not traveller.taken_over or not pod.spec.node_name:
+    for run in _continuing(runs):
+        pod = await _pod(cluster, run)
+        if pod is None or not run.taken_over or not pod.spec.node_name:
             continue
         missing = [claim.claim for claim in _claims_of(pod) if f"{pod.namespace}/{claim.claim}" not in there]
         if missing:
             incomplete.add(pod.key)
             message = f"pod {pod.name} has claims that the input lacks: {', '.join(missing)}"
-            traveller.fail(HandOver.CLAIMS, CLAIM_MISSING, message, "add them: kubectl get resourceclaims -A -o yaml")
+            run.fail(HandOver.CLAIMS, CLAIM_MISSING, message, "add them: kubectl get resourceclaims -A -o yaml")
     return frozenset(incomplete)
 
 
@@ -241,8 +240,8 @@ def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
 # --- placement and allocation -------------------------------------------------------------------------------------
 
 
-async def _schedule(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions, clock: RunClock) -> None:
-    order = {f"{t.outcome.namespace}/{t.outcome.pod}": (t.turn, position) for position, t in enumerate(travellers) if t.on_the_way}
+async def _schedule(cluster: Cluster, runs: Sequence[_VmRun], conditions: Conditions, clock: RunClock) -> None:
+    order = {f"{t.outcome.namespace}/{t.outcome.pod}": (t.turn, position) for position, t in enumerate(runs) if t.continues}
     unplaced: dict[str, Unplaced] = {}
     for _ in range(ROUNDS):
         inputs = await scheduler.gather(cluster)
@@ -253,31 +252,31 @@ async def _schedule(cluster: Cluster, travellers: Sequence[_Traveller], conditio
         unplaced = {decision.pod.key: decision.outcome for decision in decisions if isinstance(decision.outcome, Unplaced)}
         if not any(outcome.deallocate for outcome in unplaced.values()):
             break
-    for traveller in _on_the_way(travellers):
-        pod = await _pod(cluster, traveller)
+    for run in _continuing(runs):
+        pod = await _pod(cluster, run)
         if pod is None:
             continue
-        traveller.outcome = replace(traveller.outcome, node=pod.spec.node_name, devices=entries_of(_vmi(traveller), pod))
+        run.outcome = replace(run.outcome, node=pod.spec.node_name, devices=entries_of(_vmi(run), pod))
         if outcome := unplaced.get(pod.key):
             details = [line for node in outcome.nodes for line in _why_not(node)]
-            traveller.fail(HandOver.PLACEMENT, outcome.reason, outcome.message, advice.placement(outcome), details)
+            run.fail(HandOver.PLACEMENT, outcome.reason, outcome.message, advice.placement(outcome), details)
 
 
 def _why_not(node: NodeOutcome) -> list[str]:
     return lines(node.explanation) if node.explanation else [f"node {node.node}: {node.summary}"]
 
 
-# --- the kubelet's and virt-controller's part -------------------------------------------------------------------------------------------
+# --- kubelet and virt-controller ----------------------------------------------------------------------------------
 
 
-async def _start_pods(cluster: Cluster, travellers: Sequence[_Traveller]) -> None:
-    for traveller in _on_the_way(travellers):
-        pod, vmi = await _pod(cluster, traveller), traveller.vmi
+async def _start_pods(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
+    for run in _continuing(runs):
+        pod, vmi = await _pod(cluster, run), run.vmi
         if pod is None or vmi is None or not pod.spec.node_name:
             continue
         if pod.status.phase != "Running":
             await cluster.patch(Pod, pod.name, pod.namespace, merge={"status": {"phase": "Running"}}, subresource="status")
-        if traveller.taken_over and vmi.status.phase in ("Scheduled", "Running"):
+        if run.taken_over and vmi.status.phase in ("Scheduled", "Running"):
             continue
         known = {"phase": "Scheduled", "nodeName": pod.spec.node_name, "activePods": {pod.metadata.uid: pod.spec.node_name}}
         await cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge={"status": known})
@@ -287,7 +286,7 @@ async def _start_pods(cluster: Cluster, travellers: Sequence[_Traveller]) -> Non
 
 
 async def _observed(cluster: Cluster, now: datetime) -> device_status.DeviceStatusInputs:
-    """What the resolution needs, also where VMIs have networks from claims and no devices."""
+    """The inputs of the resolution, also if VMIs have networks from claims and no devices."""
     inputs = await device_status.gather(cluster, now)
     if inputs.pods or not any(vmi.spec.networks for vmi in inputs.vmis):
         return inputs
@@ -295,80 +294,80 @@ async def _observed(cluster: Cluster, now: datetime) -> device_status.DeviceStat
     return replace(inputs, pods=pods.items, claims=found.items, slices=slices.items)
 
 
-async def _resolve_devices(cluster: Cluster, travellers: Sequence[_Traveller], clock: RunClock) -> None:
-    by_uid = _by_uid(travellers)
+async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunClock) -> None:
+    by_uid = _by_uid(runs)
     now = clock()
     inputs = await _observed(cluster, now)
     for event in await device_status.apply(cluster, device_status.plan(inputs).actions):
-        if traveller := by_uid.get(event.uid):
-            traveller.fail(HandOver.DEVICE_STATUS, event.reason, event.message, "report it to the driver: the API server refuses this status")
+        if run := by_uid.get(event.uid):
+            run.fail(HandOver.DEVICE_STATUS, event.reason, event.message, "report it to the driver: the API server refuses this status")
     published = PublishedDevices.of(inputs.slices)
     by_key = {claim.key: claim for claim in inputs.claims}
     owned: dict[str, list[Pod]] = {}
     for each in inputs.pods:
         for uid in owner_uids(each):
             owned.setdefault(uid, []).append(each)
-    for traveller in _on_the_way(travellers):
-        given = _vmi(traveller)
-        vmi = traveller.vmi = await cluster.get(VirtualMachineInstance, given.name, given.namespace)
+    for run in _continuing(runs):
+        given = _vmi(run)
+        vmi = run.vmi = await cluster.get(VirtualMachineInstance, given.name, given.namespace)
         pod = current_pod(vmi, launcher_pods_of(vmi, owned.get(vmi.metadata.uid, ())))
         named = (by_key.get(key) for key in (claim_keys(pod) if pod is not None else ()))
         known = DeviceSources(vmi, pod, tuple(claim for claim in named if claim is not None), published)
         found = known.settled(inputs.taint_rules)
-        traveller.files = known.network_files(now)
+        run.files = known.network_files(now)
         unhealthy = tuple(f"{each.subject}: {each.message}" for each in found.unhealthy)
-        warnings = (*traveller.outcome.warnings, *unhealthy)
-        traveller.outcome = replace(traveller.outcome, devices=entries_of(vmi, pod, found), warnings=warnings)
+        warnings = (*run.outcome.warnings, *unhealthy)
+        run.outcome = replace(run.outcome, devices=entries_of(vmi, pod, found), warnings=warnings)
         unresolved = found.unresolved
         if unresolved:
             first = unresolved[0]
             details = [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else ()
-            traveller.fail(HandOver.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice.device(first.reason), details)
+            run.fail(HandOver.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice.device(first.reason), details)
 
 
 # --- domain XML ---------------------------------------------------------------------------------------------------
 
 
-async def _define_domains(cluster: Cluster, travellers: Sequence[_Traveller], conditions: Conditions) -> None:
-    for traveller in _on_the_way(travellers):
-        vmi, pod = traveller.vmi, await _pod(cluster, traveller)
+async def _define_domains(cluster: Cluster, runs: Sequence[_VmRun], conditions: Conditions) -> None:
+    for run in _continuing(runs):
+        vmi, pod = run.vmi, await _pod(cluster, run)
         if vmi is None:
             continue
-        files, env = traveller.files or None, variables_of(pod) if pod is not None else {}
+        files, env = run.files or None, variables_of(pod) if pod is not None else {}
         left_out: tuple[str, ...] = ()
         try:
             try:
                 rendered = convert(vmi, env, pod=pod, kubevirt=conditions.gates.version, files=files)
             except LauncherError as error:
-                if error.reason != COUNT_MISMATCH or not traveller.taken_over or vmi.status.phase != "Running":
+                if error.reason != COUNT_MISMATCH or not run.taken_over or vmi.status.phase != "Running":
                     raise
                 vmi, left_out = without_plugin_devices(vmi)
                 rendered = convert(vmi, env, pod=pod, kubevirt=conditions.gates.version, files=files)
         except LauncherError as error:
-            traveller.fail(HandOver.DOMAIN_XML, error.reason, str(error), advice.launcher(error))
+            run.fail(HandOver.DOMAIN_XML, error.reason, str(error), advice.launcher(error))
             continue
-        devices = with_elements(traveller.outcome.devices, rendered.hostdevs)
-        warnings = (*traveller.outcome.warnings, *left_out, *rendered.warnings)
-        traveller.outcome = replace(traveller.outcome, devices=devices, domain=rendered.domain_xml, warnings=warnings)
+        devices = with_elements(run.outcome.devices, rendered.hostdevs)
+        warnings = (*run.outcome.warnings, *left_out, *rendered.warnings)
+        run.outcome = replace(run.outcome, devices=devices, domain=rendered.domain_xml, warnings=warnings)
 
 
 # --- looking up ---------------------------------------------------------------------------------------------------
 
 
-def _on_the_way(travellers: Iterable[_Traveller]) -> list[_Traveller]:
-    return [traveller for traveller in travellers if traveller.on_the_way]
+def _continuing(runs: Iterable[_VmRun]) -> list[_VmRun]:
+    return [run for run in runs if run.continues]
 
 
-def _by_uid(travellers: Iterable[_Traveller]) -> Mapping[str, _Traveller]:
-    return {traveller.vmi.metadata.uid: traveller for traveller in _on_the_way(travellers) if traveller.vmi is not None}
+def _by_uid(runs: Iterable[_VmRun]) -> Mapping[str, _VmRun]:
+    return {run.vmi.metadata.uid: run for run in _continuing(runs) if run.vmi is not None}
 
 
-def _vmi(traveller: _Traveller) -> VirtualMachineInstance:
-    if traveller.vmi is None:
-        raise AssertionError(f"{traveller.outcome.name} has no VMI, so it is not on the way")
-    return traveller.vmi
+def _vmi(run: _VmRun) -> VirtualMachineInstance:
+    if run.vmi is None:
+        raise AssertionError(f"{run.outcome.name} has no VMI, so its run has ended")
+    return run.vmi
 
 
-async def _pod(cluster: Cluster, traveller: _Traveller) -> Pod | None:
-    name = traveller.outcome.pod
-    return await cluster.get(Pod, name, traveller.outcome.namespace) if name else None
+async def _pod(cluster: Cluster, run: _VmRun) -> Pod | None:
+    name = run.outcome.pod
+    return await cluster.get(Pod, name, run.outcome.namespace) if name else None

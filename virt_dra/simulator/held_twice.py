@@ -1,4 +1,4 @@
-"""Finds devices that are allocated to several claims of a dump: in that cluster two VMs share a device, or two dumps were mixed."""
+"""Devices that are allocated to several claims of a dump: two VMs share a device, or two dumps were mixed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HeldTwice:
 
     def __str__(self) -> str:
         return (
-            f"device {self.device} is allocated to several claims at once: ResourceClaims {' and '.join(self.claims)}. "
+            f"device {self.device} is allocated to several claims: ResourceClaims {' and '.join(self.claims)}. "
             "No scheduler does that; keep the claim whose pod really uses the device, and delete the others with their pods"
         )
 
@@ -40,7 +40,7 @@ def held_twice(claims: Iterable[ResourceClaim]) -> tuple[HeldTwice, ...]:
 
 
 def _collide(shares: Iterable[set[str | None]]) -> bool:
-    """Whether two claims have the same share, or one of them the whole device."""
+    """True if two claims have the same share, or one of them has the whole device."""
     seen: set[str | None] = set()
     for each in shares:
         if None in each or each & seen:

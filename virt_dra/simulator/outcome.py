@@ -1,4 +1,4 @@
-"""What became of a VM: how far it came through the hand-overs, with what, and why no further. Data; the command line renders it."""
+"""The outcome for a VM: the hand-overs it passed, their results, and why it failed. Data; the command line renders it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HandOver(StrEnum):
 
 @dataclass(frozen=True)
 class HandOverFailure:
-    """Why a VM came no further. ``details`` are further lines, one fact each; ``advice`` says what to do."""
+    """Why a VM failed at a hand-over. ``details``: further lines, one fact each; ``advice``: the remedy."""
 
     step: HandOver
     reason: str
@@ -42,7 +42,7 @@ class HandOverFailure:
 
 @dataclass(frozen=True)
 class ClaimOutcome:
-    """One claim entry of the VMI and the object behind it; ``template`` if it was generated."""
+    """One claim entry of the VMI and its ResourceClaim; ``template`` if that was generated."""
 
     entry: str
     claim: str
@@ -54,7 +54,7 @@ class ClaimOutcome:
 
 @dataclass(frozen=True)
 class DeviceOutcome:
-    """One device entry (``gpus/NAME``, ``hostDevices/NAME``) or network from a claim (``networks/NAME``), and what is known to serve it."""
+    """A device entry (``gpus/NAME``, ``hostDevices/NAME``) or network from a claim (``networks/NAME``), and the device allocated to it."""
 
     device: str
     claim: str | None = None
@@ -85,7 +85,7 @@ class DeviceOutcome:
 
 @dataclass(frozen=True)
 class VmOutcome:
-    """How far one VM got. Ready means: libvirt could start it (the domain is written), and the lint has no denial."""
+    """The outcome for one VM. It is ready if its domain could be rendered and the lint has no denial."""
 
     kind: str
     namespace: str
@@ -106,7 +106,7 @@ class VmOutcome:
 
     @property
     def denied(self) -> bool:
-        """Whether a finding keeps it from being ready. What runs already has proved that it can, whatever keeps it from starting anew."""
+        """True if a finding keeps the VM from being ready. A running VM is ready even if it couldn't be started anew."""
         return not self.taken_over and any(each.severity == DENIAL for each in self.findings)
 
     @property

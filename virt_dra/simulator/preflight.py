@@ -1,4 +1,4 @@
-"""The lint before a run: objects that it refuses are left out; its findings are added to each VM and decide whether that is ready."""
+"""The lint before a run: refused objects are left out, and the findings on each VM are part of its outcome."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from webhooks.lint.registry import INVALID
 
 
 def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], tuple[RefusedObject, ...]]:
-    """The objects for the embedded cluster, every VM that can be read among them; and what an API server would refuse before it validates
-    values: wrong types, unknown fields, templates that were not rendered."""
+    """The objects for the embedded cluster, with every VM that can be read; and the objects that an API server would refuse before it
+    validates values, for wrong types, unknown fields, or unrendered templates."""
     inputs: list[Sourced[TypedObject]] = []
     refused: list[RefusedObject] = []
     for manifest, findings in judgement.manifests:
@@ -31,8 +31,8 @@ def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], 
 
 
 def _stored(manifest: Manifest, obj: TypedObject, release: KubeVirtVersion | None) -> TypedObject:
-    """A VM or VMI as the API server of the KubeVirt that is named stores it: without fields that this release doesn't have, the design's
-    spelling of a claim reference among them (K-1.9, K-2.34). Anything else, and a VM where no KubeVirt is named, as it was read."""
+    """A VM or VMI as the API server stores it with the given KubeVirt release: without fields that this release doesn't have, such as the
+    design's spelling of a claim reference (K-1.9, K-2.34). Other objects, and VMs without a given release, unchanged."""
     if release is None or not isinstance(obj, VirtualMachine | VirtualMachineInstance) or not isinstance(manifest.raw, dict):
         return obj
     left = received(manifest.raw, obj.KIND, release, "Ignore").object
@@ -65,7 +65,7 @@ def _unreadable(judged: ObjectFindings) -> VmOutcome:
         HandOver.ADMISSION,
         "BadRequest",
         f"the API server can't read the object: {'; '.join(details)}" if details else "the API server can't read the object",
-        "write the fields with the types that they have",
+        "correct the types of the fields",
         details if len(details) > 1 else (),
     )
     return VmOutcome(judged.kind, judged.namespace, judged.name, str(judged.source), findings=judged.findings, failure=failure)

@@ -1,4 +1,4 @@
-"""Objects of the input that an API server would refuse, and which VMs miss them."""
+"""Objects of the input that an API server would refuse, and advice for the VMs that need them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from virt_dra.api.wire import Json
 from virt_dra.simulator.outcome import HandOver, VmOutcome
 
 NAMED = (ResourceClaimTemplate.KIND, ResourceClaim.KIND, DeviceClass.KIND)
-"""Kinds whose absence concerns only VMs that name the object. Slices, nodes and others concern every VM."""
+"""Kinds that only VMs that name the object need. Slices, nodes and others concern every VM."""
 
 
 @dataclass(frozen=True)
 class RefusedObject:
-    """An object of the input that an API server would not have stored. VMs that need it fail later, because it is missing."""
+    """An object of the input that an API server would refuse. VMs that need it fail later, because it is missing."""
 
     source: str
     message: str
@@ -29,10 +29,10 @@ class RefusedObject:
         return {"source": self.source, "message": self.message}
 
 
-def blaming(
+def with_refused_first(
     outcome: VmOutcome, vm: VirtualMachine | VirtualMachineInstance, refused: Sequence[RefusedObject], accepted: Iterable[TypedObject]
 ) -> VmOutcome:
-    """The outcome, whose advice begins with the objects that were refused where their absence may be what the VM failed for."""
+    """The outcome; its advice begins with the refused objects if the VM may have failed because they are missing."""
     failure = outcome.failure
     if failure is None or not refused or failure.step not in (HandOver.CLAIMS, HandOver.PLACEMENT, HandOver.DEVICE_STATUS):
         return outcome
@@ -40,12 +40,12 @@ def blaming(
     if not missed:
         return outcome
     sources = ", ".join(missed[:3]) + (", …" if len(missed) > 3 else "")
-    advice = f"first correct what the API server refused, for it is not there now ({sources}); then, if it still fails: {failure.advice}"
+    advice = f"first correct the objects that the API server refused ({sources}); then, if it still fails: {failure.advice}"
     return replace(outcome, failure=replace(failure, advice=advice))
 
 
 def _names(vm: VirtualMachine | VirtualMachineInstance, namespace: str, refused: RefusedObject, accepted: Iterable[TypedObject]) -> bool:
-    """Whether a VM names a refused object, or would if that had a proper name: a bad name is why many are refused."""
+    """True if a VM names a refused object, or nearly so: many objects are refused because of their names."""
     entries = (vm.spec.template.spec if isinstance(vm, VirtualMachine) else vm.spec).resource_claims
     templates = {entry.resource_claim_template_name for entry in entries if entry.resource_claim_template_name}
     claims = {entry.resource_claim_name for entry in entries if entry.resource_claim_name}

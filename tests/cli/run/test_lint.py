@@ -129,12 +129,8 @@ def test_a_fault_of_one_template_is_told_only_to_vms_that_use_it() -> None:
     assert told["uses-far"][0] == ["no-matching-device"]
     assert "API server refused" not in told["uses-far"][1]
     assert (told["uses-broken"][0], told["uses-misspelt"][0]) == (["refused-object"], ["refused-object"])
-    assert told["uses-broken"][1].startswith(
-        "first correct what the API server refused, for it is not there now (standard input:1 (items[8]))"
-    )
-    assert told["uses-misspelt"][1].startswith(
-        "first correct what the API server refused, for it is not there now (standard input:1 (items[9]))"
-    )
+    assert told["uses-broken"][1].startswith("first correct the objects that the API server refused (standard input:1 (items[8]))")
+    assert told["uses-misspelt"][1].startswith("first correct the objects that the API server refused (standard input:1 (items[9]))")
     assert [each["source"] for each in report["refused"]] == ["standard input:1 (items[9])", "standard input:1 (items[8])"]
 
 
