@@ -68,8 +68,8 @@ def check_failure(known: Iterable[Json], error: SyncError | None, now: datetime)
 class FakeKubeVirt:
     """Run it with ``async with fake.running()``. ``domains``: what was started, by namespace and name of the VMI.
 
-    ``kubelet`` has the containers that domains are started in. ``options``: of the launcher pods. ``reported``: called for each domain that is
-    started, before its VMI is Running, and of each that went (None).
+    ``kubelet`` has the containers that domains are started in. ``options``: of the launcher pods. ``reported``: called
+    for each domain that is started, before its VMI is Running, and for each that is gone (None).
     """
 
     def __init__(
