@@ -60,8 +60,8 @@ def test_where_all_is_well_it_finds_nothing(well: Cluster) -> None:
     expected = {service: "the certificate isn't for virt-dra-webhook.virt-dra.svc, but for localhost"}
     assert findings(well, "warning", "error") == expected
     told = findings(well, "ok")
-    assert told["webhook-answer", "webhook"] == "the API server asked it about a VMI (dry run), and it answered as it should"
-    assert told["drivers", "driver gpu.example.com"] == "4 devices in 1 pools; isn't known to write metadata (metadata-shim)"
+    assert told["webhook-answer", "webhook"] == "the API server called it for a VMI (dry run), and it answered correctly"
+    assert told["drivers", "driver gpu.example.com"] == "4 devices in 1 pool; isn't known to write metadata (metadata-shim)"
     assert told["classes", "DeviceClasses"] == "with matching devices: gpu (4)"
     assert {key for key, _ in told} >= {"kubernetes", "feature-gates", "installation", "definitions", "workloads", "rights", "leader"}
     if well.overlay == BESIDE_KUBEVIRT:
@@ -127,5 +127,5 @@ def test_who_may_read_little_is_told_what_could_not_be_read(well: Cluster) -> No
     document = json.loads(result.stdout)
     assert "Traceback" not in result.output
     (deployments,) = (each for each in document["findings"] if each["id"] == "installation")
-    assert (deployments["level"], deployments["advice"]) == ("warning", "run doctor as somebody who may read it")
+    assert (deployments["level"], deployments["advice"]) == ("warning", "run doctor with an account that may read it")
     assert 'User "nobody" cannot list resource "deployments"' in deployments["message"]

@@ -22,10 +22,10 @@ def callers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     verifies = _value(arguments, "--client-ca") is not None
     mode = _value(arguments, "--unverified-callers") or (REFUSE if verifies else LIMIT)
     if mode == TELL:
-        message = "everybody who can connect to it learns what it knows of all namespaces (--unverified-callers=tell)"
-        yield DoctorFinding("callers", WARNING, where, message, f"leave the argument out; see {GUIDE}")
+        message = "its answers reveal objects of all namespaces to everybody who can connect (--unverified-callers=tell)"
+        yield DoctorFinding("callers", WARNING, where, message, f"remove the argument; see {GUIDE}")
     elif mode == REFUSE:
-        yield DoctorFinding("callers", OK, where, "it answers API servers only, by their client certificate")
+        yield DoctorFinding("callers", OK, where, "it answers only API servers, by their client certificates")
     else:
         message = (
             "without verified callers the webhook doesn't report missing templates, claims or classes at admission; "

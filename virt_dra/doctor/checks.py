@@ -1,4 +1,4 @@
-"""``virt-dra doctor``, the pure part: facts in, findings out, in a fixed order."""
+"""The checks of ``virt-dra doctor`` in their order: facts in, findings out. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AFTER: Final[tuple[DoctorCheck, ...]] = (
 
 
 def examine(facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[DoctorFinding, ...]:
-    """Everything there is to say. ``own_version``: of this program; ``kubevirt``: the version that counts whatever the cluster says."""
+    """All findings. ``own_version``: of this program. ``kubevirt``: overrides the cluster's version."""
     checks: tuple[DoctorCheck, ...] = (
         cluster.kubernetes,
         cluster.features,
@@ -41,6 +41,6 @@ def examine(facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | N
 
 
 def exit_code(findings: Sequence[DoctorFinding]) -> int:
-    """0: nothing is wrong, 1: warnings, 2: errors."""
+    """0: neither warnings nor errors, 1: warnings, 2: errors."""
     levels = {finding.level for finding in findings}
     return 2 if ERROR in levels else 1 if WARNING in levels else 0

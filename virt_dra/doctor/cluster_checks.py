@@ -1,4 +1,4 @@
-"""What doctor finds about the cluster itself: Kubernetes, KubeVirt, drivers, classes. Pure: facts in, findings out."""
+"""Checks of the cluster itself: Kubernetes, KubeVirt, drivers, classes. Pure: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from virt_dra.api.counting import counted
 from virt_dra.api.integration.attribute_keys import Unusable, addresses
 from virt_dra.api.integration.known_drivers import KNOWN_DRIVERS
 from virt_dra.api.kubevirt_v1 import KubeVirt
@@ -36,7 +37,7 @@ _DRA = re.compile(r"^(DRA|DynamicResourceAllocation|ResourceHealthStatus)")
 
 
 def kubernetes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """The version and what is served of resource.k8s.io."""
+    """Findings on the Kubernetes version and the served versions of resource.k8s.io."""
     if isinstance(facts.version, Unknown) or isinstance(facts.api_versions, Unknown):
         yield _unread("kubernetes", "API server", facts.version, facts.api_versions)
         return
@@ -51,11 +52,11 @@ def kubernetes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
 
 
 def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """The API server's gates of dynamic resource allocation."""
+    """Findings on the API server's feature gates for dynamic resource allocation."""
     if isinstance(facts.features, Unknown):
         message = f"the API server's feature gates can't be read: {facts.features.why}"
         yield DoctorFinding(
-            "feature-gates", INFO, "API server", message, "reading /metrics needs a right of its own; not needed by virt-dra"
+            "feature-gates", INFO, "API server", message, "reading /metrics needs a permission of its own; virt-dra doesn't need it"
         )
         return
     known = {gate: on for gate, on in facts.features.items() if _DRA.match(gate)}
@@ -63,15 +64,15 @@ def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         advice = "remove it from --feature-gates of every component; no pod with claims can run without it"
         yield DoctorFinding("feature-gates", ERROR, "API server", "the gate DynamicResourceAllocation is off", advice)
         return
-    told = {word: ", ".join(sorted(gate for gate, on in known.items() if on is state)) for word, state in (("on", True), ("off", False))}
-    message = "; ".join(f"{word}: {names}" for word, names in told.items() if names)
-    yield DoctorFinding("feature-gates", OK, "API server", message or "no gates of dynamic resource allocation are told")
+    gates = {word: ", ".join(sorted(gate for gate, on in known.items() if on is state)) for word, state in (("on", True), ("off", False))}
+    message = "; ".join(f"{word}: {names}" for word, names in gates.items() if names)
+    yield DoctorFinding("feature-gates", OK, "API server", message or "its metrics name no gates of dynamic resource allocation")
 
 
 def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[DoctorFinding]:
-    """Whether KubeVirt is there, as the overlay wants it, and what its version and configuration mean for devices (K-1.11, K-1.12).
+    """Findings on KubeVirt: that it exists or not, as the overlay needs, and its version and configuration (K-1.11, K-1.12).
 
-    ``named``: the version that the user names, which counts in place of what the KubeVirt object says.
+    ``named``: the user's version, which overrides the KubeVirt object's.
     """
     if isinstance(facts.kubevirts, Unknown) or isinstance(facts.definitions, Unknown):
         yield _unread("kubevirt", "KubeVirt", facts.kubevirts, facts.definitions)
@@ -82,7 +83,11 @@ def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Itera
     if facts.overlay == STANDALONE:
         advice = "virt-dra uninstall --delete-vms, then virt-dra install"
         yield DoctorFinding(
-            "kubevirt", ERROR, "KubeVirt", "KubeVirt is there, and virt-dra is installed standalone: the operator stands still", advice
+            "kubevirt",
+            ERROR,
+            "KubeVirt",
+            "KubeVirt exists, and virt-dra is installed standalone: the operator does nothing",
+            advice,
         )
     if len(facts.kubevirts) > 1:
         message = f"there are {len(facts.kubevirts)} KubeVirt objects; the first by namespace and name counts"
@@ -108,7 +113,13 @@ def _without_kubevirt(facts: ClusterFacts, definitions: Mapping[str, Json]) -> I
     elif facts.overlay == STANDALONE:
         yield DoctorFinding("kubevirt", OK, "VirtualMachines", "there is no KubeVirt: VirtualMachines are virt-dra's own")
     else:
-        yield DoctorFinding("kubevirt", INFO, "KubeVirt", "there is no KubeVirt object", "beside KubeVirt it must be installed first")
+        yield DoctorFinding(
+            "kubevirt",
+            INFO,
+            "KubeVirt",
+            "there is no KubeVirt object",
+            "before overlay beside-kubevirt, install it",
+        )
 
 
 def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[DoctorFinding]:
@@ -166,7 +177,7 @@ def _version(observed: ObservedVersion, named: bool, where: str) -> Iterator[Doc
 
 
 def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Who publishes devices, whether these have addresses, and by which path KubeVirt learns of them."""
+    """Findings on the drivers that publish devices: their addresses, and their integration path."""
     if isinstance(facts.slices, Unknown):
         yield _unread("drivers", "ResourceSlices", facts.slices)
         return
@@ -176,7 +187,7 @@ def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             resource_slice = ResourceSlice.from_wire(raw)
         except WireError as error:
             name = raw["metadata"]["name"]
-            yield DoctorFinding("drivers", WARNING, f"ResourceSlice {name}", f"it can't be read: {error}", "its driver must correct it")
+            yield DoctorFinding("drivers", WARNING, f"ResourceSlice {name}", f"it can't be read: {error}", "report it to the driver")
             continue
         by_driver[resource_slice.spec.driver].append(resource_slice)
     if not by_driver:
@@ -194,14 +205,14 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
     newest = {name: newest_generation(members, generation_of) for name, members in sorted(by_pool.items())}
     devices = [device for each in slices if generation_of(each) == newest[each.spec.pool.name][0] for device in each.spec.devices]
     without = [(device.name, found) for device in devices if isinstance(found := addresses(driver, device.attributes), Unusable)]
-    counted = f"{len(devices)} devices in {len(newest)} pools"
+    summary = f"{counted(len(devices), 'device')} in {counted(len(newest), 'pool')}"
     known = KNOWN_DRIVERS.get(driver)
     if known is not None and known.unfit:
-        yield DoctorFinding("drivers", WARNING, where, f"{counted}; {known.unfit}", "use another driver for VMs")
+        yield DoctorFinding("drivers", WARNING, where, f"{summary}; {known.unfit}", "use another driver for VMs")
     elif devices and len(without) == len(devices):
         name, found = without[0]
         advice = "VMs can't use them; see docs/lint/no-address.md, and --address-keys for a driver with keys of its own"
-        yield DoctorFinding("drivers", WARNING, where, f"{counted}, none with an address: {name}: {found.message}", advice)
+        yield DoctorFinding("drivers", WARNING, where, f"{summary}, none with an address: {name}: {found.message}", advice)
     else:
         rest = f", {len(without)} of them without an address" if without else ""
         path = (
@@ -209,22 +220,26 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
             if known is not None and known.metadata == "always"
             else "isn't known to write metadata (metadata-shim)"
         )
-        yield DoctorFinding("drivers", OK, where, f"{counted}{rest}; {path}")
+        yield DoctorFinding("drivers", OK, where, f"{summary}{rest}; {path}")
     for name, (generation, seen) in newest.items():
         if any(each.spec.pool.resource_slice_count != len(seen) for each in seen):
             announced = seen[0].spec.pool.resource_slice_count
             message = f"pool {name}, generation {generation}: {len(seen)} of {announced} slices are there; nothing is allocated from it"
-            yield DoctorFinding("pools", WARNING, where, message, "wait for the driver, or restart it where this stays")
+            yield DoctorFinding("pools", WARNING, where, message, "wait for the driver; restart it if this persists")
 
 
 def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """DeviceClasses that select something."""
+    """Findings on DeviceClasses: whether their selectors match devices."""
     if isinstance(facts.classes, Unknown) or isinstance(facts.slices, Unknown):
         yield _unread("classes", "DeviceClasses", facts.classes, facts.slices)
         return
     if not facts.classes:
         yield DoctorFinding(
-            "classes", WARNING, "DeviceClasses", "there are none, and every claim names one", "make one, or install a driver that does"
+            "classes",
+            WARNING,
+            "DeviceClasses",
+            "there are none, and every claim names one",
+            "create one, or install a driver that brings one",
         )
         return
     slices = []
@@ -232,9 +247,9 @@ def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         try:
             slices.append(ResourceSlice.from_wire(raw))
         except WireError:
-            continue  # told by drivers()
+            continue  # reported by drivers()
     inventory = DeviceInventory.of(slices)
-    told = []
+    matching = []
     for raw in facts.classes:
         name = raw["metadata"]["name"]
         where = f"DeviceClass {name}"
@@ -250,11 +265,17 @@ def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
                 "classes", WARNING, where, f"a selector fails: {match.fault.message}", "correct it; see docs/lint/selector-error.md"
             )
         elif not match.devices and inventory.devices:
-            yield DoctorFinding("classes", INFO, where, "no published device matches its selectors", "fine if its driver isn't there yet")
+            yield DoctorFinding(
+                "classes",
+                INFO,
+                where,
+                "no published device matches its selectors",
+                "correct them, unless the driver comes later",
+            )
         else:
-            told.append(f"{name} ({len(match.devices)})")
-    if told:
-        yield DoctorFinding("classes", OK, "DeviceClasses", f"with matching devices: {', '.join(told)}")
+            matching.append(f"{name} ({len(match.devices)})")
+    if matching:
+        yield DoctorFinding("classes", OK, "DeviceClasses", f"with matching devices: {', '.join(matching)}")
 
 
 def _unread(check: str, where: str, *values: object) -> DoctorFinding:

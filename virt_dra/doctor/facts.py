@@ -1,4 +1,4 @@
-"""What ``virt-dra doctor`` looks at, as it was read from a cluster, and what it has to say about it. Values only."""
+"""The facts that ``virt-dra doctor`` reads from a cluster, and its findings. Values only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ERROR: Final = "error"
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """``id``: which check. ``where``: which object or component. ``advice``: what to do; empty where nothing needs doing."""
+    """``id``: of the check. ``where``: the object or component. ``advice``: the remedy; empty if none is needed."""
 
     id: str
     level: Level
@@ -34,16 +34,16 @@ class DoctorFinding:
 
 @dataclass(frozen=True)
 class Unknown:
-    """What could not be read, why, and what to do about it; or what there was no reason to ask for."""
+    """A fact that could not be read, with the reason and the remedy, or that didn't need to be read."""
 
     why: str
-    advice: str = "run doctor as somebody who may read it"
+    advice: str = "run doctor with an account that may read it"
     level: Level = WARNING
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The webhook's. ``trusted_by``: names of the webhook configurations whose caBundle it is signed by."""
+    """The webhook's certificate. ``trusted_by``: the webhook configurations whose caBundle has its signer."""
 
     expires: datetime
     dns_names: tuple[str, ...]
@@ -52,7 +52,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Permission:
-    """One right of a ServiceAccount, as the manifests give it, and what the authorizer says."""
+    """One RBAC permission of a ServiceAccount in the manifests, and the authorizer's verdict."""
 
     account: str
     verb: str
@@ -62,10 +62,9 @@ class Permission:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """All that is looked at. ``features``: the API server's gates, True where on. ``probe``: the API server's answer to the dry-run of a
-    VMI that only virt-dra's webhook denies; "" where it was accepted. ``missing``: objects of the manifests that aren't there.
-    ``network_policy``: the webhook's.
-    ``launcher_policy``: the ValidatingAdmissionPolicy of the pods that the operator may create (standalone)."""
+    """The state of a cluster. ``features``: the API server's gates. ``probe``: the API server's answer to the dry run of a VMI that only
+    virt-dra's webhook denies; "" if it was accepted. ``missing``: objects of the manifests that don't exist. ``network_policy``: the
+    webhook's. ``launcher_policy``: the ValidatingAdmissionPolicy of the pods that the operator may create (standalone)."""
 
     now: datetime
     version: str | Unknown
@@ -89,7 +88,7 @@ class ClusterFacts:
 
     @property
     def overlay(self) -> str:
-        """Which one is installed, by the operator's argument; "" for none."""
+        """The installed overlay, by the operator's argument; "" for none."""
         for deployment in () if isinstance(self.deployments, Unknown) else self.deployments:
             for container in deployment["spec"]["template"]["spec"]["containers"]:
                 for argument in container.get("args") or ():
@@ -99,6 +98,6 @@ class ClusterFacts:
 
     @property
     def namespace(self) -> str:
-        """Where virt-dra is; "" where it isn't."""
+        """The namespace of virt-dra; "" if it isn't installed."""
         deployments = () if isinstance(self.deployments, Unknown) else self.deployments
         return next((str(each["metadata"]["namespace"]) for each in deployments), "")

@@ -1,4 +1,4 @@
-"""What doctor finds about virt-dra itself: objects, pods, webhook, certificate, rights, leader. Pure: facts in, findings out."""
+"""Checks of virt-dra itself: objects, pods, webhook, certificate, RBAC permissions, leader. Pure: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_dra.api.counting import counted
 from virt_dra.api.integration.paths import DOMAIN
 from virt_dra.api.meta import parse_time
 from virt_dra.api.wire import Json
@@ -15,7 +16,7 @@ from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, ClusterFacts, Doctor
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, OPERATOR, ObjectKey, launcher_of, launcher_variables
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 
-INSTALL: Final = "run virt-dra install again; it puts back what is missing and changes nothing else"
+INSTALL: Final = "run virt-dra install again, with the same options; it restores missing objects"
 RENEW_WITHIN: Final = timedelta(days=7)
 """A certificate of 90 days is renewed when 30 are left, so that fewer than these mean that it isn't."""
 KEEPS_CERTIFICATE: Final = "virt-dra-certificates"
@@ -25,7 +26,7 @@ VMI_WEBHOOK: Final = f"vmi.{DOMAIN}"
 
 
 def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
-    """Whether all objects are there, in the version of this program."""
+    """Findings on missing objects, and on the installed version."""
     if isinstance(facts.deployments, Unknown):
         yield _unread("installation", "Deployments", facts.deployments)
         return
@@ -51,7 +52,7 @@ def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
 
 
 def definitions(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """CRDs that are there and served."""
+    """Findings on CRDs that aren't served."""
     if isinstance(facts.definitions, Unknown):
         yield _unread("definitions", "CustomResourceDefinitions", facts.definitions)
         return
@@ -60,21 +61,21 @@ def definitions(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             conditions = (crd.get("status") or {}).get("conditions") or ()
             why = "; ".join(str(each.get("message")) for each in conditions if each.get("status") == "False") or "its status says nothing"
             yield DoctorFinding(
-                "definitions", ERROR, f"CustomResourceDefinition {name}", f"it isn't served: {why}", "correct what stands in its status"
+                "definitions", ERROR, f"CustomResourceDefinition {name}", f"it isn't served: {why}", "correct what its status names"
             )
     if facts.definitions:
         yield DoctorFinding("definitions", OK, "CustomResourceDefinitions", ", ".join(sorted(facts.definitions)))
 
 
 def workloads(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Whether operator and webhook run."""
+    """Findings on Deployments and pods that don't run."""
     for deployment in () if isinstance(facts.deployments, Unknown) else facts.deployments:
         key = ObjectKey.of(deployment, "Deployment")
         if missing := rollout(key, deployment):
             advice = f"kubectl describe -n {key.namespace} deployment/{key.name}; kubectl logs -n {key.namespace} deployment/{key.name}"
             yield DoctorFinding("workloads", ERROR, str(key), missing.removeprefix(f"{key}: "), advice)
         else:
-            yield DoctorFinding("workloads", OK, str(key), f"{deployment['spec'].get('replicas', 1)} replicas are available")
+            yield DoctorFinding("workloads", OK, str(key), f"{counted(deployment['spec'].get('replicas', 1), 'replica')} available")
     for pod in () if isinstance(facts.pods, Unknown) else facts.pods:
         for trouble in pod_troubles(pod):
             where = str(ObjectKey.of(pod, "Pod"))
@@ -82,7 +83,7 @@ def workloads(facts: ClusterFacts) -> Iterator[DoctorFinding]:
 
 
 def webhook(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Whether the API server reaches the webhook: its configurations, its endpoints, and an answer to a question."""
+    """Findings on whether the API server reaches the webhook: configurations, endpoints, and the answer to a dry run."""
     if not facts.overlay:
         return
     if isinstance(facts.configurations, Unknown):
@@ -110,13 +111,13 @@ def _probe(facts: ClusterFacts) -> DoctorFinding:
     if isinstance(facts.probe, Unknown):
         return _unread("webhook-answer", where, facts.probe)
     if f'admission webhook "{VMI_WEBHOOK}" denied the request' in facts.probe:
-        return DoctorFinding("webhook-answer", OK, where, "the API server asked it about a VMI (dry run), and it answered as it should")
+        return DoctorFinding("webhook-answer", OK, where, "the API server called it for a VMI (dry run), and it answered correctly")
     if f'failed calling webhook "{VMI_WEBHOOK}"' in facts.probe or f'failed to call webhook "{VMI_WEBHOOK}"' in facts.probe:
-        advice = "look at the Service's endpoints, at NetworkPolicies and firewalls on the way to port 8443, and at the caBundle"
+        advice = "check the Service's endpoints, NetworkPolicies and firewalls on the way to port 8443, and the caBundle"
         return DoctorFinding("webhook-answer", ERROR, where, f"the API server can't reach it: {facts.probe}", advice)
     if not facts.probe:
         message = (
-            "a VMI that it must deny was accepted (dry run): the API server didn't ask it, or couldn't and went on (failurePolicy Ignore)"
+            "a VMI that it must deny was accepted (dry run): the API server didn't call it, or failed to and went on (failurePolicy Ignore)"
         )
         advice = (
             "see the findings about the webhook's configuration, endpoints and certificate; then NetworkPolicies and firewalls to port 8443"
@@ -125,12 +126,12 @@ def _probe(facts: ClusterFacts) -> DoctorFinding:
             advice += f"; and whether the API server presents a client certificate (the webhook's log has code 401 where not): {GUIDE}"
         return DoctorFinding("webhook-answer", ERROR, where, message, advice)
     return DoctorFinding(
-        "webhook-answer", INFO, where, f"it isn't known whether it answers: {facts.probe}", "try again as somebody who may create VMIs"
+        "webhook-answer", INFO, where, f"it isn't known whether it answers: {facts.probe}", "try again with an account that may create VMIs"
     )
 
 
 def certificate(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Whether the webhook's certificate is valid, for its Service, and trusted by what calls it."""
+    """Findings on the webhook's certificate: its validity, its names, and the trust in it."""
     if not facts.overlay:
         return
     where = f"Secret {facts.namespace}/virt-dra-webhook-tls"
@@ -168,9 +169,9 @@ def _log_of(facts: ClusterFacts) -> str:
 
 
 def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Whether the policy of the pods that the operator may create (standalone) lets it create those that it makes."""
+    """Findings on the policy for launcher pods (standalone): whether it admits those that the operator creates."""
     if facts.launcher_policy is None:
-        return  # beside KubeVirt; standalone it is said elsewhere that it is missing
+        return  # beside KubeVirt; standalone it is among the missing objects
     where = f"ValidatingAdmissionPolicy {LAUNCHER_POLICY}"
     if isinstance(facts.launcher_policy, Unknown):
         yield _unread("limits", where, facts.launcher_policy)
@@ -195,12 +196,12 @@ def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
 
 
 def rights(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Whether the ServiceAccounts may do what their components do."""
+    """Findings on RBAC permissions that the ServiceAccounts lack."""
     if not facts.overlay:
         return
     if isinstance(facts.rights, Unknown):
         yield DoctorFinding(
-            "rights", INFO, "ServiceAccounts", f"their rights can't be asked for: {facts.rights.why}", "run doctor as an administrator"
+            "rights", INFO, "ServiceAccounts", f"their permissions can't be checked: {facts.rights.why}", "run doctor as an administrator"
         )
         return
     refused: defaultdict[str, list[str]] = defaultdict(list)
@@ -211,11 +212,11 @@ def rights(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         where = f"ServiceAccount {facts.namespace}/{account}"
         yield DoctorFinding("rights", ERROR, where, f"it may not {', '.join(missing)}", INSTALL)
     if not refused:
-        yield DoctorFinding("rights", OK, "ServiceAccounts", f"all {len(facts.rights)} rights of the manifests are given")
+        yield DoctorFinding("rights", OK, "ServiceAccounts", f"they have all {len(facts.rights)} permissions of the manifests")
 
 
 def leader(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Whether an operator leads."""
+    """Findings on the leader of the operators."""
     if not facts.overlay:
         return
     where = f"Lease {facts.namespace}/virt-dra-operator"
@@ -236,7 +237,7 @@ def leader(facts: ClusterFacts) -> Iterator[DoctorFinding]:
 
 
 def wanted_configurations(overlay: str) -> tuple[str, ...]:
-    """Kinds of the webhook configurations that an overlay has."""
+    """The kinds of the overlay's webhook configurations."""
     both = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
     return both if overlay == BESIDE_KUBEVIRT else both[:1]
 
