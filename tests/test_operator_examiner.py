@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tests.controllers.hostile_selectors import HOSTILE
+from tests.controllers.operator.sampled import sample_of
 from tests.controllers.operator.test_pending import CLAIM, CLASS, POD, in_use, node, slice_of
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
-from virt_dra.controllers.operator import pending
 from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ThreadExplanationWorker
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
 from virt_dra.operator.explanation_process import ProcessExplanationWorker, Served, _lines_of_request, serve
@@ -35,7 +35,7 @@ def _sample() -> Sample:
     rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"pool": "b"}, "taint": {"key": "k", "effect": "NoSchedule"}}}
     nodes = [node("a"), node("b"), node("c"), node("d", unschedulable=True)]
     slices, others = [slice_of("a", 2), slice_of("b", 1)], (in_use("x", "a", "d0"), in_use("y", "a", "d1"))
-    return pending.sample_of(nodes, others, slices, [DeviceClass.from_wire(CLASS)], [DeviceTaintRule.from_wire(rule)], NOW)
+    return sample_of(nodes, others, slices, [DeviceClass.from_wire(CLASS)], [DeviceTaintRule.from_wire(rule)], NOW)
 
 
 def _question(*selectors: str, previous: Condition | None = None, size: int = 0) -> ExplanationRequest:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.controllers.changed_objects import base_of, changed
+from tests.controllers.listed_sources import ListedSources
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -16,7 +17,6 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.reconciled import Reconciled
-from virt_dra.controllers.sources import ListedSources
 
 CASES = Path(__file__).parent / "devices" / "cases" / "device_status"
 BASE = base_of(CASES)

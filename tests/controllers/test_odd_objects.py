@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, NOW
 from tests.controllers.standalone.world import SETTINGS
 from virt_dra.api import names
@@ -20,7 +21,6 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json, WireError
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.devices import inputs as device_inputs
-from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import Create, PatchAnnotations, Write

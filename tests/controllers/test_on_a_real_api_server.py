@@ -13,6 +13,7 @@ import pytest
 
 from devtools.cluster.control_plane import ControlPlane
 from tests.controllers.changed_objects import changed
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, NOW
 from tests.controllers.standalone.test_networks import WITH_NETWORKS
 from tests.controllers.standalone.test_networks import vmi as vmi_with_network
@@ -29,7 +30,6 @@ from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.reconciled import NOTHING, Reconciled
-from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import PatchAnnotations, write

@@ -21,6 +21,7 @@ from devtools.webhooks.hostile_reviews import TEXTS, hostile_reviews
 from devtools.webhooks.serving import serving
 from launcher import LauncherError, convert
 from tests.controllers.changed_objects import changed
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, NOW
 from tests.controllers.standalone.world import SETTINGS
 from tests.security.test_namespaces import RECORD
@@ -34,7 +35,6 @@ from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.events import Event
-from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.pod import standalone_pod
 from virt_dra.controllers.writes import Create, PatchAnnotations, PatchStatus, Write

@@ -1,4 +1,4 @@
-"""What KubeVirt reports in a VMI's condition ``Synchronized`` after it failed, and whether a retry may help (K-12.8, K-12.9). Pure."""
+"""KubeVirt's condition ``Synchronized`` of a VMI that it failed to start, and whether a retry may help (K-12.8, K-12.9). Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ SYNCHRONIZED: Final = "Synchronized"
 """KubeVirt's condition; False after a failed attempt, with the first message of the failures of one reason."""
 FAILED_CREATE: Final = "FailedCreate"
 """KubeVirt's reason: rendering the pod failed, or the API server refused it (a webhook, a quota, an invalid name)."""
+SYNC_FAILED: Final = "Synchronizing with the Domain failed."
+"""virt-handler's reason: the domain could not be started."""
+_METADATA: Final = "metadata"
+"""Part of every error of a launcher that doesn't find a device's address (K-7.10)."""
 
 
 def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
@@ -26,14 +30,8 @@ def synchronized(vmi: VirtualMachineInstance) -> Condition | None:
     return None
 
 
-SYNC_FAILED: Final = "Synchronizing with the Domain failed."
-"""virt-handler's reason: the domain could not be started."""
-_METADATA: Final = "metadata"
-"""Part of every error of a launcher that doesn't find a device's address (K-7.10)."""
-
-
 def awaits_retry(vmi: VirtualMachineInstance) -> bool:
-    """True if KubeVirt failed with this VMI for a reason that may be over without KubeVirt noticing."""
+    """True if KubeVirt failed to start the VMI for a reason that may be over without KubeVirt noticing."""
     return retryable_failure(vmi) is not None
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from devtools.cluster.scripted_server import status_object
 from tests.cluster.contract.running import WIDGET, claim
+from tests.cluster.update_with_retry import O, update_with_retry
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
@@ -36,7 +37,6 @@ from virt_dra.cluster.port import (
     Unavailable,
 )
 from virt_dra.cluster.watching.backoff import backoff
-from virt_dra.cluster.watching.conflicts import O, update_with_retry
 
 
 @pytest.mark.parametrize(

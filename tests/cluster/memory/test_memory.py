@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.contract.running import claim, device_class, events, pod, refusal, told
+from tests.cluster.memory.admit_all import AdmitAll
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownObject
 from virt_dra.api.reading.scheme import KINDS, read_object
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.cluster.kinds import is_namespaced, resource_of, unknown_kind
-from virt_dra.cluster.memory.admission import AdmitAll
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.memory.names import ALPHABET, counted_suffixes, generated, random_suffixes

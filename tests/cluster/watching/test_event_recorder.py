@@ -13,12 +13,13 @@ import pytest
 
 from devtools.cluster.control_plane import ControlPlane
 from tests.cluster.contract.running import claim, device_class
+from tests.cluster.watching.references import reference_to
 from virt_dra.api.core_v1 import Namespace, ObjectReference
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Cluster
-from virt_dra.cluster.watching.event_recorder import EVENT, EventLimits, EventRecorder, reference_to
+from virt_dra.cluster.watching.event_recorder import EVENT, EventLimits, EventRecorder
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 USUAL = EventLimits()

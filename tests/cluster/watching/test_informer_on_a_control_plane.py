@@ -13,12 +13,12 @@ import pytest
 from devtools.cluster.control_plane import ControlPlane
 from devtools.cluster.scripted_server import CuttingProxy, cutting_proxy
 from tests.cluster.contract.running import claim, eventually, resource_slice
+from tests.cluster.update_with_retry import update_with_retry
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.port import ApiError, Gone, Listed, Unavailable
-from virt_dra.cluster.watching.conflicts import update_with_retry
 from virt_dra.cluster.watching.informer import Informer, NoInformerObserver, O, running
 
 pytestmark = pytest.mark.control_plane

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.controllers.changed_objects import cases_in, changed
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, CASES, CLAIM, LATER, NOW, POD, World, objects
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION
@@ -22,7 +23,7 @@ from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound, Unava
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.reconciled import NOTHING
-from virt_dra.controllers.sources import FINISHED, ListedSources
+from virt_dra.controllers.sources import FINISHED
 from virt_dra.controllers.writes import Create, PatchAnnotations
 
 Found = TypeVar("Found", VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice)

@@ -12,6 +12,7 @@ import pytest
 
 from launcher import hostdevs
 from tests.controllers.changed_objects import changed
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, CLAIM, NOW, POD, World
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import ANNOTATIONS_LIMIT, INTEGRATION_ANNOTATION, metadata_annotation
@@ -24,7 +25,6 @@ from virt_dra.controllers.beside_kubevirt import metadata_shim
 from virt_dra.controllers.devices.inputs import DeviceInputs, gather
 from virt_dra.controllers.pods.launcher_pods import render
 from virt_dra.controllers.pods.launcher_resources import RenderError
-from virt_dra.controllers.sources import ListedSources
 from webhooks.knowledge import KubeVirtOnly
 from webhooks.launcher_pod.mutation import mutate
 

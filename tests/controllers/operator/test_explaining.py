@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.controllers.hostile_selectors import HOSTILE
+from tests.controllers.operator.sampled import sample_of
 from tests.controllers.operator.test_pending import CLAIM, CLASS, POD, in_use, node, slice_of
 from tests.controllers.published_world import BASE
 from virt_dra.api.core_v1 import Pod
@@ -317,9 +318,7 @@ def _with_short_waits(monkeypatch: Any) -> None:
 
 
 def _sample(nodes: int, slices: list[ResourceSlice], limits: ExplainLimits = LIMITS, others: tuple[ResourceClaim, ...] = ()) -> Sample:
-    return pending.sample_of(
-        [node(f"n{n:05}") for n in range(nodes)], others, slices, [DeviceClass.from_wire(CLASS)], (), START, limits=limits
-    )
+    return sample_of([node(f"n{n:05}") for n in range(nodes)], others, slices, [DeviceClass.from_wire(CLASS)], (), START, limits=limits)
 
 
 def _shared(name: str, devices: int) -> ResourceSlice:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.controllers.changed_objects import changed
+from tests.controllers.listed_sources import ListedSources
+from tests.controllers.operator.sampled import sample_of
 from tests.controllers.published_world import BASE, NOW, World
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.defaults import apply_defaults
@@ -19,7 +21,6 @@ from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.operator import pending
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits
-from virt_dra.controllers.sources import ListedSources
 
 CLASS: Json = {
     "metadata": {"name": "gpu.example.com"},
@@ -53,7 +54,7 @@ def explained(
     mine = (
         [ResourceClaim.from_wire(apply_defaults(ResourceClaim.from_wire(claim), format_time(NOW)).to_wire())] if claim is not None else []
     )
-    sample = pending.sample_of(
+    sample = sample_of(
         nodes, others, slices, map(DeviceClass.from_wire, classes), map(DeviceTaintRule.from_wire, rules), NOW, limits=limits
     )
     view = pending.view_of(sample)
@@ -169,7 +170,7 @@ def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_node()
             asked.append(told)
             assert pending.waits_for_node(inputs.pod)
             assert inputs.pod is not None
-            view = pending.view_of(pending.sample_of([node("a")], (), (), [DeviceClass.from_wire(CLASS)], (), NOW))
+            view = pending.view_of(sample_of([node("a")], (), (), [DeviceClass.from_wire(CLASS)], (), NOW))
             return pending.explain(inputs.pod, inputs.claims, view, told, inputs.now)
 
         async def reconcile() -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import NOW, objects
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION, PATH_ANNOTATION, RETRY_ANNOTATION
@@ -14,7 +15,6 @@ from virt_dra.controllers.beside_kubevirt.metadata_shim import _fits
 from virt_dra.controllers.beside_kubevirt.reconcile import plan
 from virt_dra.controllers.devices.inputs import gather
 from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
-from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.transforms import rest_of, trimmed, trimmed_where_read_only
 
 KINDS: dict[str, type[TypedObject]] = {

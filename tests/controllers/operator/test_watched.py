@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.controllers.listed_sources import ListedSources
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
@@ -21,7 +22,7 @@ from virt_dra.controllers.beside_kubevirt import publication as device_publicati
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
-from virt_dra.controllers.sources import ListedSources, Sources
+from virt_dra.controllers.sources import Sources
 from virt_dra.controllers.writes import Create, Update
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type

@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cluster.memory.admit_all import AdmitAll
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory.admission import AdmitAll
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_pods import CannotRender, CreatePod, LauncherOptions, patch_into, render

@@ -14,6 +14,7 @@ import pytest
 from launcher import Conversion
 from launcher.addresses.metadata_files import overlaid, read_base
 from launcher.waiting import Waiting, decide, read_device_status, read_vmi
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.standalone.world import SETTINGS, World, slice_of
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration import standalone as meeting
@@ -21,7 +22,6 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA
 from virt_dra.api.resource_v1 import ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.networks import started_with
 

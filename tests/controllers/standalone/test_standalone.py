@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from launcher.waiting import Waiting, decide, read_device_status, read_vmi
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.standalone.world import SETTINGS, START, World, slice_of, vmi_spec
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Pod
@@ -21,7 +22,6 @@ from virt_dra.api.validation import FieldError, Rules, validate_create
 from virt_dra.api.wire import Json
 from virt_dra.cel.validation import COMPILED
 from virt_dra.controllers.pods.launcher_resources import RenderError
-from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.instance_phase import ever_ran, phase_times, verdict, with_phase
 from virt_dra.controllers.standalone.pod import pod_name, standalone_pod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from tests.controllers.listed_sources import ListedSources
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, NEWEST, Gates
@@ -15,7 +16,6 @@ from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Cluster, NotFound
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.loops import claims, scheduler
-from virt_dra.controllers.sources import ListedSources
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.standalone.pod import StandaloneOptions

@@ -7,13 +7,7 @@ from typing import Protocol, TypeVar
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import (
-    ADMIN_ACCESS_LABEL,
-    DeviceRequest,
-    DeviceRequestAllocationResult,
-    ResourceClaim,
-    ResourceClaimTemplate,
-)
+from virt_dra.api.resource_v1 import ADMIN_ACCESS_LABEL, DeviceRequest, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimTemplate
 from virt_dra.cluster.port import StatusCause
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
@@ -36,28 +30,6 @@ class Admission(Protocol):
     def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]: ...
 
     def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]: ...
-
-
-class AdmitAll:
-    """No defaults, no rules: for tests that are about something else."""
-
-    def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
-        return obj
-
-    def permitted(self, new: O, old: O | None) -> O:
-        return new
-
-    def permitted_status(self, new: O, old: O) -> O:
-        return new
-
-    def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
-        return ()
-
-    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
-        return ()
-
-    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
-        return ()
 
 
 def admin_access_on_create(obj: TypedObject, namespace: Namespace | None) -> tuple[StatusCause, ...]:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from virt_dra.api.core_v1 import ObjectReference
-from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.meta import format_time
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import ApiError, NotFound, Writer
 
@@ -167,15 +167,6 @@ class EventRecorder:
         if len(self._tokens) > limits.remembered:
             self._tokens.popitem(last=False)
         return allowed
-
-
-def reference_to(obj: TypedObject) -> ObjectReference:
-    """What an Event names its object by."""
-    api_version, kind = obj.api_version or obj.API_VERSION, obj.kind or obj.KIND
-    given = {"namespace": obj.metadata.namespace, "uid": obj.metadata.uid, "resource_version": obj.metadata.resource_version}
-    return ObjectReference(
-        api_version=api_version, kind=kind, name=obj.metadata.name, **{key: value for key, value in given.items() if value}
-    )
 
 
 def _cut(text: str, limit: int) -> str:

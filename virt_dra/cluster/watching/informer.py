@@ -168,12 +168,6 @@ class Informer(Generic[O]):
         return self._synced.is_set()
 
     @property
-    def last_contact(self) -> float | None:
-        """When (by the clock) the cluster last said something: a list or an event. None before the first. A real API server says
-        something about once a minute, bookmarks included."""
-        return self._last_contact
-
-    @property
     def age(self) -> float:
         """Seconds since the last contact; infinite before the first."""
         return float("inf") if self._last_contact is None else self._clock() - self._last_contact

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import Condition, parse_time
-from virt_dra.controllers.devices.options import Began, as_stated
+from virt_dra.api.meta import Condition
+from virt_dra.controllers.devices.options import Began, as_stated, moment_after
 from virt_dra.controllers.devices.outcomes import POD_MISSING, DeviceResolution, UnresolvedDevice
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.kubevirt_failures import FAILED_CREATE, synchronized
@@ -26,12 +26,11 @@ def error_at(vmi: VirtualMachineInstance, began: Began = as_stated) -> datetime 
     A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
     """
     failure = _of_creation(vmi)
-    if failure is None or not failure.reason.startswith(FAILED_CREATE) or not failure.last_transition_time:
-        return None
-    try:
-        return began(parse_time(failure.last_transition_time)) + _PASSING
-    except (ValueError, OverflowError):
-        return None
+    return (
+        moment_after(failure.last_transition_time, _PASSING, began)
+        if failure is not None and failure.reason.startswith(FAILED_CREATE)
+        else None
+    )
 
 
 def _of_creation(vmi: VirtualMachineInstance) -> Condition | None:

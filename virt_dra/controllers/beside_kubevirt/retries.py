@@ -15,8 +15,7 @@ from typing import Final
 
 from virt_dra.api.integration.paths import RETRY_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import parse_time
-from virt_dra.controllers.devices.options import Began, as_stated
+from virt_dra.controllers.devices.options import Began, as_stated, moment_of
 from virt_dra.controllers.kubevirt_failures import retryable_failure
 from virt_dra.controllers.writes import PatchAnnotations
 
@@ -50,8 +49,8 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began 
     if failure is None:
         over = written is not None and vmi.metadata.deletion_timestamp is None
         return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
-    since = min(began(_time(failure.last_transition_time) or _time(vmi.metadata.creation_timestamp) or _LONG_AGO), now)
-    last = _time(written)
+    since = min(began(moment_of(failure.last_transition_time) or moment_of(vmi.metadata.creation_timestamp) or _LONG_AGO), now)
+    last = moment_of(written)
     # A time in the future isn't the operator's: VM authors may write the annotation, too.
     last = since if last is None or last > now else max(last, since)
     pause = max(min(max((now - since) * _PART, SHORTEST), LONGEST), EACH * waiting)
@@ -59,10 +58,3 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began 
     if due > now:
         return Retry(requeue_at=due)
     return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: now.astimezone(UTC).isoformat(timespec="milliseconds")}), now + pause)
-
-
-def _time(text: str | None) -> datetime | None:
-    try:
-        return parse_time(text) if text else None
-    except (ValueError, OverflowError):
-        return None

@@ -9,11 +9,7 @@ from dataclasses import dataclass, replace
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration.attribute_keys import Addresses
 from virt_dra.api.integration.device_metadata import MDEV_UUID, METADATA_KIND, METADATA_VERSION, PCI_BUS_ID
-from virt_dra.api.integration.paths import (
-    ClaimRequestPair,
-    Layout,
-    metadata_annotation,
-)
+from virt_dra.api.integration.paths import ClaimRequestPair, Layout, metadata_annotation
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json

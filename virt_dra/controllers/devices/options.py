@@ -8,9 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration.attribute_keys import (
-    DriverKeys,
-)
+from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -47,26 +45,33 @@ class ResolutionOptions:
 DEFAULTS: Final = ResolutionOptions()
 
 
+def moment_of(text: object) -> datetime | None:
+    """The time of a timestamp in an object; None if it is missing or malformed."""
+    try:
+        return parse_time(text) if isinstance(text, str) and text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def moment_after(text: str | None, delay: timedelta, began: Began) -> datetime | None:
+    """The time ``delay`` after a timestamp in an object; None if the timestamp is missing or malformed."""
+    moment = moment_of(text)
+    try:
+        return began(moment) + delay if moment is not None else None
+    except OverflowError:
+        return None
+
+
 def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
     """When a missing claim of a running pod counts as deleted; None if it isn't known when the pod was bound.
 
     The informers of pods and claims are independent, so a claim may appear later than the pod that uses it.
     """
     bound = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None)
-    if bound is None or not bound.last_transition_time:
-        return None
-    try:
-        return options.began(parse_time(bound.last_transition_time)) + CLAIM_LAG
-    except (ValueError, OverflowError):
-        return None
+    return moment_after(bound.last_transition_time, CLAIM_LAG, options.began) if bound is not None else None
 
 
 def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
     """When a device that is allocated and not published becomes an error (K-5.9); None if the claim has no allocation timestamp."""
     allocation = claim.status.allocation
-    if allocation is None or allocation.allocation_timestamp is None:
-        return None
-    try:
-        return options.began(parse_time(allocation.allocation_timestamp)) + options.grace
-    except (ValueError, OverflowError):
-        return None
+    return moment_after(allocation.allocation_timestamp, options.grace, options.began) if allocation is not None else None

@@ -6,11 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from virt_dra.api.integration.attribute_keys import (
-    CONFLICTING_ATTRIBUTES,
-    NO_ADDRESS,
-    Addresses,
-)
+from virt_dra.api.integration.attribute_keys import CONFLICTING_ATTRIBUTES, NO_ADDRESS, Addresses
 from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 from virt_dra.api.wire import Json

@@ -12,11 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
-from virt_dra.api.integration.attribute_keys import (
-    Unusable,
-    addresses,
-    needed,
-)
+from virt_dra.api.integration.attribute_keys import Unusable, addresses, needed
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
@@ -49,13 +45,7 @@ from virt_dra.controllers.devices.outcomes import (
 from virt_dra.controllers.devices.published import Publications, PublishedDevice, PublishedDevices, newest
 from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
 from virt_dra.controllers.pods.current_pod import not_current
-from virt_dra.scheduling.claim_references import (
-    PODS,
-    NotCreatedYet,
-    NotNeeded,
-    UnsupportedClaimSource,
-    claim_name,
-)
+from virt_dra.scheduling.claim_references import PODS, NotCreatedYet, NotNeeded, UnsupportedClaimSource, claim_name
 
 
 def resolve(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from virt_dra.api.integration.attribute_keys import (
-    Need,
-)
+from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachineInstance
 
 SubjectKind = Literal["gpus", "hostDevices", "networks"]

@@ -12,15 +12,15 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Final
 
 from virt_dra.allocator import DEFAULT, Features, Interrupt, Snapshot
 from virt_dra.allocator.explain import RequestExplanation
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.meta import Condition, format_time, parse_time
+from virt_dra.api.meta import Condition, format_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
-from virt_dra.controllers.devices.options import Began, as_stated
+from virt_dra.controllers.devices.options import Began, as_stated, moment_of
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, Unplaced, place
@@ -156,17 +156,6 @@ def sampling(
     return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), tuple(allocations), now, left_out)
 
 
-def sample_of(*arguments: Any, **options: Any) -> Sample:
-    """As :func:`sampling`, without yielding."""
-    steps = sampling(*arguments, **options)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Sample = end.value
-            return found
-
-
 def view_of(sample: Sample, features: Features = DEFAULT) -> View:
     """The view of a sample. Takes up to a second: don't call it on an event loop, and share the view between VMIs."""
     snapshot = Snapshot.build(sample.slices, sample.classes, (), sample.rules if features.device_taints else ())
@@ -197,19 +186,12 @@ def due(
 ) -> datetime:
     """When the pod may be explained next. ``previous``: the condition that was written last; ``last_attempt``: when this process last
     explained the pod; ``too_slow``: how often in a row the deadline passed."""
-    earliest = began(_time(pod.metadata.creation_timestamp) or now) + limits.after
+    earliest = began(moment_of(pod.metadata.creation_timestamp) or now) + limits.after
     pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.longest_pause, limits.every))
-    for last in (_time(previous.last_transition_time) if previous is not None else None, last_attempt):
+    for last in (moment_of(previous.last_transition_time) if previous is not None else None, last_attempt):
         if last is not None and last <= now:  # a clock that was set back leaves times in the future behind
             earliest = max(earliest, last + pause)
     return earliest
-
-
-def _time(text: str | None) -> datetime | None:
-    try:
-        return parse_time(text) if text else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def explain(

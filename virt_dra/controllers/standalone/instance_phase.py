@@ -18,9 +18,9 @@ from virt_dra.api.wire import Json
 from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
+from virt_dra.controllers.sources import FINISHED
 
 VmiPhase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed"]
-FINISHED: Final = ("Succeeded", "Failed")
 STARTED: Final = ("Scheduling", "Scheduled", "Running")
 """Phases of a VMI that has, or had, a pod."""
 

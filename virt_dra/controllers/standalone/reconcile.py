@@ -34,8 +34,8 @@ from virt_dra.controllers.loops.device_status import sentences, settle, with_sta
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.reconciled import NOT_ALLOCATABLE, NOTHING, Explain, Reconciled
-from virt_dra.controllers.sources import Sources, ends
-from virt_dra.controllers.standalone.instance_phase import FINISHED, READY, STARTED, with_phase
+from virt_dra.controllers.sources import FINISHED, Sources, ends
+from virt_dra.controllers.standalone.instance_phase import READY, STARTED, with_phase
 from virt_dra.controllers.standalone.instance_phase import verdict as phase_of
 from virt_dra.controllers.standalone.networks import annotations_for, started_with
 from virt_dra.controllers.standalone.pod import StandaloneOptions, pod_name, standalone_pod

@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import format_time, parse_time
+from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import put
-from virt_dra.controllers.devices.options import Began, as_stated
+from virt_dra.controllers.devices.options import Began, as_stated, moment_of
 from virt_dra.controllers.events import Event, normal, warning
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.reconciled import Reconciled
-from virt_dra.controllers.sources import InstanceSources
-from virt_dra.controllers.standalone.instance_phase import FINISHED, READY, ever_ran
+from virt_dra.controllers.sources import FINISHED, InstanceSources
+from virt_dra.controllers.standalone.instance_phase import READY, ever_ran
 from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write, write
 
 Strategy = Literal["Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver"]
@@ -117,7 +117,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
 
 def _retry_at(failures: Json, began: Began) -> datetime | None:
     """When the back-off ends; never later than its length from now, even if a clock was set back since it was written."""
-    written, count = _time(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
+    written, count = moment_of(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
     if written is None:
         return None
     delay = delay_after(count) if isinstance(count, int) and count > 0 else _LONGEST_DELAY
@@ -244,10 +244,3 @@ def _printable(
 def _condition(vmi: VirtualMachineInstance | None, kind: str) -> Json | None:
     conditions = vmi.status.conditions if vmi is not None else ()
     return next((condition for condition in conditions if condition.get("type") == kind), None)
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        return parse_time(text) if isinstance(text, str) else None
-    except (ValueError, OverflowError):
-        return None

@@ -1,0 +1,87 @@
+"""The sources of a reconcile over lists that are read once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Self
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.cluster.port import Reader
+from virt_dra.controllers.devices.published import PoolView, PublishedDevices
+from virt_dra.controllers.kubevirt_failures import awaits_retry
+from virt_dra.controllers.sources import addresses_of, instance_keys, instance_uids, leftovers, status_addresses
+
+
+class ListedSources:
+    """Implements :class:`Sources` and :class:`InstanceSources` over lists: for tests, the embedded cluster, and a single pass."""
+
+    def __init__(
+        self,
+        vmis: Iterable[VirtualMachineInstance] = (),
+        pods: Iterable[Pod] = (),
+        claims: Iterable[ResourceClaim] = (),
+        slices: Iterable[ResourceSlice] = (),
+        rules: Iterable[DeviceTaintRule] = (),
+        devices: Iterable[VirtualMachineInstanceDevices] = (),
+    ) -> None:
+        self._vmis = {vmi.key: vmi for vmi in vmis}
+        self._claims = {claim.key: claim for claim in claims}
+        self._pools = PublishedDevices.of(slices)
+        self._rules = tuple(sorted(rules, key=lambda rule: rule.name))
+        self._devices = {each.key: each for each in devices}
+        self._pods: dict[str, list[Pod]] = defaultdict(list)
+        self._all_pods = tuple(pods)
+        for pod in self._all_pods:
+            for uid in instance_uids(pod):
+                self._pods[uid].append(pod)
+
+    @classmethod
+    async def read(cls, reader: Reader, namespace: str = "") -> Self:
+        """Everything of one namespace, or of all."""
+        return cls(
+            (await reader.list(VirtualMachineInstance, namespace)).items,
+            (await reader.list(Pod, namespace)).items,
+            (await reader.list(ResourceClaim, namespace)).items,
+            (await reader.list(ResourceSlice)).items,
+            (await reader.list(DeviceTaintRule)).items,
+            (await reader.list(VirtualMachineInstanceDevices, namespace)).items,
+        )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of all VMIs, sorted."""
+        return tuple(sorted(self._vmis))
+
+    def vmi(self, key: str) -> VirtualMachineInstance | None:
+        return self._vmis.get(key)
+
+    def pods_of(self, vmi: VirtualMachineInstance) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self._pods.get(vmi.metadata.uid, ()) if pod.namespace == vmi.namespace)
+
+    def claim(self, key: str) -> ResourceClaim | None:
+        return self._claims.get(key)
+
+    def pool(self, driver: str, name: str) -> PoolView | None:
+        return self._pools.pool(driver, name)
+
+    def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
+        return self._rules
+
+    def devices(self, key: str) -> VirtualMachineInstanceDevices | None:
+        return self._devices.get(key)
+
+    def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
+        return tuple(each for each in self._devices.values() if address in addresses_of(each))
+
+    def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
+        return tuple(vmi for vmi in self._vmis.values() if address in status_addresses(vmi))
+
+    def awaiting_retry(self, namespace: str) -> int:
+        return sum(awaits_retry(vmi) for vmi in self._vmis.values() if vmi.namespace == namespace)
+
+    def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
+        return leftovers((pod for pod in self._all_pods if key in instance_keys(pod)), uid)
