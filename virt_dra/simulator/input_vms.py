@@ -17,7 +17,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
 from virt_dra.controllers.loops.virtual_machines import wants_instance
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, not_current, owner_uids
-from virt_dra.controllers.standalone.instance_phase import FINISHED
+from virt_dra.controllers.sources import FINISHED
 from virt_dra.controllers.standalone.vm_lifecycle import strategy_of
 
 VmOrVmi = VirtualMachine | VirtualMachineInstance
