@@ -1,4 +1,4 @@
-"""Asks a cluster for what doctor looks at. Thin: whatever can't be read becomes an Unknown with the reason, and decides nothing here."""
+"""Reads doctor's facts from a cluster. A fact that can't be read becomes an Unknown with the reason; nothing is decided here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _AT_ONCE: Final = 8
 
 
 async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
-    """Everything, or why not. Raises nothing of the cluster's; ConnectionProblem comes from connecting."""
+    """All facts. Errors of the cluster become Unknown."""
     deployments = await _tried(cluster.list_raw("apps/v1", "Deployment", labels=OURS))
     facts = ClusterFacts(
         now=datetime.now(UTC),
@@ -88,7 +88,7 @@ async def _tried(asking: Awaitable[T]) -> T | Unknown:
 
 
 class _Unreadable(Exception):
-    """What was read isn't what it should be, or can't be understood here."""
+    """An object has unexpected content, or a library to read it is missing."""
 
     def __init__(self, message: str, advice: str, level: Level = WARNING) -> None:
         super().__init__(message)
@@ -118,7 +118,7 @@ async def _definitions(cluster: KubeCluster) -> Mapping[str, Json]:
 
 
 async def _listed(cluster: KubeCluster, api_version: str, kind: str) -> Sequence[Json]:
-    """Nothing where the kind isn't served."""
+    """The objects of a kind; none if the kind isn't served."""
     try:
         return await cluster.list_raw(api_version, kind)
     except NotFound:
@@ -136,7 +136,7 @@ async def _launcher_policy(cluster: KubeCluster) -> Json | None:
 
 async def _ready_endpoints(cluster: KubeCluster, namespace: str) -> int:
     slices = await cluster.list_raw("discovery.k8s.io/v1", "EndpointSlice", namespace, labels="kubernetes.io/service-name=virt-dra-webhook")
-    # As Kubernetes reads it: what doesn't say whether it is ready, is.
+    # As in Kubernetes: an endpoint without the condition counts as ready.
     return sum((each.get("conditions") or {}).get("ready") is not False for one in slices for each in one.get("endpoints") or ())
 
 
@@ -179,11 +179,11 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
     return Certificate(served.not_valid_after_utc, tuple(names), trusting)
 
 
-# --- rights and objects, as the manifests have them -------------------------------------------------------------------
+# --- permissions and objects of the manifests -------------------------------------------------------------------
 
 
 async def _wanted(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Json]:
-    """The manifests of what is installed, as far as it can be told from what is there."""
+    """The manifests of the installed overlay, with cert-manager if its annotation is there."""
     configuration = await found(cluster, ADMISSION, "ValidatingWebhookConfiguration", "virt-dra")
     cert_manager = INJECT_ANNOTATION in ((configuration or {"metadata": {}})["metadata"].get("annotations") or {})
     return planned(Choices(BESIDE_KUBEVIRT if overlay == BESIDE_KUBEVIRT else STANDALONE, namespace, cert_manager=cert_manager), packaged())
@@ -203,7 +203,7 @@ async def _missing(cluster: KubeCluster, overlay: str, namespace: str) -> Sequen
 
 
 def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, Json]]:
-    """Account and resourceAttributes of every right that the roles among the objects give."""
+    """Account and resourceAttributes of every permission that the roles among the objects grant."""
     roles = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects if obj["kind"] in ("Role", "ClusterRole")}
     for binding in (obj for obj in objects if obj["kind"] in ("RoleBinding", "ClusterRoleBinding")):
         rules = roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"]
@@ -246,11 +246,11 @@ async def _rights(cluster: KubeCluster, overlay: str, namespace: str) -> Sequenc
     return await asyncio.gather(*(asked(account, given) for account, given in everything))
 
 
-# --- the question to the webhook --------------------------------------------------------------------------------------
+# --- the dry run for the webhook --------------------------------------------------------------------------------------
 
 
 def probe(namespace: str) -> Json:
-    """A VMI with which only virt-dra's webhook finds fault: an integration path that there isn't."""
+    """A VMI that only virt-dra's webhook denies: its integration path doesn't exist."""
     metadata = {"name": PROBE, "namespace": namespace, "annotations": {PATH_ANNOTATION: PROBE}}
     domain = {"devices": {}, "resources": {"requests": {"memory": "64Mi"}}}
     return {"apiVersion": KUBEVIRT, "kind": "VirtualMachineInstance", "metadata": metadata, "spec": {"domain": domain}}

@@ -240,7 +240,7 @@ def _cel(value: str | bool | Sequence[str]) -> str:
 
 
 def _with_images(obj: Json, choices: Choices) -> Json:
-    """Images of containers, and those that containers are told of by an argument ``--…image=``."""
+    """The Deployment with the chosen images in its containers and in arguments ``--…image=``."""
     new = {IMAGE: choices.image, LAUNCHER_IMAGE: choices.launcher_image}
     if obj["kind"] != "Deployment" or not any(new.values()):
         return obj
@@ -271,7 +271,7 @@ def _with_arguments(obj: Json, choices: Choices) -> Json:
 
 
 def is_ours(obj: Json) -> bool:
-    """Whether an object has our label, which every object of ours has."""
+    """True if the object has our label, which every object of virt-dra has."""
     labels = obj["metadata"].get("labels") or {}
     return bool(labels.get(PART_OF_LABEL) == PART_OF)
 

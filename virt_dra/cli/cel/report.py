@@ -1,4 +1,4 @@
-"""An expression on the devices of slices: gathering them, evaluating, and telling people what came out."""
+"""An expression evaluated on the devices of slices, and the report of the results."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from virt_dra.api.counting import counted
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json
@@ -14,7 +15,7 @@ from virt_dra.cel import CompiledSelector, DerivedAttribute, EvaluationError, de
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """What came out for one device: a value, or why there is none."""
+    """The result for one device: a value, or an error."""
 
     device: str
     """``driver/pool/device``, as results of allocations name it."""
@@ -29,8 +30,8 @@ class DeviceResult:
 
     def to_json(self) -> Json:
         value = {"attribute": self.value.to_wire()} if isinstance(self.value, DeviceAttribute) else {"matches": self.value}
-        told = {"error": self.error} if self.error is not None else value
-        return {"device": self.device, **({"node": self.node} if self.node else {}), **told, "cost": self.cost}
+        result = {"error": self.error} if self.error is not None else value
+        return {"device": self.device, **({"node": self.node} if self.node else {}), **result, "cost": self.cost}
 
     def __str__(self) -> str:
         where = f"{self.device} on node {self.node}" if self.node else self.device
@@ -43,7 +44,7 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True)
 class CelReport:
-    """An expression that compiles, and what it says of each device."""
+    """An expression that compiles, with its result for each device."""
 
     expression: str
     cost_estimate: int | None
@@ -81,7 +82,9 @@ class CelReport:
             return
         failed = f", {self.failed} failed" if self.failed else ""
         count = len(self.devices)
-        said = f"{count} devices evaluated{failed}" if self.derived else f"{self.matching} of {count} devices match{failed}"
+        evaluated = f"{counted(count, 'device')} evaluated{failed}"
+        verb = "matches" if count == 1 else "match"
+        said = evaluated if self.derived else f"{self.matching} of {counted(count, 'device')} {verb}{failed}"
         costs = [found.cost for found in self.devices if found.cost is not None]
         yield f"{said}; cost up to {max(costs)} of an estimated {self.cost_estimate}" if costs else said
 
