@@ -60,5 +60,5 @@ def parsed_event(line: bytes, kind: str) -> tuple[str, Mapping[str, Any]]:
     if type_ in _OF_OBJECTS:
         meta = about.get("metadata")
         if about.get("kind") != kind or not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
-            raise unavailable(f"a watch of {kind} sent an object that is no {kind}")
+            raise unavailable(f"a watch of {kind} sent something that is no {kind}")
     return type_, about
