@@ -169,7 +169,7 @@ def test_text_has_a_line_for_the_finding_and_one_for_the_advice() -> None:
 def test_help_has_examples_and_exit_codes() -> None:
     text = CliRunner().invoke(cli, ["doctor", "--help"]).stdout
     assert "Examples:" in text
-    assert "Exit codes: 0 nothing is wrong, 1 warnings, 2 errors" in text
+    assert "Exit codes: 0 neither warnings nor errors, 1 warnings, 2 errors" in text
 
 
 def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import IO, Final, Literal, TypeAlias
+from typing import IO, Final
 
 import click
 
@@ -29,10 +29,9 @@ from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.jsonl.members import BadLine, member, switches, under
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
+from virt_dra.cli.shared.options import OutputFormat, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.files import read_inputs
-
-Format: TypeAlias = Literal["text", "json", "yaml"]
 
 MEMBERS: Final = ("expression", "device", "features", "new", "derived")
 NOTHING: Final[Json] = {"compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None}
@@ -138,7 +137,7 @@ value is null.
 @click.command(name="cel", help=HELP, epilog=EPILOG)
 @click.argument("expression", metavar="[EXPR]", required=False)
 @click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Manifests with ResourceSlices; - is standard input.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@output_option("text", "json", "yaml")
 @click.option("--derived", is_flag=True, help="A derived attribute instead of a selector: show its value for each device.")
 @click.option(
     "--new", is_flag=True, help="Compile as the API server does for new text, by its gates, and hold the estimated cost against the limit."
@@ -151,14 +150,9 @@ value is null.
 )
 @click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
 def command(
-    expression: str | None,
-    paths: tuple[str, ...],
-    output: Format,
-    derived: bool,
-    new: bool,
-    feature_gates: FeatureGates | None,
+    expression: str | None, paths: tuple[str, ...], output: OutputFormat, derived: bool, new: bool, feature_gates: FeatureGates | None,
     jsonl: bool,
-) -> None:
+) -> None:  # fmt: skip
     if jsonl:
         if paths or derived or new or feature_gates:
             raise click.UsageError("--jsonl goes with a file of requests only; what the options say stands in each request")
@@ -172,11 +166,8 @@ def command(
     if any("\ud800" <= character <= "\udfff" for character in expression):
         raise click.UsageError("the expression is not UTF-8")
     gates = feature_gates or PLAIN
-    environment = (
-        new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
-        if new
-        else STORED_EXPRESSIONS
-    )
+    of_gates = new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
+    environment = of_gates if new else STORED_EXPRESSIONS
     try:
         compiled = _compile(expression, environment, derived=derived)
     except CompileError as error:
@@ -191,7 +182,7 @@ def command(
     sys.exit(0 if report.good else 1)
 
 
-def _slices(paths: tuple[str, ...], output: Format) -> list[ResourceSlice]:
+def _slices(paths: tuple[str, ...], output: OutputFormat) -> list[ResourceSlice]:
     """The ResourceSlices of the files; other objects may stand among them. Ends the command if there are none, or a file can't be read."""
     loaded = read_inputs(paths)
     if loaded.problems:

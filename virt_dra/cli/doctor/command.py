@@ -1,4 +1,4 @@
-"""``virt-dra doctor``: is this cluster fit for VMs with devices, and does virt-dra work on it?"""
+"""``virt-dra doctor``: checks that a cluster is ready for VMs with devices, and that virt-dra works on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import visible_lines
-from virt_dra.cli.shared.options import kubevirt_option, parse_namespace
+from virt_dra.cli.shared.options import OutputFormat, kubevirt_option, output_option, parse_namespace
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.doctor.checks import examine, exit_code
 from virt_dra.doctor.facts import ClusterFacts, DoctorFinding, Level
@@ -26,8 +26,8 @@ Examples:
   virt-dra doctor --quiet                  only what needs doing
   virt-dra doctor -o json | jq -r '.findings[] | select(.level == "error") | .message'
 \b
-Nothing is written: the question to the webhook is a dry run.
-Exit codes: 0 nothing is wrong, 1 warnings, 2 errors, bad usage or no way to the cluster.
+Nothing is written: the request to the webhook is a dry run.
+Exit codes: 0 neither warnings nor errors, 1 warnings, 2 errors, bad usage or no connection to the cluster.
 """
 
 _COLOURS: Final[dict[Level, str | None]] = {"ok": "green", "info": None, "warning": "yellow", "error": "red"}
@@ -36,21 +36,16 @@ _LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "ok")
 
 @click.command(name="doctor", epilog=EPILOG)
 @cluster_options
-@click.option(
-    "--probe-namespace",
-    metavar="NAME",
-    default="default",
-    show_default=True,
-    callback=parse_namespace,
-    help="Where the VMI of the dry run would be.",
-)
+@click.option("--probe-namespace", metavar="NAME", default="default", show_default=True, callback=parse_namespace,
+              help="Namespace of the dry run's VMI.")  # fmt: skip
 @kubevirt_option
-@click.option("--quiet", is_flag=True, help="Leave out what is well.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: str) -> None:
+@click.option("--quiet", is_flag=True, help="Only warnings and errors.")
+@output_option("text", "json", "yaml")
+def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: OutputFormat) -> None:
     """Examine a cluster: Kubernetes and KubeVirt (versions, gates), drivers and classes, and virt-dra itself.
 
-    Of virt-dra: objects, pods, whether the API server reaches the webhook, certificates, rights, leader. Each finding says what to do.
+    Of virt-dra: objects, pods, whether the API server reaches the webhook, certificates, RBAC permissions, leader. Each finding has its
+    remedy.
     """
     try:
         facts = asyncio.run(_gathered(cluster, probe_namespace))
@@ -75,7 +70,7 @@ async def _gathered(choice: ClusterChoice, probe_namespace: str) -> ClusterFacts
 
 
 def report(findings: Sequence[DoctorFinding]) -> list[str]:
-    """Lines: level, where, what; below it what to do."""
+    """One line per finding: level, where, message; below it the remedy."""
     lines = []
     for finding in findings:
         lines.append(f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {visible(f'{finding.where}: {finding.message}')}")
