@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from virt_dra.api.instancetypes import Instancetypes, expand
+from virt_dra.api.instancetypes.expansion import Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.reading.scheme import read_object
 

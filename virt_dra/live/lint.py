@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.api import instancetypes
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.instancetypes import expansion as instancetypes
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice

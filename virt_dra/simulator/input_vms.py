@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.instancetypes import Expansion, Instancetypes, expand
+from virt_dra.api.instancetypes.expansion import Expansion, Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced

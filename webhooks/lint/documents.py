@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from virt_dra.api.instancetypes import NAMESPACED_KINDS
+from virt_dra.api.instancetypes.expansion import NAMESPACED_KINDS
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from virt_dra.api.core_v1 import PodResourceClaim
-from virt_dra.api.instancetypes import Expansion, expand
+from virt_dra.api.instancetypes.expansion import Expansion, expand
 from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
 from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, chosen_path, decide

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.instancetypes import MissingReference
+from virt_dra.api.instancetypes.expansion import MissingReference
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.nearest import listed, nearest, nearest_first
 from webhooks.lint.inputs import CLASSES, NamespacedName

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from virt_dra.api.instancetype_rules import (
+from virt_dra.api.instancetypes.rules import (
     INVALID,
     NOT_FOUND,
     InstancetypeRefusal,
